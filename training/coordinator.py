@@ -78,17 +78,14 @@ class Coordinator:
         job: the job, packed.
         run: the folder's name under `private/runs`, the same whenever the run is taken up again.
         without: the hospitals that are dismissed, with commas between.
-        changed: those that may return with other data, as `name=permit`, with commas between.
         later: what a version to come may add; refused by name, since FLARE would say nothing of why.
     """
 
-    def __init__(self, job: str, run: str, without: str = "", changed: str = "", **later: object) -> None:
+    def __init__(self, job: str, run: str, without: str = "", **later: object) -> None:
         self._packed = job
         self._later = later
         self._run = plain_segment(run, "the run's name")
         self._without = tuple(name for name in without.split(",") if name)
-        pairs = [each.partition("=") for each in changed.split(",") if each]
-        self._permits = {name: permit for name, _, permit in pairs}
         self._session: CoordinatorSession | None = None
         self._news: News | None = None
 
@@ -137,7 +134,6 @@ class Coordinator:
             own=own_pictures(kit, job, folder),
             stopped=context.is_aborted,
             without=self._without,
-            permits=self._permits,
         )
         attest = attester()
         try:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from training.atomic_files import write_text
 from training.jobs.job import Job
 
 APP = "app"
-NOTHING: Mapping[str, str] = {}
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
@@ -26,7 +25,6 @@ def write_job(
     run: str,
     hospitals: Sequence[str],
     without: Sequence[str] = (),
-    permits: Mapping[str, str] = NOTHING,
 ) -> Path:
     """Write a job as a FLARE job folder; returns its path.
 
@@ -36,11 +34,9 @@ def write_job(
         run: under which name both sides keep what they must, the same whenever the run is taken up again.
         hospitals: who gets the job; nobody else ever does.
         without: those that are dismissed.
-        permits: of those that may return with other data, by name.
     """
     path = folder / job.name
     arguments = {"job": pack(job), "run": run}
-    changed = {"changed": ",".join(f"{name}={permit}" for name, permit in permits.items())} if permits else {}
     write(
         path / "meta.json",
         {
@@ -65,7 +61,7 @@ def write_job(
                 {
                     "id": "coordinator",
                     "path": COORDINATOR,
-                    "args": {**arguments, "without": ",".join(without), **changed},
+                    "args": {**arguments, "without": ",".join(without)},
                 }
             ],
         },

@@ -9,7 +9,6 @@ request_handler.py, one_question.py, rejoin.py, canary_guard.py  answering, once
 policy.py, policy_guard.py, policy_verdict.py  what this hospital allows
 identity.py                             what it signs sums with, and which hospitals it knows
 own_data.py, own_field.py               the node's pictures and outcomes as the job asks for them
-run_pictures.py, removal.py             its pictures in a run, and patients who withdraw
 kept_weights.py                         weights that it was sent
 task_line.py                            the log line of a task
 """

@@ -17,18 +17,15 @@ from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
-from clients.node.own_data import AgreedDataset, OwnData, listed, read_own
+from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.own_field import read_own_field
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import Rejoin
-from clients.node.removal import Removal
-from clients.node.run_pictures import RunPictures
 from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
-from training.data.told_before import ToldBefore
 from training.engines.in_process import ClientAppParts
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
@@ -116,7 +113,7 @@ class RequestHandler:
         self._releases = FolderReleases(account)
         self._one_question = account.with_name(FILE)
         self._spool = Spool(states.with_name("answers"))
-        self._pictures = RunPictures(states.with_name("pictures"))
+        self._pictures = RunPictures(states.with_name("pictures.sha256"))
         self._listed: PictureList | None = None
         self._kept = KeptWeights(states.with_name("weights"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
@@ -224,7 +221,8 @@ class RequestHandler:
                 require_divided(job, job.stages, self._processes, job.engine.device)
                 field = read_own_field(job, self._field, self._say)
                 data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
-                told = self._told_before(data, changed=agreed.changed(self._node))
+                self._listed = PictureList.of(data, self._node)
+                self._pictures.refuse_others(self._listed)
                 keep_freed_memory()
                 torch.set_num_threads(job.engine.threads_per_client)
                 self._app = ClientApp(
@@ -236,7 +234,6 @@ class RequestHandler:
                     self._identity,
                     field={} if field is None else {self._node: field},
                     trainers=self._together(job, data),
-                    told=told,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
@@ -257,12 +254,6 @@ class RequestHandler:
             )
             self._say(f"job {job.name}: {self._processes} processes train together and divide each batch")
         return self._trainers
-
-    def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
-        """What was told of this run's pictures before some were removed; see `Removal.take_up`."""
-        now = self._listed = PictureList.of(data, self._node)
-        removal = Removal(self._node, self._job, self._pictures, self._store, self._releases, self._say)
-        return removal.take_up(now, data, changed=changed)
 
     def _refuse_near_census(self, now: PictureList) -> None:
         """Refuse numbers that are near to those that an earlier run was told, where the policy says.
@@ -298,7 +289,9 @@ class RequestHandler:
             except LostWeightsError as error:
                 return write_lost(question, public_message(error)), b""
             broadcast = read_question(question, whole)
-            if self._listed is not None and not self._pictures.settled:
+            if self._listed is not None and self._pictures.settled:
+                self._pictures.refuse_others(self._listed)  # another process of this run may have settled it
+            elif self._listed is not None:
                 self._refuse_near_census(self._listed)  # another run may have been told since this one joined
                 CensusAccount(self._releases, self._node).remember(self._listed)
                 self._pictures.settle(self._listed)

@@ -14,7 +14,6 @@ from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.algorithms.share import ALONE, Share
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
-from training.data.told_before import ToldBefore
 from training.messages.message import Broadcast, Update
 from training.progress import Watch, unwatched
 
@@ -45,7 +44,6 @@ class Client:
         trainers: the processes that train in place of this one; None where it trains alone.
         watch: told how much of a long answer is done, for whoever waits.
         field: what it knows of its service's answers and outcomes; None where it was given nothing.
-        told: the numbers that it told before patients withdrew from the run; None where nobody has.
     """
 
     id: str
@@ -62,7 +60,6 @@ class Client:
     trainers: Trainers | None = None
     watch: Watch = unwatched
     field: FieldFile | None = None
-    told: ToldBefore | None = None
 
     @property
     def smallest_cell(self) -> int:
