@@ -6,17 +6,44 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL
 from training.atomic_files import write_text
+from training.config import describe
+from training.engines.nvflare.handshake import installed
+from training.errors import JobError, tell
 from training.jobs.job import Job
 
 APP = "app"
+SHOWN = 3  # things that a job says, and this version does not understand, that are named
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
 def pack(job: Job) -> str:
     """A job as one base64 word, since FLARE reads a meaning into settings of its own names."""
     return base64.b64encode(json.dumps(job.resolved()).encode()).decode()
+
+
+def unpack(job: str) -> Job:
+    """A job as `pack` put it into a FLARE job.
+
+    Raises:
+        JobError: it is none of this version's. Its text is of the job, which the other side sent, and of
+            what this version would take.
+    """
+    content = json.loads(base64.b64decode(job))
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        wrong = [line.strip() for line in describe(error, content)]
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise tell(
+            JobError(
+                f"its dermfed {installed().get('dermfed', 'none')} does not understand the job; install the "
+                f"version of whoever sent it. {'; '.join(wrong[:SHOWN])}{more}"
+            )
+        ) from error
 
 
 def write_job(

@@ -13,9 +13,7 @@ from secrets import token_hex
 
 import torch
 
-from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
-from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.own_field import read_own_field
@@ -44,7 +42,6 @@ from training.engines.nvflare.wire import (
     read_question,
     read_question_header,
     write_answer,
-    write_lost,
 )
 from training.engines.together.trainers import TrainingProcesses
 from training.errors import MessageError, TrainingError, public_message, tell
@@ -115,7 +112,6 @@ class RequestHandler:
         self._spool = Spool(states.with_name("answers"))
         self._pictures = RunPictures(states.with_name("pictures.sha256"))
         self._listed: PictureList | None = None
-        self._kept = KeptWeights(states.with_name("weights"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
         self._identity = identity
@@ -145,7 +141,7 @@ class RequestHandler:
             self._guard.admit(self._decided)
             # A job may name any file of this machine: its digest is told to whoever has the same file alone.
             begins_with = theirs.versions.get(WEIGHTS)
-            ours = shake_hands(self._job.digest, theirs.session, begins_with, holds=True)
+            ours = shake_hands(self._job.digest, theirs.session, begins_with)
             refuse_incompatible("the coordinator", theirs, ours)
             if begins_with:
                 refuse_other_weights(begins_with, weights_digest(self._job.model))
@@ -156,11 +152,10 @@ class RequestHandler:
         return ours.model_dump_json()
 
     def close(self) -> None:
-        """Drop the last answer, which was kept to be repeated, and the weights of the last question."""
+        """Drop the last answer, which was kept to be repeated."""
         self._last = None
         if self._trainers is not None:
             self._trainers.close()
-        self._kept.close()
         self._spool.remove()
 
     def heartbeat(self) -> Heartbeat:
@@ -284,11 +279,7 @@ class RequestHandler:
                 )
             if self._app is None:
                 raise tell(MessageError(f"{self._node} was asked before it joined"))
-            try:
-                whole = body if question.named is None else self._kept.whole(question.named, body)
-            except LostWeightsError as error:
-                return write_lost(question, public_message(error)), b""
-            broadcast = read_question(question, whole)
+            broadcast = read_question(question, body)
             if self._listed is not None and self._pictures.settled:
                 self._pictures.refuse_others(self._listed)  # another process of this run may have settled it
             elif self._listed is not None:
@@ -304,7 +295,6 @@ class RequestHandler:
                 answer,
                 question,
                 lambda tensors: write_long_payload(tensors, self._spool),
-                holds=question.named is not None and self._kept.there,
             )
             self._answer_bytes = size_of(written[1])
             if not (isinstance(answer, Failure) and answer.passes):  # which is asked anew
@@ -317,12 +307,7 @@ class RequestHandler:
         """The answer to a question, or that the policy does not allow it, as it is at this moment."""
         assert self._app is not None, "asked after it joined"
         try:
-            try:
-                self._guard.admit(self._decided)
-            except LimitsError:
-                if not self._kept.remove():
-                    raise
-                self._guard.admit(self._decided)  # what is kept for speed alone gives way
+            self._guard.admit(self._decided)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_reason(error))
         return self._canary_guard.answer(broadcast, self._app.answer)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
-from training.engines.nvflare.handshake import HOLDS, Handshake, differing, refuse_incompatible, shake_hands
+from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
 from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
 from training.engines.nvflare.roster import ClientProperties, Roster, agree
@@ -61,7 +61,6 @@ class Registration:
         own: the properties of the coordinator's own pictures, where it has any.
         log: takes one log line for whoever follows the run.
         federation: all hospitals that the coordinator knows of.
-        holding: the sites that can hold weights, as their handshakes say; grows as they come.
     """
 
     job: Job
@@ -71,7 +70,6 @@ class Registration:
     own: ClientProperties | None
     log: Callable[[str], None]
     federation: Sequence[str] = ()
-    holding: set[str] = field(default_factory=set)
 
     def begin(self, expected: Sequence[str], path: Path) -> Participants:
         """Register every site before the first round; the roster is kept in the file `path`.
@@ -201,7 +199,7 @@ class Registration:
         roster_json = roster.model_dump_json()
 
         def join(name: str) -> str:
-            text = self.channels[name].join(roster_json, self.job.engine.network.first_deadline)
+            text = self.channels[name].join(roster_json, self.job.engine.network.deadline)
             raise_refusal(text)
             return text
 
@@ -266,12 +264,10 @@ class Registration:
         try:
             theirs = Handshake.model_validate_json(text)
             refuse_incompatible(name, theirs, ours)
-            if HOLDS in theirs.versions:
-                self.holding.add(name)
             others = differing(theirs, ours)
             if others:
                 self.log(f"{name} runs other versions, so last digits of weights may differ: {others}")
-            text = channel.introduce(self.job.engine.network.first_deadline)
+            text = channel.introduce(self.job.engine.network.deadline)
             raise_refusal(text)
             properties = ClientProperties.model_validate_json(text)
         except (ValidationError, TrainingError) as error:

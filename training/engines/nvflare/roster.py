@@ -49,7 +49,7 @@ class Roster(FrozenConfig):
         unseen: the clients that train nothing.
         left_out: the sites that may not take part, and why.
         dismissed: the hospitals that were taken out of the run, and when.
-        masked_counts: whether the coordinator expects counts under masks; None in rosters of before.
+        masked_counts: whether the coordinator expects counts under masks; None until it is known.
     """
 
     clients: tuple[str, ...]

@@ -147,7 +147,6 @@ class CoordinatorSession:
                 own=self._own.client_app(job, participants.roster) if self._own else None,
                 log=self.log,
                 stopped=self._stopped,
-                holding=registration.holding,
             )
             with MetricsLog(self._folder.metrics, self._console) as metrics_log:
                 result = run_stages(
