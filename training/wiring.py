@@ -132,7 +132,6 @@ def federate(
     *,
     resume: bool,
     without: Sequence[str] = (),
-    changed_data: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
 
@@ -160,7 +159,6 @@ def federate(
             say=say,
             show=shown.update,
             without=without,
-            changed_data=changed_data,
         )
 
 

@@ -38,7 +38,7 @@ from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
 from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
 from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
-from clients.data.withdrawal.withdraw import withdraw as withdraw_patients
+from clients.data.withdraw import withdraw as withdraw_patients
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
@@ -356,7 +356,6 @@ def outcomes(
 @_command(
     "withdraw",
     "manifest.csv --patient P0017 --splits job.yaml --out without.csv",
-    "manifest.csv --patient P0017 --splits job.yaml --beside 9 --out without.csv",
 )
 def withdraw(
     manifest: ManifestPath,
@@ -371,29 +370,18 @@ def withdraw(
     client: Annotated[
         str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
     ] = None,
-    beside: Annotated[
-        int,
-        typer.Option(
-            "--beside",
-            min=0,
-            help="Leave out so many patients more, drawn from the same splits and subgroups.",
-        ),
-    ] = 0,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a patient's pictures out of a manifest, in the middle of a run as between two.
+    """Take a patient's pictures out of a manifest, for the next run.
 
     The splits that the job drew are written down, and the manifest is written if no other picture changes
     its split, class or subgroup by it. Pictures without a patient_id that are linked to the patient's go,
-    too. With --beside, the numbers that a next run tells differ by more patients than this one. Files stay
-    where they are: delete them, and the cache of decoded pictures.
+    too. Files stay where they are: delete them, and the cache of decoded pictures.
     """
     with _explained():
         _refuse_overwriting(out, force)
-        found = withdraw_patients(
-            manifest.absolute(), patients, splits, out.absolute(), client=client, beside=beside
-        )
+        found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
         for note in found.manifest.notes:
             _say(note)
     written = f"{out}: {len(found.left.rows)} pictures"

@@ -19,7 +19,7 @@ from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
-from clients.federation.run_record import RunRecord, refuse_unchangeable, refuse_unknown
+from clients.federation.run_record import RunRecord, refuse_unknown
 from clients.federation.status_line import rounds_line, status_line
 from training.atomic_files import write_text
 from training.errors import CheckpointError
@@ -102,27 +102,22 @@ class Supervisor:
     _reported: float = field(default=-REPORT_EVERY)
     _returned_since: dict[str, float] = field(default_factory=dict)
 
-    def run(
-        self, *, resume: bool, without: Sequence[str] = (), changed_data: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def run(self, *, resume: bool, without: Sequence[str] = ()) -> dict[str, Any]:
         """Submit the job, or take up the one that was submitted; returns the outcome.
 
         Args:
             resume: whether to take up the run in `out`.
             without: hospitals that are dismissed from it, beside those that were before.
-            changed_data: hospitals that may return, once, with pictures removed from their data.
 
         Raises:
             CheckpointError: `out` holds something else.
-            FederationError: FLARE will not run the job, or no such hospital can be dismissed or has data.
+            FederationError: FLARE will not run the job, or no such hospital can be dismissed.
         """
         refuse_unknown(without, self.kit.federation.names)
-        refuse_unchangeable(changed_data, self.kit.federation.names, resume=resume)
         self._record = self._claim(resume=resume)
         if self._record.done:
             return DONE
         self._dismiss(without)
-        self._permit(changed_data)
         failed, reached = 0, self._reached()
         away = False
         while True:
@@ -199,15 +194,6 @@ class Supervisor:
         self._interrupt()
         self._update_record(job="", without=(*record.without, *new))
 
-    def _permit(self, names: Sequence[str]) -> None:
-        """Record whose data may have changed; a job that was sent before is stopped, and sent again."""
-        if not names:
-            return
-        self.say(f"{', '.join(names)} may go on in run {self._record.run} with pictures removed")
-        self._interrupt()
-        permits = {**self._record.permits, **{name: token_hex(8) for name in names}}
-        self._update_record(job="", permits=permits)
-
     def _interrupt(self) -> None:
         """Stop the job that runs, if one does."""
         while self._record.job:
@@ -262,9 +248,7 @@ class Supervisor:
         """Submit the job, retrying while the coordinator is not reached."""
         record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
-        folder = write_job(
-            self.kit.private / "job", self.job, record.run, hospitals, record.without, record.permits
-        )
+        folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
         while True:
             try:
                 sent = self.admin.submit(folder)

@@ -61,7 +61,6 @@ def report_data(result: RunResult) -> ReportData:
         ),
         notes=[
             *dismissed(result.summary),
-            *changed_data(result.summary, result.job.privacy.min_count),
             *(f"{line}." for line in result.summary.get("notes", ())),
             *left_out(lines),
             *never_there(result.summary),
@@ -85,23 +84,6 @@ def dismissed(summary: Mapping[str, Any]) -> list[str]:
         f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
         "for tests. What it taught the models before is in them."
         for name, when in summary.get("dismissed", {}).items()
-    ]
-
-
-def changed_data(summary: Mapping[str, Any], least: int) -> list[str]:
-    """A note on each hospital from whose data patients withdrew in the middle of the run.
-
-    Args:
-        summary: of the run.
-        least: the fewest patients by whom two counts may differ.
-    """
-    return [
-        f"{change['client']} took pictures out of its data in the middle of the run, "
-        f"{'after round ' + change['last'] if change['last'] else 'before the first round'} "
-        f"({change['when']}): {change['after']} after {change['before']}. What was learned from them before "
-        "stays in the weights. Its numbers of pictures are told as they were, and its answers are counted in "
-        f"no figure of their splits until {least} patients are gone."
-        for change in summary.get("changed_data", ())
     ]
 
 

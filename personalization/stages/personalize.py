@@ -279,7 +279,6 @@ class Personalize(Stage):
             split="validation",
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             prepare=(lambda ask, seed: given) if given else None,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,

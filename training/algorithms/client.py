@@ -12,7 +12,6 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
-from training.data.told_before import ToldBefore
 from training.progress import Watch, unwatched
 
 
@@ -33,7 +32,6 @@ class Client:
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
         field: what it knows of its service's answers and outcomes; None where it was given nothing.
-        told: the numbers that it told before patients withdrew from the run; None where nobody has.
     """
 
     id: str
@@ -48,7 +46,6 @@ class Client:
     features: FeatureMemory = made(default_factory=FeatureMemory)
     watch: Watch = unwatched
     field: FieldFile | None = None
-    told: ToldBefore | None = None
 
     @property
     def smallest_cell(self) -> int:

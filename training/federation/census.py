@@ -24,11 +24,8 @@ MOST = 10**9  # pictures of one split, subgroup and class: no hospital holds mor
 def take_census(broadcast: Broadcast, client: Client) -> Update:
     """Answer the question `census`: counts of one client's pictures.
 
-    A client that has its pictures to itself also tells how many of them are not used. One from which patients
-    withdrew tells the numbers of before, and of those not used nothing.
+    A client that has its pictures to itself also tells how many of them are not used.
     """
-    if client.told is not None:
-        return reply(broadcast, tensors={CENSUS: torch.from_numpy(client.told.census)})
     unused = unused_of(client.dataset) if tuple(client.dataset.clients) == (client.id,) else None
     return reply(
         broadcast,

@@ -15,16 +15,13 @@ from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
-from training.algorithms.objectives.base import Objective
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
-from training.data.told_before import ToldBefore
 from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
-from training.federation.client.withdrawn import as_told_before
 from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
@@ -36,7 +33,6 @@ from training.updates.compression.client import opened, packed
 from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.identity import Identity
 from training.updates.secure_aggregation.messages import QUESTIONS
-from training.updates.secure_aggregation.told_again import told_again
 from training.updates.settings import PrivacyConfig
 
 
@@ -60,9 +56,6 @@ def answer_privately(
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
         update = without_losses_of_few(stage.answer(received, client), client)
-    if client.told is not None:
-        every = learns_from_all(stage)
-        update = as_told_before(update, client.told, client.min_count, all_pictures=every)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -84,18 +77,9 @@ def answer_privately(
     if broadcast.ask in withheld_questions(privacy, stage):
         from training.updates.secure_aggregation.client import withhold
 
-        topic = topic_of(broadcast)
-        if identity is not None and topic.counts and not client.noisy:
-            update = told_again(update, client, topic.asked)
-        return withhold(update, client, topic, identity)
+        return withhold(update, client, topic_of(broadcast), identity)
     refuse_open(update, client, privacy, stage)
     return update
-
-
-def learns_from_all(stage: Stage) -> bool:
-    """Whether pictures without a label are among those that a stage's objective counts."""
-    objective = getattr(stage, "objective", None)
-    return isinstance(objective, Objective) and (objective.self_supervised or objective.uses_unlabelled)
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:
@@ -175,7 +159,6 @@ class ClientApp:
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
         field: what each client played here knows of its service's answers and outcomes, if anything.
-        told: the numbers that the client played here told before patients withdrew from the run.
     """
 
     def __init__(
@@ -188,10 +171,8 @@ class ClientApp:
         identity: Identity | None = None,
         watch: Watch = unwatched,
         field: Mapping[str, FieldFile] | None = None,
-        told: ToldBefore | None = None,
     ) -> None:
         self._job = job
-        self._told = told
         self._field = field or {}
         self._watch = watch
         self._dataset = dataset
@@ -224,5 +205,4 @@ class ClientApp:
             features=self._features,
             watch=self._watch,
             field=self._field.get(broadcast.client),
-            told=self._told,
         )

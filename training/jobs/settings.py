@@ -70,9 +70,7 @@ class NetworkConfig(FrozenConfig):
 
     Attributes:
         silence: seconds without a sign of life after which a site is taken to be away.
-        first_deadline: seconds for an answer of a kind that a site has not given yet.
-        slack: after that, how many times its slowest recent answer of the kind may take.
-        shortest_deadline: seconds that every answer may take.
+        deadline: seconds that a site may take for an answer.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
         canary: whether every site tries two batches before the first round; of no effect on the weights.
         quorum: the share of the sites with which a run begins; those that are away then are left out of it,
@@ -80,9 +78,7 @@ class NetworkConfig(FrozenConfig):
     """
 
     silence: float = Field(60, gt=0)
-    first_deadline: float = Field(24 * 3600, gt=0)
-    slack: float = Field(5, ge=1)
-    shortest_deadline: float = Field(60, gt=0)
+    deadline: float = Field(24 * 3600, gt=0)
     enough: bool = False
     canary: bool = True
     quorum: float = Field(1.0, gt=0, le=1)

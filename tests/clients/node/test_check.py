@@ -48,7 +48,6 @@ def test_check_foresees_a_census_that_the_policy_refuses(kit, door, small_job, f
     told = found()["census"]
     assert not told["fit"]
     assert "a new run is refused: numbers of these pictures differ by fewer than 2 patients" in told["text"]
-    assert "--beside 1" in told["text"]
     permissive(kit.path)
     assert "census" not in found()
 

@@ -12,16 +12,14 @@ from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
 from training.algorithms.client_state import State
-from training.engines.nvflare import held_weights
 from training.engines.nvflare.handshake import WEIGHTS, shake_hands
-from training.engines.nvflare.payload import read_payload, write_payload
+from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import AnswerHeader, read_answer, stamp_of, write_question
+from training.engines.nvflare.wire import read_answer, stamp_of, write_question
 from training.errors import MessageError
 from training.federation.client.fit import store_key as training_key
 from training.jobs.job import Job
-from training.messages.message import Broadcast, Failure
-from training.messages.tensor_digest import tensor_digests
+from training.messages.message import Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
 from training.updates.compression.client import lost_key
@@ -221,29 +219,3 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
     assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
-
-
-def test_a_coordinator_of_before_is_told_nothing_that_it_refuses(job, node, monkeypatch):
-    """Its headers allow no further entries; and nothing is kept for it."""
-    monkeypatch.setattr(held_weights, "LEAST", 1)
-    told = []
-    for number, named in enumerate([None, {}], start=1):
-        header, body, _ = fit(job, 1, number)
-        asked = header if named is None else json.dumps({**json.loads(header), "named": named})
-        told.append(json.loads(node.answer(asked, body)[0]))
-        assert node._kept.there == (named is not None)
-    assert told[1].keys() - told[0].keys() == {"holds"}
-    assert told[0].keys() == AnswerHeader.model_fields.keys() - {"holds", "lost", "failure"}
-
-
-def test_what_was_named_and_is_lost_is_told_and_nothing_is_trained(job, node, monkeypatch):
-    monkeypatch.setattr(held_weights, "LEAST", 1)
-    header, body, stamp = fit(job, 1, 1)
-    named = tensor_digests(read_payload(body))
-    asked = json.dumps({**json.loads(header), "named": named})
-    head, nothing = node.answer(asked, b"")
-    assert (json.loads(head)["lost"], nothing) == (True, b"")
-    assert read_answer(head, nothing, stamp) == Failure("north", "global", json.loads(head)["failure"])
-    assert not node._store.load("north", training_key("0-federate", "global"), 9)
-    assert json.loads(node.answer(json.dumps({**json.loads(asked), "named": {}}), body)[0])["holds"]
-    assert node._store.load("north", training_key("0-federate", "global"), 9)

@@ -62,7 +62,6 @@ class Plan:
         update_limit: how far an update may go, see `training.federation.server.norm_bound`; None where nobody
             looks.
         dismissed: clients that are asked no more, and since when.
-        changed_data: clients from whose data patients withdrew in the run, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.
         bounds: what reports may say at most, by the census; None where nobody took one.
         canary: whether two batches are tried at every client before the first round.
@@ -89,7 +88,6 @@ class Plan:
     update_limit: float | None = None
     bounds: CensusBounds | None = None
     dismissed: Mapping[str, str] = field(default_factory=dict)
-    changed_data: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
     evaluated: frozenset[int] | None = None
 

@@ -142,7 +142,6 @@ def run_rounds(
                 "bytes_by_client": sent,
                 "seconds": round(perf_counter() - started, 3),
                 **({"dismissed": dict(plan.dismissed)} if plan.dismissed else {}),
-                **({"changed_data": dict(plan.changed_data)} if plan.changed_data else {}),
             }
         )
         if after_round is not None:

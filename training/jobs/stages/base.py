@@ -48,7 +48,6 @@ class StageContext:
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
-        changed_data: clients from whose data patients withdrew in the run, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
         added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
@@ -69,7 +68,6 @@ class StageContext:
     registrar: Registrar = no_registry
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
-    changed_data: Mapping[str, str] = field(default_factory=dict)
     tests: bool = True
     added_since: frozenset[str] = frozenset()
     attest: Attest = unsigned

@@ -152,7 +152,6 @@ class Finetune(Stage):
             split=self.evaluate_on,
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,
             bounds=CensusBounds(context.census, self.objective.least_loss),

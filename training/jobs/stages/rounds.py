@@ -152,7 +152,6 @@ class RoundsStage(Stage):
             split=split,
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             prepare=self.objective.prepare,
             draw=self.draw,
             server_context=server_context_of(context, model),

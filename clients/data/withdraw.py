@@ -3,28 +3,23 @@
 Splits are dealt along a line, and one patient fewer shifts all that come after: what a model has learned
 could be what it is judged by next. So the splits of before are pinned, and what the job makes of the manifest
 that is left is held against what it made of the one before, picture by picture.
-
-Beside those who withdraw further patients may be left out, drawn at random from the same splits and
-subgroups: numbers that are told of what is left then differ from those of before by as many, and by nobody
-alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
-from clients.data.errors import LabelError, ManifestError, PartitionError, SplitError
+from clients.data.errors import ManifestError, PartitionError, SplitError
 from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest
 from clients.data.outcomes.pinning import DrawnPicture, drawn_pictures
 from clients.data.pictures.cache import cache_folder
-from clients.data.withdrawal.linked import groups_of, rows_of
 from clients.data.wording import listing
+from registry.bundle.nearest import nearest
 
 Drawn = Mapping[str, DrawnPicture]
-Cell = tuple[str, str]  # a split and a subgroup
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,6 @@ class Withdrawn:
         left: as it is written.
         gone: how many rows are of those who withdrew.
         used: how many of these the job uses.
-        beside: the patients that were left out beside them.
         pinned: how many rows got a split.
     """
 
@@ -44,7 +38,6 @@ class Withdrawn:
     left: Manifest
     gone: int
     used: int
-    beside: int
     pinned: int
 
     def data(self) -> dict[str, Any]:
@@ -53,15 +46,12 @@ class Withdrawn:
             "pictures": len(self.left.rows),
             "withdrawn": self.gone,
             "withdrawn_used": self.used,
-            "left_out_beside": self.beside,
             "pinned": self.pinned,
         }
 
     def lines(self) -> Iterator[str]:
         """The same for people."""
         yield f"{self.gone} pictures are taken out, {self.used} of which the job uses"
-        if self.beside:
-            yield f"{self.beside} further patients are left out beside, drawn at random"
         if self.pinned:
             yield f"{self.pinned} pictures get a split, so that it stays"
         yield "no other picture of the job has moved"
@@ -74,17 +64,15 @@ def withdraw(
     out: Path,
     *,
     client: str | None = None,
-    beside: int = 0,
 ) -> Withdrawn:
     """Write the manifest that is left when patients withdraw.
 
     Args:
-        manifest: of the hospital, as the job's run has it.
+        manifest: of the hospital, as the job's last run had it.
         patients: who withdraw.
         job_file: the job whose splits are to stay.
         out: the manifest to write; there is none where anything is wrong.
         client: the hospital's name in the job, where the job has several sources.
-        beside: how many patients more are left out of each split and subgroup that they were in.
 
     Raises:
         ClientDataError: the manifest cannot be read, or no such manifest can be made.
@@ -97,8 +85,7 @@ def withdraw(
         raise PartitionError(
             f"the job has data.label_fraction: {job.data.label_fraction:g}. Which labels a client keeps is "
             "dealt along a line as splits are, and no column holds it: with one patient fewer, others lose "
-            "or get labels. Leave the run (the coordinator goes on with --without), and begin a new one "
-            "without the patient's pictures"
+            "or get labels. Take the pictures out of the manifest, and expect splits and labels to move"
         )
     before = read_manifest(manifest)
     gone = rows_of(before, patients)
@@ -108,9 +95,7 @@ def withdraw(
         return drawn_pictures(job.data, job.seed, path, cache, job.picture, name)
 
     at_first = drawn(manifest)
-    more = also_left_out(before, gone, at_first, beside)
-    taken_out = gone | more
-    kept = [row for place, row in enumerate(before.rows) if place not in taken_out]
+    kept = [row for place, row in enumerate(before.rows) if place not in gone]
     left = before.keep(
         [
             replace(row, split=row.split or (at_first[row.image].split if row.image in at_first else ""))
@@ -130,81 +115,55 @@ def withdraw(
         checked.replace(out)
     finally:
         checked.unlink(missing_ok=True)
-    groups = groups_of(before)
     return Withdrawn(
         before,
         left,
         gone=len(gone),
         used=sum(before.rows[place].image in at_first for place in gone),
-        beside=len({groups[place] for place in more}),
         pinned=sum(old.split != new.split for old, new in zip(kept, left.rows, strict=True)),
     )
 
 
-def also_left_out(manifest: Manifest, gone: frozenset[int], drawn: Drawn, beside: int) -> frozenset[int]:
-    """The rows of further patients, `beside` of each split and subgroup that those who go are in.
+def rows_of(manifest: Manifest, patients: Sequence[str]) -> frozenset[int]:
+    """The places of the rows that go with some patients.
 
-    Whoever is left out beside may have pictures in other subgroups, too: of these as many are left out then.
-    Where no more than so many are left, all are: a cell that is empty tells nothing that it did not before.
+    A row without a patient that is linked to one of theirs shows the same lesion or is the same picture, and
+    goes too.
+
+    Raises:
+        ManifestError: no patient is named in the manifest, or not this one; or a row of somebody else is
+            linked to theirs.
     """
-    if not beside:
-        return frozenset()
-    groups, random = groups_of(manifest), SystemRandom()
-    cells: dict[Cell, set[int]] = {}
-    touched: set[Cell] = set()
-    for place, row in enumerate(manifest.rows):
-        picture = drawn.get(row.image)
-        if picture is None:
-            continue
-        cell = picture.split, picture.subgroup
-        if place in gone:
-            touched.add(cell)
-        else:
-            cells.setdefault(cell, set()).add(groups[place])
-    chosen: set[int] = set()
-    waiting = sorted(touched)
-    while waiting:
-        for cell in waiting:
-            there = cells.get(cell, set())
-            # In a cell that nobody was in who withdrew, one of those who are left out beside stands for them.
-            wanted = max(beside + (cell not in touched) - len(chosen & there), 0)
-            rest = sorted(there - chosen)
-            chosen |= {*random.sample(rest, min(wanted, len(rest)))}
-        waiting = sorted(
-            cell
-            for cell, there in cells.items()
-            if (met := len(chosen & there)) and met < beside + (cell not in touched) and there - chosen
+    known = list(dict.fromkeys(row.patient_id for row in manifest.rows if row.patient_id))
+    if not known:
+        raise ManifestError(
+            f"no row of the manifest in {manifest.folder} has a patient_id, so nobody's pictures can be "
+            "found; fill in the column patient_id of the rows of whoever withdraws, in all manifests alike"
         )
-    return frozenset(place for place, group in enumerate(groups) if group in chosen)
+    for name in patients:
+        if name not in known:
+            raise ManifestError(
+                f"no row has the patient_id {name!r}; {nearest(name, known)}. Nothing is written"
+            )
+    groups = components([linkage_keys(row) for row in manifest.rows]).tolist()
+    theirs = {group for row, group in zip(manifest.rows, groups, strict=True) if row.patient_id in patients}
+    places = frozenset(place for place, group in enumerate(groups) if group in theirs)
+    others = sorted({manifest.rows[place].patient_id for place in places} - {*patients, ""})
+    if others:
+        raise ManifestError(
+            f"pictures of {', '.join(others[:5])} are linked with those of {', '.join(patients)} by "
+            "lesion_id or duplicate_group, so that it is not clear whose they are. Mend these columns before "
+            "a run, or name both patients"
+        )
+    return places
 
 
 def refuse_others_moved(before: Drawn, now: Drawn, left: Manifest) -> None:
     """Refuse a manifest of which the job makes something else than of the one before.
 
     Raises:
-        LabelError: a class or a subgroup would have no picture, or no labelled one to train on.
         SplitError: a picture that stays would be in another split, class or subgroup, or in none.
     """
-    for what, of in (("class", "label"), ("subgroup", "subgroup")):
-        were, are = ({getattr(each, of) for each in drawn.values()} for drawn in (before, now))
-        lost = were - are - {""}  # no label and no subgroup are none that the run would lack
-        if lost:
-            raise LabelError(
-                f"nobody else has pictures of {what} {', '.join(sorted(lost))}: without them the run "
-                "would have other classes or subgroups here. Leave the run (the coordinator goes on with "
-                "--without), or begin a new one without the patient"
-            )
-    trained, trains = (
-        {each.subgroup for each in drawn.values() if each.split == "train" and each.label}
-        for drawn in (before, now)
-    )
-    if trained - trains:
-        named = ", ".join(sorted(group or "undeclared" for group in trained - trains))
-        raise LabelError(
-            f"no labelled picture to train on would be left of subgroup {named}: a run under way cannot go "
-            "on so here. Leave the run (the coordinator goes on with --without), or begin a new one without "
-            "the patient"
-        )
     moved = [
         f"{row.image}: {said(before.get(row.image))} before, {said(now.get(row.image))} now"
         for row in left.rows
@@ -213,7 +172,7 @@ def refuse_others_moved(before: Drawn, now: Drawn, left: Manifest) -> None:
     if moved:
         raise SplitError(
             f"{len(moved)} pictures of others would change:\n{listing(moved)}\nNothing is written. Does the "
-            "manifest equal the one that the run has, and is the job its job?"
+            "manifest equal the one that the last run had, and is the job its job?"
         )
 
 

@@ -67,7 +67,7 @@ def test_the_pictures_go_and_no_other_moves_which_it_would_without(write_picture
     ended = withdraw(manifest, "--patient", "P3", "--splits", asked, "--out", out, "--json")
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
-    assert (told["withdrawn"], told["withdrawn_used"], told["left_out_beside"]) == (3, 3, 0)
+    assert (told["withdrawn"], told["withdrawn_used"]) == (3, 3)
     left = read_manifest(out)
     theirs = {"3-a.png", "3-b.png", "3-c.png"}  # the last is linked by its lesion
     assert {Path(row.image).name for row in left.rows} == before.keys() - theirs
@@ -85,58 +85,12 @@ def test_the_pictures_go_and_no_other_moves_which_it_would_without(write_picture
     assert made_of(asked, second) == {n: p for n, p in after.items() if not n.startswith("8-")}
 
 
-def test_beside_them_others_of_the_same_split_and_subgroup_are_left_out(write_pictures, job, tmp_path):
-    manifest = write_pictures(patients_rows())
-    asked, out = job(manifest), tmp_path / "without.csv"
-    before = made_of(asked, manifest)
-    named = ("--patient", "P3", "--splits", asked, "--out", out, "--json")
-    ended = withdraw(manifest, *named, "--beside", 2)
-    assert ended.exit_code == 0, ended.output
-    assert json.loads(ended.stdout)["left_out_beside"] == 2
-    gone = before.keys() - made_of(asked, out).keys()
-    cells = {(before[name].split, before[name].subgroup) for name in gone}
-    assert cells == {(before["3-a.png"].split, before["3-a.png"].subgroup)}
-    assert len({name.partition("-")[0] for name in gone}) == 3
-    # Another draw, mostly other patients: who they are follows from nothing that somebody else knows.
-    drawn = set()
-    for _ in range(6):
-        assert withdraw(manifest, *named, "--beside", 2, "--force").exit_code == 0
-        drawn.add(frozenset(before.keys() - made_of(asked, out).keys()))
-    assert len(drawn) > 1
-
-
-def test_who_is_left_out_beside_is_not_alone_in_another_subgroup(write_pictures, job, tmp_path):
-    """Each patient has a picture in either subgroup: whoever goes is missing in both."""
-    both = [
-        Row(f"{n}-{part}.png", ("MEL", "NV", "BCC")[n % 3], tone, "fitzpatrick", f"L{n}{part}", f"P{n}")
-        for n in range(24)
-        for part, tone in (("a", "1"), ("b", "5" if n % 2 else "1"))
-    ]
-    manifest = write_pictures(both)
-    asked, out = job(manifest), tmp_path / "without.csv"
-    before = made_of(asked, manifest)
-    for patient in ("P3", "P4"):  # of both subgroups, of one
-        words = ("--patient", patient, "--splits", asked, "--out", out, "--beside", 2, "--force")
-        ended = withdraw(manifest, *words)
-        assert ended.exit_code == 0, ended.output
-        after = made_of(asked, out)
-        cells = {(each.split, each.subgroup) for each in before.values()}
-        for cell in cells:
-            was, now = (
-                {name.partition("-")[0] for name, each in made.items() if (each.split, each.subgroup) == cell}
-                for made in (before, after)
-            )
-            assert len(was - now) not in (1, 2) or not now, (patient, cell)
-
-
 @pytest.mark.parametrize(
     ("change", "words", "said"),
     [
         (None, ["--patient", "P33x"], "no row has the patient_id 'P33x'"),
         ("no patients", ["--patient", "P3"], "no row of the manifest"),
         ("linked", ["--patient", "P3"], "pictures of P4 are linked with those of P3"),
-        ("last class", ["--patient", "P3"], "nobody else has pictures of class RARE"),
-        ("last subgroup", ["--patient", "P3"], "nobody else has pictures of subgroup dark"),
         ("same file", ["--patient", "P3"], "1 pictures that stay are the same files"),
         ("label_fraction: 0.5", ["--patient", "P3"], "data.label_fraction: 0.5"),
     ],
@@ -152,10 +106,6 @@ def test_what_cannot_be_is_refused_with_what_to_do_and_nothing_is_written(
     if change == "linked":
         rows = [replace(row, lesion_id="L4") if row.image == "3-c.png" else row for row in rows]
         rows.append(Row("3-d.png", "MEL", "5", "fitzpatrick", "L4", "P3"))
-    if change == "last class":
-        rows = [replace(row, label="RARE") if row.lesion_id == "L3" else row for row in rows]
-    if change == "last subgroup":
-        rows = [row if row.lesion_id == "L3" else replace(row, skin_tone="1") for row in rows]
     if change == "same file":
         rows.append(Row("copy.png", "MEL", "5", "fitzpatrick", "L99", "P99"))
     manifest = write_pictures(rows)

@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from clients.federation.job_folder import pack
-from clients.node.hospital import Hospital, open_door
-from clients.node.packed import read_packed
+from clients.federation.job_folder import pack, unpack
+from clients.node.hospital import open_door
 from tests.clients.node.talk import greet
 from training.engines.nvflare.channel import SiteRefusedError, raise_refusal
 from training.errors import JobError, public_message
@@ -27,7 +26,7 @@ def newer(small_job):
 
 
 def test_a_job_that_is_known_is_the_same(small_job):
-    assert read_packed(pack(small_job)) == small_job
+    assert unpack(pack(small_job)) == small_job
 
 
 def test_a_hospital_names_the_places_that_it_does_not_know(newer, kit, small_job):
@@ -41,16 +40,9 @@ def test_a_hospital_names_the_places_that_it_does_not_know(newer, kit, small_job
     assert "/" not in told
 
 
-def test_a_hospital_names_settings_of_flares_job_that_it_does_not_know(kit, small_job):
-    made = Hospital(pack(small_job), "skin-1", patience=3)
-    door = open_door(kit, pack(small_job), "skin-1", "", made._later)
-    told = greet(door, small_job)
-    assert "does not know what patience of the FLARE job is" in json.loads(told)["refused"]
-
-
 def test_much_that_is_not_known_is_counted_and_leaves_as_it_is(small_job):
     content = small_job.resolved()
     content["engine"] |= {"workers": 0, "threads_per_client": 0, "min_clients": 0, "precision": "x"}
     with pytest.raises(JobError, match="and 1 more") as caught:
-        read_packed(packed(content))
+        unpack(packed(content))
     assert public_message(caught.value) == f"{caught.value}"
