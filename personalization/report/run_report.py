@@ -21,7 +21,6 @@ from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
 from registry.bundle.manifest.subgroup import ClaimedTone, Subgroup, TonePatients, claimed_tones
 from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks
@@ -36,7 +35,6 @@ def report_data(result: RunResult) -> ReportData:
     lines = result.context.metrics_log.lines()
     counts = judged(result)
     groups = result.job.data.subgroups
-    last = bins_of_counts(list(counts.values())[-1]) if counts else LOGIT_BINS
     return ReportData(
         summary=with_stage_names(result.summary, list(names.values())),
         labels=result.context.labels,
@@ -53,14 +51,10 @@ def report_data(result: RunResult) -> ReportData:
             None,
         ),
         calibration=next(
-            (
-                calibration(found["models"], bins_of_counts(result.stages[key].outcome.test))
-                for key, found in facts.items()
-                if "models" in found
-            ),
+            (calibration(found["models"]) for key, found in facts.items() if "models" in found),
             (),
         ),
-        smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
+        smallest_cell=smallest_cell(result.job.privacy.min_count),
         tones=groups.tones if isinstance(groups, ToneGroups) else {},
         claimed_tones=next(
             (tones_of(groups, found[TONES]) for found in facts.values() if TONES in found), ()
@@ -188,7 +182,7 @@ def no_working_point(result: RunResult) -> list[str]:
 
 
 def working_point(model: Mapping[str, Any]) -> WorkingPoint | None:
-    """The working point in the facts of one model; None where it has none, as in runs of older versions."""
+    """The working point in the facts of one model; None where it has none."""
     found = model.get("working_point")
     return None if found is None else WorkingPoint(**found)
 
@@ -235,21 +229,15 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
     )
 
 
-def bins_of_counts(test: Blocks) -> ScoreBins:
-    """The bins of a stage's counts and thresholds: those of the version that ran it."""
-    return next((block.point.bins for block in test.values()), LOGIT_BINS)
-
-
-def calibration(models: Mapping[str, Mapping[str, Any]], bins: ScoreBins) -> list[CalibratedModel]:
-    """The calibrated models from a stage's facts, whose thresholds are in these bins."""
+def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
+    """The calibrated models from a stage's facts."""
     return [
         CalibratedModel(
             name,
             Temperature(**model["temperature"]),
             ConformalThreshold(**model["conformal"]),
             AbstentionThreshold(**model["abstention"]),
-            bins,
-            working_point(model),
+            working_point=working_point(model),
         )
         for name, model in models.items()
     ]

@@ -11,7 +11,7 @@ from personalization.report.served import coverage, referred, set_size, wrong
 from personalization.report.tables.served import served_table
 from registry.bundle.counts.count import Block, Counts, count
 from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import UNDECLARED
 
 PERCENT = "\u202f%"
@@ -27,16 +27,14 @@ def version(request):
 @pytest.fixture
 def model(version):
     """`model(name, in the set from, answered from)`: thresholds as probabilities."""
-    bins = LOGIT_BINS if version == "counted" else EQUAL_BINS
 
     def make(name, in_set, answered):
-        in_set, answered = bins.bin(np.array([in_set, answered])).tolist()
+        in_set, answered = LOGIT_BINS.bin(np.array([in_set, answered])).tolist()
         return CalibratedModel(
             name,
             Temperature(1.0, 1.0, 50),
             ConformalThreshold(in_set, 0.9, 50, 46),
             AbstentionThreshold(answered, 0.1, 0.08, 0.9, 50),
-            bins,
         )
 
     return make

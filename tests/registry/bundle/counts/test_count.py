@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from registry.bundle.counts.count import SCORE_BINS, Block, Counts, count
 from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, False])
@@ -216,7 +216,7 @@ def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(
     rng = np.random.default_rng(1)
     confusion = rng.integers(1, 9, (4, 2, 2))
     n = confusion.sum(axis=(1, 2))
-    arrays = {name: np.zeros((4, *shape, 500), int) for name, shape in SHAPES.items()}
+    arrays = {name: np.zeros((4, *shape, 320), int) for name, shape in SHAPES.items()}
     arrays["confusion"] = confusion
     arrays["scores"][:, 0, 0, 7], arrays["scores"][:, 0, 1, 7] = (
         confusion[:, 1].sum(1),
@@ -227,9 +227,9 @@ def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(
         confusion[:, 1].sum(1),
     )
     right = np.trace(confusion, axis1=1, axis2=2)
-    arrays["confidence"][:, 0, 400], arrays["confidence"][:, 1, 400] = n - right, right
+    arrays["confidence"][:, 0, 300], arrays["confidence"][:, 1, 300] = n - right, right
     block = Block.from_arrays(arrays)
-    assert block.point.bins is EQUAL_BINS
+    assert block.point.bins is LOGIT_BINS
     np.testing.assert_array_equal(block.sent.confusion, confusion[1:])
     back = block.to_arrays()
     assert back.keys() == arrays.keys()
