@@ -64,8 +64,6 @@ def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
 def write_bundle_files(folder: Path, text: bytes, model: bytes) -> None:
     """Writes the two files of a bundle as they are, whole or not at all; again changes nothing.
 
-    A `bundle.json` of an older dermfed keeps its bytes, and so its digest.
-
     Raises:
         FolderError: something else is there already, or the disk refuses.
     """

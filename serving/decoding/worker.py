@@ -111,7 +111,7 @@ def _decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     refuse_too_large(width, height, rule)
     if told := _beyond(picture_need(image, rule), question):
         return told
-    not_used = unused_profile(image, rule)
+    not_used = unused_profile(image)
     decoded = decode_opened(image, rule)
     pixels[: decoded.size] = decoded.reshape(-1)
     why = None if not_used is None else not_used[:LONGEST]

@@ -21,6 +21,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from registry.bundle.counts.probability_text import probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.decision import Decision
 from registry.bundle.manifest.schema import BundleManifest
 from registry.records import Version
@@ -97,7 +98,7 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
     known, n = manifest.out_of_distribution, decision.confidence_calibrated_on
     confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
     found: list[tuple[ReasonCode, str]] = []
-    if manifest.abstention.threshold_bin == len(manifest.bins):
+    if manifest.abstention.threshold_bin == len(LOGIT_BINS):
         found.append(("refers-all", _refers_all(n)))
     elif not decision.in_set:
         confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
@@ -111,7 +112,7 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
                 ),
             )
         )
-    elif manifest.bins.bin(np.asarray(decision.confidence)) < manifest.reports_from:
+    elif LOGIT_BINS.bin(np.asarray(decision.confidence)) < manifest.reports_from:
         found.append(
             (
                 "low-confidence",

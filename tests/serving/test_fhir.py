@@ -42,7 +42,12 @@ LABELS = (
             Coding(system=SNOMED, code="93655004", display="Malignant melanoma of skin"),
         ),
     ),
-    Label(code="NV", name="Melanocytic naevus", malignancy="benign", coding={"icd10": "D22.9"}),
+    Label(
+        code="NV",
+        name="Melanocytic naevus",
+        malignancy="benign",
+        codings=(Coding(system=ICD10, code="D22.9", display="Melanocytic naevus"),),
+    ),
     Label(code="ODD", name="Something else"),
 )
 
@@ -418,7 +423,6 @@ labels = st.lists(
         code=names,
         name=names,
         malignancy=st.sampled_from(["malignant", "premalignant", "benign", "unknown"]),
-        coding=st.dictionaries(st.sampled_from(["icd10", "icd10cm", "snomed", "own"]), texts),
         codings=st.lists(
             st.builds(
                 Coding,

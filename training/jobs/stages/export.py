@@ -14,7 +14,6 @@ from registry.bundle.manifest.schema import (
     Lineage,
     ModelFile,
     Subgroup,
-    schema_for,
 )
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split
@@ -157,7 +156,6 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
     """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
     case, subgroup = context.job.data.case, subgroup_of(context, name)
     return BundleManifest(
-        schema_version=schema_for(case, [subgroup]),
         case=case,
         model=context.job.name,
         file=ModelFile.of(graph),

@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.labels.label_map import assign_classes
 from clients.data.labels.taxonomy import TAXONOMY
-from registry.bundle.manifest.codings import ICD10, ICD10_CM, SNOMED_CT, codings_of, short
+from registry.bundle.manifest.codings import ICD10, ICD10_CM, SNOMED_CT
 
 ISIC_2019 = ("MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC")
 
@@ -48,15 +48,10 @@ def test_the_check_digit_is_told():
 
 @pytest.mark.parametrize("code", ISIC_2019)
 def test_each_class_of_isic_has_codes_with_system_and_edition(code):
-    codings = codings_of(TAXONOMY[code])
+    codings = TAXONOMY[code].codings
     assert {ICD10, ICD10_CM} <= {one.system for one in codings}
     assert len({one.system for one in codings}) == len(codings)
     assert all(one.version and one.display for one in codings)
-
-
-def test_the_short_form_says_the_same():
-    for label in TAXONOMY.values():
-        assert label.coding == short(label.codings)
 
 
 def test_every_code_is_one_that_its_system_may_have():
