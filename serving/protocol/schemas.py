@@ -118,7 +118,7 @@ class MalignancyRisk(Answer):
             0.2,
             PROBABILITY,
             page=Figure("Suspicious", "or more: the working point"),
-            later=True,
+            optional=True,
         ),
     ] = None
     above: Annotated[
@@ -127,7 +127,7 @@ class MalignancyRisk(Answer):
             "whether the lesion is suspicious; if so and the first finding is not malignant, the decision is "
             "`refer`",
             True,
-            later=True,
+            optional=True,
         ),
     ] = None
     sensitivity: Annotated[
@@ -141,7 +141,7 @@ class MalignancyRisk(Answer):
                 "Malignant ones found",
                 "of {n} malignant test pictures, at the working point",
             ),
-            later=True,
+            optional=True,
         ),
     ] = None
     specificity: Annotated[
@@ -152,7 +152,7 @@ class MalignancyRisk(Answer):
             PROBABILITY,
             fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
             page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
-            later=True,
+            optional=True,
         ),
     ] = None
     n: Annotated[
@@ -161,7 +161,7 @@ class MalignancyRisk(Answer):
             "how many malignant test pictures the sensitivity rests on",
             117,
             fhir=Coded("malignant-test-pictures", "Malignant test pictures that the sensitivity rests on"),
-            later=True,
+            optional=True,
         ),
     ] = None
 
@@ -317,7 +317,7 @@ class Diagnosis(Answer):
         ),
     ]
     reasons: Annotated[
-        list[Reason], Fact("why this decision, and last why this version answered", later=True)
+        list[Reason], Fact("why this decision, and last why this version answered", optional=True)
     ]
     model: Annotated[AnsweringModel, Fact("the version that answered, and why that one")]
     findings: Annotated[list[Finding], Fact("the classes, most probable first")]
@@ -330,7 +330,7 @@ class Diagnosis(Answer):
     inputs: Annotated[
         Inputs | None,
         Field(exclude_if=lambda inputs: inputs is None),
-        Fact("what was used of a case; not there where the model takes single pictures", None, later=True),
+        Fact("what was used of a case; not there where the model takes single pictures", None, optional=True),
     ] = None
     would_help: Annotated[
         list[MissingInput],
@@ -338,13 +338,13 @@ class Diagnosis(Answer):
         Fact(
             "what is missing of a case that would help, best first; not there where nothing is",
             [],
-            later=True,
+            optional=True,
         ),
     ] = []
     explanation: Annotated[
         Explanation | None,
         Field(exclude_if=lambda explanation: explanation is None),
-        Fact("where the model looked; not there where nobody asked (`explain=true`)", None, later=True),
+        Fact("where the model looked; not there where nobody asked (`explain=true`)", None, optional=True),
     ] = None
 
 

@@ -33,7 +33,7 @@ def _rows(part: Answer) -> Iterator[Row]:
     if any(fact.page for _, _, fact in said):
         texts = {name: _text(getattr(part, name), fact.unit) for name, _, fact in said}
         for name, _, fact in said:
-            if fact.page is not None and not (fact.later and getattr(part, name) is None):
+            if fact.page is not None and not (fact.optional and getattr(part, name) is None):
                 yield Row(fact.page.title, texts[name], fact.page.note.format(**texts))
 
 
