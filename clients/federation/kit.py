@@ -42,12 +42,10 @@ class NodeSettings(FrozenConfig):
 
     Attributes:
         data: the manifest of this node's pictures; at the coordinator often none.
-        field: what its service knows of the field, see `registry.bundle.counts.field_counts`.
         processes: how many processes of this machine train together.
     """
 
     data: str | None = None
-    field: str | None = None
     processes: int = Field(1, ge=1)
 
 

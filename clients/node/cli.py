@@ -56,17 +56,6 @@ DataOption = Annotated[
 ]
 
 
-FieldOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--field",
-        metavar="JSON",
-        help="What its service knows of the field: `dermfed-registry field MODEL --counts JSON`.",
-        dir_okay=False,
-    ),
-]
-
-
 ProcessesOption = Annotated[
     int,
     typer.Option(
@@ -257,9 +246,7 @@ def enable(
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
-def start(
-    kit: KitOption, data: DataOption = None, field: FieldOption = None, processes: ProcessesOption = 1
-) -> None:
+def start(kit: KitOption, data: DataOption = None, processes: ProcessesOption = 1) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     refuse_foreign(Path.cwd())  # FLARE's processes look there first
     require_packages()  # before anything of ours imports them
@@ -272,10 +259,6 @@ def start(
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
-    if field is not None and not field.is_file():
-        raise KitError(
-            f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
-        )
     opened.require_key()
     if processes > 1 and opened.facts.role != "hospital":
         raise KitError(f"{opened.facts.name} trains nothing; --processes is for hospitals")
@@ -288,8 +271,8 @@ def start(
             require_threads(policy, processes)
             require_gpus("auto" if policy.limits.gpu else "cpu", processes)
     write_site_files(opened.path, opened.facts)
-    places = [None if path is None else str(path.absolute()) for path in (data, field)]
-    opened.keep_settings(NodeSettings(data=places[0], field=places[1], processes=processes))
+    manifest = None if data is None else str(data.absolute())
+    opened.keep_settings(NodeSettings(data=manifest, processes=processes))
     address = opened.federation.coordinator
     console.print(
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "

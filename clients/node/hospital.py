@@ -164,7 +164,6 @@ def open_door(
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
-            field=None if settings.field is None else Path(settings.field),
             rejoin=rejoin,
             processes=settings.processes,
         )

@@ -18,7 +18,6 @@ from clients.node.canary_guard import CanaryGuard
 from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, listed, read_own
-from clients.node.own_field import read_own_field
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import Rejoin
@@ -81,7 +80,6 @@ class RequestHandler:
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
-        field: the file of what its service knows of the field.
         rejoin: what the process of before had agreed on in the same job, and where that is kept.
         processes: how many processes of this machine train together.
 
@@ -103,7 +101,6 @@ class RequestHandler:
         identity: Identity | None = None,
         federation: Sequence[str] = (),
         guard: PolicyGuard | None = None,
-        field: Path | None = None,
         rejoin: Rejoin | None = None,
         processes: int = 1,
     ) -> None:
@@ -125,7 +122,6 @@ class RequestHandler:
         self._federation = federation
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
-        self._field = field
         self._processes = processes
         self._trainers: TrainingProcesses | None = None
         self._training = states.with_name("training")
@@ -222,7 +218,6 @@ class RequestHandler:
                 self._decided = job
                 job = self._guard.limited(job, self._processes)
                 require_divided(job, job.stages, self._processes, job.engine.device)
-                field = read_own_field(job, self._field, self._say)
                 data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
                 told = self._told_before(data, changed=agreed.changed(self._node))
                 keep_freed_memory()
@@ -234,7 +229,6 @@ class RequestHandler:
                     self._public_reason,
                     self._releases,
                     self._identity,
-                    field={} if field is None else {self._node: field},
                     trainers=self._together(job, data),
                     told=told,
                 )

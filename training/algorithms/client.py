@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from dataclasses import field as made
 from typing import Protocol
 
-from registry.bundle.counts.field_counts import FieldFile
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
@@ -44,7 +43,6 @@ class Client:
         share: which of the processes that divide its batches this is.
         trainers: the processes that train in place of this one; None where it trains alone.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what it knows of its service's answers and outcomes; None where it was given nothing.
         told: the numbers that it told before patients withdrew from the run; None where nobody has.
     """
 
@@ -61,7 +59,6 @@ class Client:
     share: Share = ALONE
     trainers: Trainers | None = None
     watch: Watch = unwatched
-    field: FieldFile | None = None
     told: ToldBefore | None = None
 
     @property

@@ -7,7 +7,7 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client import Trainers
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
@@ -50,7 +49,6 @@ class ClientAppParts:
     dataset: Dataset
     store: StateStore
     releases: ReleaseStore | None = None
-    field: Mapping[str, FieldFile] | None = None
 
     def build(
         self, watch: Watch = unwatched, share: Share = ALONE, trainers: Trainers | None = None
@@ -70,7 +68,6 @@ class ClientAppParts:
             self.store,
             releases=self.releases,
             watch=watch,
-            field=self.field,
             share=share,
             trainers=trainers,
         )

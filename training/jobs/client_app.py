@@ -7,11 +7,10 @@ compressed, or withheld for a sum under masks. Where the job asks for such sums,
 this client alone that is none of those is refused by the client itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client import Client, Trainers
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
@@ -184,7 +183,6 @@ class ClientApp:
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what each client played here knows of its service's answers and outcomes, if anything.
         share: which of the processes that train a client together this is.
         trainers: those processes, in the one that they answer to.
         told: the numbers that the client played here told before patients withdrew from the run.
@@ -199,14 +197,12 @@ class ClientApp:
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
         watch: Watch = unwatched,
-        field: Mapping[str, FieldFile] | None = None,
         share: Share = ALONE,
         trainers: Trainers | None = None,
         told: ToldBefore | None = None,
     ) -> None:
         self._job = job
         self._told = told
-        self._field = field or {}
         self._watch = watch
         self._dataset = dataset
         self._store = store
@@ -257,6 +253,5 @@ class ClientApp:
             share=self._share,
             trainers=self._trainers,
             watch=self._watch,
-            field=self._field.get(broadcast.client),
             told=self._told,
         )

@@ -18,8 +18,8 @@ from typing import Any
 from clients.data.errors import LabelError, ManifestError, PartitionError, SplitError
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest
-from clients.data.outcomes.pinning import DrawnPicture, drawn_pictures
 from clients.data.pictures.cache import cache_folder
+from clients.data.withdrawal.drawn import DrawnPicture, drawn_pictures
 from clients.data.withdrawal.linked import groups_of, rows_of
 from clients.data.wording import listing
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.loopback.federated import ADMIN, ROOT
 from clients.data.manifests.csv_file import read_manifest
-from clients.data.outcomes.pinning import drawn_pictures
+from clients.data.withdrawal.drawn import drawn_pictures
 from clients.node.journal import FOLDER, read_journal
 from training.jobs.job import read_job
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.outcomes.pinning import drawn_pictures
+from clients.data.withdrawal.drawn import drawn_pictures
 from clients.data.withdrawal.withdraw import withdraw
 from personalization.report.run_report import report_data
 from tests.training.engines.conftest import HOSPITALS, decoded

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Row
-from clients.data.outcomes.pinning import drawn_pictures
+from clients.data.withdrawal.drawn import drawn_pictures
 from training.jobs.job import read_job
 
 JOB = """
