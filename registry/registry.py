@@ -300,12 +300,8 @@ class Registry(Marking, Identities, Watching):
         """Compares heads that were kept elsewhere with the chain."""
         return compare_heads(self._engine, heads)
 
-    def collect(
-        self, *, older_than: timedelta = GRACE, dry_run: bool = False, adopt: bool = False
-    ) -> Collection:
+    def collect(self, *, older_than: timedelta = GRACE, dry_run: bool = False) -> Collection:
         """Garbage collection: removes objects that nothing refers to and that are older than this.
-
-        With `adopt`, a store of before that names no registry becomes this one's, whatever it holds.
 
         Raises:
             StoreNotOurs: the store is that of another registry, or may be.
@@ -313,7 +309,7 @@ class Registry(Marking, Identities, Watching):
             StoreError: the store cannot be listed, or refuses.
         """
         where = (self._engine, self._store, self._context())
-        return collect_garbage(*where, older_than=older_than, dry_run=dry_run, adopt=adopt)
+        return collect_garbage(*where, older_than=older_than, dry_run=dry_run)
 
     def export_release(self, model: str, alias: str, path: Path, *, with_reasons: bool = False) -> Exported:
         """Exports the release that the alias points to into one file, with reasons only if asked for.
