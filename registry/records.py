@@ -30,7 +30,7 @@ Role = Literal["uploader", "approver", "operator"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """What a person may do: add versions; approve releases; and all else, as `ROLE_FOR` says: promote, go back,
-stop, withdraw, set gates, tell and close alarms of the field, sign the head, remove what is not needed,
+stop, withdraw, set gates, tell and close alarms of the field, remove what is not needed,
 register people and make API keys."""
 
 EventKind = Literal[
@@ -50,16 +50,12 @@ EventKind = Literal[
     "imported",
     "person-added",
     "person-revoked",
-    "head-signed",
     "key-created",
     "key-rotated",
     "key-revoked",
     "collected",
-    "outcomes-named",
     "alarm",
     "alarm-closed",
-    "withdraw-allowed",
-    "withdraw-forbidden",
 ]
 
 
@@ -79,16 +75,12 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
     "gates-changed": "operator",
     "person-added": "operator",
     "person-revoked": "operator",
-    "head-signed": "operator",
     "key-created": "operator",
     "key-rotated": "operator",
     "key-revoked": "operator",
     "collected": "operator",
-    "outcomes-named": "operator",
     "alarm": "operator",
     "alarm-closed": "operator",
-    "withdraw-allowed": "operator",
-    "withdraw-forbidden": "operator",
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 

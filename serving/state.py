@@ -91,7 +91,7 @@ class ServiceState:
                 if self.answers is not None:
                     await anyio.to_thread.run_sync(self.answers.start)
                 self._canaries = await anyio.to_thread.run_sync(
-                    CanaryReleases, registry, self.settings, self.metrics, self._current_release
+                    CanaryReleases, self.settings, self.metrics, self._current_release
                 )
                 decode_costly = partial(self.decoders.decode, costly=True)
                 self.monitoring.start(registry, self._current_release, self._canaries, decode_costly)

@@ -32,7 +32,6 @@ from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
-from clients.data.outcomes.relabel import relabel
 from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
@@ -280,77 +279,6 @@ def link(
             f"{listing(parted)}"
         )
     _answer(answer, "\n".join(lines), as_json)
-
-
-@_command(
-    "outcomes",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv --splits job.yaml --out labelled.csv",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv --label malignant=MEL --label OTHER=",
-)
-def outcomes(
-    manifest: ManifestPath,
-    answers: Annotated[
-        Path,
-        typer.Option("--answers", metavar="CSV", help="Which diagnosis was of which picture: picture, id."),
-    ],
-    outcomes: Annotated[
-        Path, typer.Option("--outcomes", metavar="CSV", help="What `dermfed-outcomes export` wrote.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="The manifest to write; without it nothing is written."),
-    ] = None,
-    splits: Annotated[
-        Path | None,
-        typer.Option("--splits", metavar="JOB.yaml", help="The job whose splits are to stay as they are."),
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="CODE=YOURS", help="What a code of the model is here; or nothing."),
-    ] = None,
-    replace_unsaid: Annotated[
-        bool,
-        typer.Option("--replace-unsaid", help="Histopathology also replaces labels without a label_source."),
-    ] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make labels of outcomes, so that the next job learns from them; without --out say what would change.
-
-    All pictures of a lesion get the label, with label_source, label_date and label_from beside it. A label
-    that is there is confirmed, replaced where histopathology has spoken and it is known by less, or stays
-    and is told. What was taken back is taken back. Splits stay as --splits has drawn them. Exit code 1: some
-    outcomes gave no label, for a conflict, an unknown label or an unknown picture.
-    """
-    with _explained():
-        if out is not None:
-            _refuse_overwriting(out, force)
-        codes = dict(_pair(each, "--label") for each in label or [])
-        found = relabel(
-            manifest.absolute(),
-            answers,
-            outcomes,
-            codes,
-            splits=splits,
-            client=client,
-            replace_unsaid=replace_unsaid,
-            writing=out is not None,
-        )
-        for note in found.manifest.notes:
-            _say(note)
-        if out is not None:
-            write_manifest(found.labelled, out.absolute())
-    written = (
-        "nothing is written; --out does" if out is None else f"{out}: {len(found.labelled.rows)} pictures"
-    )
-    answer = {"manifest": None if out is None else str(out), **found.data()}
-    _answer(answer, "\n".join([*found.lines(), written]), as_json)
-    if not found.told.all_taken:
-        raise typer.Exit(REFUSED)
 
 
 @_command(

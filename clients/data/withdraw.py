@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from clients.data.drawn import DrawnPicture, drawn_pictures
 from clients.data.errors import ManifestError, PartitionError, SplitError
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest
-from clients.data.outcomes.pinning import DrawnPicture, drawn_pictures
 from clients.data.pictures.cache import cache_folder
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest

@@ -42,11 +42,9 @@ class NodeSettings(FrozenConfig):
 
     Attributes:
         data: the manifest of this node's pictures; at the coordinator often none.
-        field: what its service knows of the field, see `registry.bundle.counts.field_counts`.
     """
 
     data: str | None = None
-    field: str | None = None
 
 
 @dataclass(frozen=True)

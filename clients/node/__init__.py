@@ -8,6 +8,6 @@ door.py, journal.py, traces.py          all that leaves goes out here, and is en
 request_handler.py, one_question.py, rejoin.py, canary_guard.py  answering, once, whatever is killed
 policy.py, policy_guard.py, policy_verdict.py  what this hospital allows
 identity.py                             what it signs sums with, and which hospitals it knows
-own_data.py, own_field.py               the node's pictures and outcomes as the job asks for them
+own_data.py                             the node's pictures as the job asks for them
 task_line.py                            the log line of a task
 """

@@ -56,17 +56,6 @@ DataOption = Annotated[
 ]
 
 
-FieldOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--field",
-        metavar="JSON",
-        help="What its service knows of the field: `dermfed-registry field MODEL --counts JSON`.",
-        dir_okay=False,
-    ),
-]
-
-
 def say(text: str) -> None:
     """Print one line to standard error."""
     console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
@@ -246,7 +235,7 @@ def enable(
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
-def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) -> None:
+def start(kit: KitOption, data: DataOption = None) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     refuse_foreign(Path.cwd())  # FLARE's processes look there first
     require_packages()  # before anything of ours imports them
@@ -259,16 +248,11 @@ def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) ->
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
-    if field is not None and not field.is_file():
-        raise KitError(
-            f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
-        )
     opened.require_key()
     if opened.facts.role == "hospital":
         read_policy(opened.path / POLICY)
     write_site_files(opened.path, opened.facts)
-    places = [None if path is None else str(path.absolute()) for path in (data, field)]
-    opened.keep_settings(NodeSettings(data=places[0], field=places[1]))
+    opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
     address = opened.federation.coordinator
     console.print(
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "

@@ -156,7 +156,6 @@ def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
-            field=None if settings.field is None else Path(settings.field),
             rejoin=rejoin,
         )
         rejoin.replay(handler)

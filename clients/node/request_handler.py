@@ -16,7 +16,6 @@ import torch
 from clients.node.canary_guard import CanaryGuard
 from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
-from clients.node.own_field import read_own_field
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import Rejoin
@@ -72,7 +71,6 @@ class RequestHandler:
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
-        field: the file of what its service knows of the field.
         rejoin: what the process of before had agreed on in the same job, and where that is kept.
 
     Attributes:
@@ -93,7 +91,6 @@ class RequestHandler:
         identity: Identity | None = None,
         federation: Sequence[str] = (),
         guard: PolicyGuard | None = None,
-        field: Path | None = None,
         rejoin: Rejoin | None = None,
     ) -> None:
         self._node = node
@@ -113,7 +110,6 @@ class RequestHandler:
         self._federation = federation
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
-        self._field = field
         self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
@@ -204,7 +200,6 @@ class RequestHandler:
                 self._guard.admit(job)
                 self._decided = job
                 job = self._guard.limited(job)
-                field = read_own_field(job, self._field, self._say)
                 data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
                 self._listed = PictureList.of(data, self._node)
                 self._pictures.refuse_others(self._listed)
@@ -217,7 +212,6 @@ class RequestHandler:
                     self._public_reason,
                     self._releases,
                     self._identity,
-                    field={} if field is None else {self._node: field},
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)

@@ -209,7 +209,7 @@ def lineage(card: Mapping[str, Any]) -> Facts:
         ("Registered", card["registered"] or "in no registry"),
         ("Job", said["job"]),
         ("Fine-tuned from", said["parent"] or "no other bundle"),
-        *(("Encoder", encoder(said["encoder"])) for _ in range("encoder" in said)),
+        *(("Encoder", encoder(said["encoder"])) for _ in range(said["encoder"] is not None)),
         ("Figures", measured(card)),
         ("Bundle", card["digest"]),
         ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),

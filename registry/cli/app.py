@@ -13,9 +13,8 @@ from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, impo
 from registry.cli.arguments import AsJson
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
-from registry.cli.canary import CHECK_EXAMPLES as CANARY_CHECK_EXAMPLES
 from registry.cli.canary import END_EXAMPLES as CANARY_END_EXAMPLES
-from registry.cli.canary import canary_check, canary_end
+from registry.cli.canary import canary_end
 from registry.cli.card import EXAMPLES as CARD_EXAMPLES
 from registry.cli.card import card
 from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
@@ -222,25 +221,11 @@ _command(app, "history", *HISTORY_EXAMPLES)(history)
 _command(app, "verify", *VERIFY_EXAMPLES)(verify)
 _command(app, "head", *HEAD_EXAMPLES)(head)
 _command(canary_app, "end", *CANARY_END_EXAMPLES)(canary_end)
-_command(canary_app, "check", *CANARY_CHECK_EXAMPLES)(canary_check)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
 _command(gates_app, "approve", *GATES_APPROVE_EXAMPLES)(gates_approve)
 _command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
 _command(app, "approve", *APPROVE_EXAMPLES)(approve)
-
-
-@_command(app, "upgrade", "", "--json")
-def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
-    """Change the tables of an older dermfed.
-
-    Copy the database's file before.
-    """
-    from registry.registry import upgrade as upgrade_database
-
-    before, after = upgrade_database(context.obj[0])
-    text = f"schema {after} already" if before == after else f"schema {before or 'none'} -> {after}"
-    answer({"before": before, "after": after}, text, as_json)
 
 
 _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)

@@ -76,11 +76,9 @@ def reading(engine: Engine) -> Iterator[Connection]:
         DatabaseError: the database cannot be read.
         DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with _explained(engine):
-        _on(engine).refresh(engine)
-        with engine.connect() as connection, connection.begin():
-            _require_registry(connection)
-            yield connection
+    with _explained(engine), engine.connect() as connection, connection.begin():
+        _require_registry(connection)
+        yield connection
 
 
 @contextmanager
@@ -91,14 +89,13 @@ def writing(engine: Engine) -> Iterator[Connection]:
         DatabaseError: the database cannot be written, or others kept it for half a minute.
         DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with _explained(engine):
-        _on(engine).refresh(engine)
-        with (
-            engine.connect().execution_options(**{_WRITES: True}) as connection,
-            connection.begin(),
-        ):
-            _require_registry(connection)
-            yield connection
+    with (
+        _explained(engine),
+        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        connection.begin(),
+    ):
+        _require_registry(connection)
+        yield connection
 
 
 def integrity_failures(connection: Connection) -> list[str]:

@@ -29,10 +29,7 @@ class Changed:
 
 
 def facts(manifest: BundleManifest) -> dict[str, Any]:
-    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`.
-
-    Bins of thresholds mean other probabilities in another schema, so those are told beside them.
-    """
+    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`."""
     record = manifest.model_dump(mode="json", exclude=_FIGURES)
     for name, threshold_bin in (
         ("conformal", manifest.conformal.threshold_bin),

@@ -7,9 +7,9 @@ import yaml
 from PIL import Image
 
 from benchmarks.loopback.permissive import permissive
+from clients.data.drawn import drawn_pictures
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.outcomes.pinning import drawn_pictures
 from clients.data.withdraw import withdraw
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler

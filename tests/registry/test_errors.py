@@ -18,7 +18,6 @@ REFUSALS = {
     "NothingToRollBack",
     "KeyEnded",
     "AlarmClosed",
-    "OutcomesNotNamed",
     "PersonRefused",
     "VersionWithdrawn",
     "SignatureRefused",

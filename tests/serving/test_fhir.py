@@ -15,6 +15,7 @@ from fhir.resources.R4B.bundle import Bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from registry.bundle.manifest.codings import short
 from registry.bundle.manifest.labels import Coding, Label
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.description import described
@@ -510,7 +511,7 @@ def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
                 "name": label.name,
                 "malignancy": label.malignancy,
                 "probability": data.draw(chances),
-                "coding": label.coding,
+                "coding": short(label.codings),
             }
             for label in listed
         ],

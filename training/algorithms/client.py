@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from dataclasses import field as made
 
-from registry.bundle.counts.field_counts import FieldFile
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
@@ -31,7 +30,6 @@ class Client:
         noisy: whether what it tells gets noise, and is of one picture of each patient.
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what it knows of its service's answers and outcomes; None where it was given nothing.
     """
 
     id: str
@@ -45,7 +43,6 @@ class Client:
     noisy: bool = False
     features: FeatureMemory = made(default_factory=FeatureMemory)
     watch: Watch = unwatched
-    field: FieldFile | None = None
 
     @property
     def smallest_cell(self) -> int:

@@ -7,7 +7,7 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
@@ -47,7 +46,6 @@ class ClientAppParts:
     dataset: Dataset
     store: StateStore
     releases: ReleaseStore | None = None
-    field: Mapping[str, FieldFile] | None = None
 
     def build(self, watch: Watch = unwatched) -> ClientApp:
         """The client app, at the number of threads that the job gives each client.
@@ -63,7 +61,6 @@ class ClientAppParts:
             self.store,
             releases=self.releases,
             watch=watch,
-            field=self.field,
         )
 
 

@@ -7,10 +7,9 @@ compressed, or withheld for a sum under masks. Where the job asks for such sums,
 this client alone that is none of those is refused by the client itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
@@ -158,7 +157,6 @@ class ClientApp:
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what each client played here knows of its service's answers and outcomes, if anything.
     """
 
     def __init__(
@@ -170,10 +168,8 @@ class ClientApp:
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
         watch: Watch = unwatched,
-        field: Mapping[str, FieldFile] | None = None,
     ) -> None:
         self._job = job
-        self._field = field or {}
         self._watch = watch
         self._dataset = dataset
         self._store = store
@@ -204,5 +200,4 @@ class ClientApp:
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
             watch=self._watch,
-            field=self._field.get(broadcast.client),
         )

@@ -264,15 +264,6 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
             "means of classes and a spread fitted to all of them",
             f"{way}; classes of {apart}",
         )
-    if "field" in names:
-        yield Seen(
-            "field",
-            "whether it tells of a version and a subgroup; then counts of answers and outcomes of its "
-            "service on either side of the working point, and estimates made of them",
-            MASKED if masks is not None else "its sums, by version and subgroup",
-            NOTHING,
-            f"{way}; outcomes of {apart}",
-        )
     if "export" in names:
         yield Seen(
             "parity",
