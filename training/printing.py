@@ -47,6 +47,8 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
     for table in preflight_tables(checked):
         print_table(table, in_blocks=True)
         print()
+    if checked.seconds is not None:
+        print(f"a batch of the first stage that trains takes {checked.seconds:.2g} s on this machine")
     print_seen(checked.seen)
     for line in checked.notes:
         console.print(f"! {printable(line)}", highlight=False, markup=False, soft_wrap=True)

@@ -42,7 +42,7 @@ from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
-from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
@@ -131,13 +131,13 @@ class Personalize(Stage):
         """What trains, whose initial weights beside the global model's follow from the job's seed."""
         return self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the epochs, from the model as it is before the first stage."""
         network, start = self.network(context), float_state(context.model)
         plan, state = self.plan(context, network, start), initial_state(network, start)
         if not self.strategy.epochs:
-            return Rehearsed(plan, state, epochs=0, batch_size=1)
-        return Rehearsed(plan, state, epochs=1, batch_size=self.strategy.local_objective().batch_size)
+            return PlannedStage(plan, state, epochs=0, batch_size=1)
+        return PlannedStage(plan, state, epochs=1, batch_size=self.strategy.local_objective().batch_size)
 
     def proofs(
         self,

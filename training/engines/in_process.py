@@ -7,12 +7,14 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
+import threading
 from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,6 @@ from rich.console import Console
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
-from training.engines.end_with_parent import end_with_parent
-from training.engines.gpus import take_gpu
 from training.engines.malloc import keep_freed_memory
 from training.engines.parts_file import PartsFile
 from training.errors import EngineError
@@ -188,12 +188,31 @@ class _Worker:
         return replace(answer, tensors={}), self.spool.write(answer.tensors)
 
 
+def take_gpu(place: int) -> None:
+    """Make one of several GPUs this process's own, before a model is put there.
+
+    Args:
+        place: which of the workers this is, from 0; they take the GPUs in turn.
+    """
+    gpus = torch.cuda.device_count()
+    if gpus > 1:
+        torch.cuda.set_device(place % gpus)
+
+
+def _end_with_parent() -> None:
+    """End with the process that started this one, however that ends: none is left behind."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 _worker: _Worker
 
 
 def _start_worker(spool: Path, file: PartsFile, shares: MutableSequence[float], started: Any) -> None:
     global _worker
-    end_with_parent()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with started.get_lock():
         place = started.value
         started.value += 1

@@ -162,7 +162,7 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class PlannedStage:
     """What a stage of rounds will do.
 
     Attributes:
@@ -171,7 +171,6 @@ class Rehearsed:
         epochs: over a client's pictures in a round.
         batch_size: pictures in a batch.
         all_pictures: whether it trains on pictures without a label, too.
-        on_features: whether clients make features of their pictures first and train on those.
         whole: whether all of the network learns, normalisation with statistics of a batch among it.
     """
 
@@ -180,7 +179,6 @@ class Rehearsed:
     epochs: int
     batch_size: int
     all_pictures: bool = False
-    on_features: bool = False
     whole: bool = False
 
     def require_batches(self, census: Census) -> None:
@@ -287,7 +285,7 @@ class Stage(FrozenConfig, ABC):
         """
         return
 
-    def rehearse(self, context: StageContext) -> Rehearsed | None:
+    def plan_ahead(self, context: StageContext) -> PlannedStage | None:
         """Plan the stage, and refuse what would stop it when its turn comes; asks nobody, changes nothing.
 
         Returns:
@@ -298,14 +296,14 @@ class Stage(FrozenConfig, ABC):
         """
         return None
 
-    def look_ahead(self, context: StageContext) -> Rehearsed | None:
+    def look_ahead(self, context: StageContext) -> PlannedStage | None:
         """All that can be refused before the first stage begins; what the stage plans, if it trains.
 
         Raises:
             TrainingError: what would stop the stage, and what to change.
         """
         self.require_data(context.census, context.labels, context.job.privacy)
-        planned = self.rehearse(context)
+        planned = self.plan_ahead(context)
         if planned is not None:
             planned.require_batches(context.census)
         return planned

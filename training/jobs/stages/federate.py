@@ -30,7 +30,7 @@ from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Rehearsed, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -200,16 +200,15 @@ class Federate(RoundsStage):
             torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
             return self.trains.network(context.model)
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds."""
         network = self.network(context)
-        return Rehearsed(
+        return PlannedStage(
             self.plan(context, network),
             float_state(network),
             self.objective.epochs,
             self.objective.batch_size,
             all_pictures=self.objective.uses_unlabelled,
-            on_features=isinstance(self.trains, TrainsHead),
             whole=isinstance(self.trains, TrainsAll),
         )
 

@@ -6,9 +6,8 @@ import pytest
 from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.federation.census import Census
-from training.jobs.preflight.few_pictures import FewPictures
-from training.jobs.preflight.matrix import THIN, matrix
-from training.jobs.preflight.rehearsal import as_told, patients_of, rehearse
+from training.jobs.preflight.matrix import THIN, as_told, matrix, patients_of
+from training.jobs.preflight.preflight import plan_stages
 from training.models import initial_model
 from training.models.groups import float_state
 
@@ -72,38 +71,20 @@ def test_a_federation_of_a_server_alone_and_a_client_called_all_have_their_rows(
     assert [row for row in matrix(named, {"all": patients["north"]}, 1) if row.client == "all"]
 
 
-def test_a_rehearsal_plans_every_stage_and_changes_no_weight(
-    make_job, make_dataset, federate_block, tmp_path
-):
+def test_every_stage_is_planned_and_changes_no_weight(make_job, make_dataset, federate_block, tmp_path):
     job, dataset = make_job(stages=[federate_block(rounds=3), {"stage": "export"}]), make_dataset()
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
     before = {name: tensor.clone() for name, tensor in float_state(model).items()}
-    rehearsal = rehearse(job, dataset, Census.of_dataset(dataset), model, tmp_path)
-    federate, export = rehearsal.planned
+    planned = plan_stages(job, dataset, Census.of_dataset(dataset), model, tmp_path)
+    federate, export = planned
     assert federate.plan.rounds == 3
     assert export is None
     for name, tensor in float_state(model).items():
         assert np.array_equal(tensor.numpy(), before[name].numpy())
 
 
-def test_a_rehearsal_names_the_stage_that_would_stop(make_job, make_dataset, federate_block, tmp_path):
+def test_planning_names_the_stage_that_would_stop(make_job, make_dataset, federate_block, tmp_path):
     job, dataset = make_job(stages=[federate_block(keep="best")], privacy={"min_count": 1000}), make_dataset()
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
     with pytest.raises(JobError, match=r"stages\.0 \(federate\): keep: best has nothing to go by"):
-        rehearse(job, dataset, Census.of_dataset(dataset), model, tmp_path)
-
-
-def test_few_pictures_are_those_with_labels_first(make_dataset):
-    few = FewPictures(make_dataset(), 4)
-    for client in few.clients:
-        for split in SPLITS:
-            assert len(few.examples(client, split)) == min(4, len(few.whole.examples(client, split)))
-    examples = few.whole.examples("north", "train")
-    labels = np.where(np.arange(len(examples)) < 5, -1, examples.labels)
-    few.whole.held["north", "train"] = replace(examples, labels=labels)
-    for start in (0, 4):
-        few.start = start
-        assert (few.examples("north", "train").labels >= 0).all()
-        assert few.examples("north", "train").rows[0] == examples.rows[5 + start]
-    few.most = 10**6
-    assert len(few.examples("north", "train")) == len(few.whole.examples("north", "train"))
+        plan_stages(job, dataset, Census.of_dataset(dataset), model, tmp_path)
