@@ -19,9 +19,10 @@ from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
-from clients.federation.run_record import RunRecord, refuse_unknown
 from clients.federation.status_line import rounds_line, status_line
+from registry.bundle.nearest import nearest
 from training.atomic_files import write_text
+from training.config import FrozenConfig
 from training.errors import CheckpointError
 from training.jobs.job import Job
 from training.progress import RECENT
@@ -46,6 +47,28 @@ AWAY, FULL = "away", "full"  # outcomes: a site is away; the coordinator's disk 
 AGAIN = (AWAY, FULL, STOPPED)  # after these the job is sent again
 ROOM = 120.0  # seconds until the job is sent again to a coordinator whose disk was full
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
+
+
+class RunRecord(FrozenConfig):
+    """The content of `federated.json` in `--out`: which run of the federation this is.
+
+    Attributes:
+        run: its name at all sites.
+        digest: of its job.
+        job: the FLARE job that runs it at present.
+        sent: how often it was sent.
+        without: the hospitals that were dismissed.
+        shown: bytes of its progress that were shown.
+        done: whether the run is, and all of it fetched.
+    """
+
+    run: str
+    digest: str
+    job: str = ""
+    sent: int = 0
+    without: tuple[str, ...] = ()
+    shown: int = 0
+    done: bool = False
 
 
 class AdminApi(Protocol):
@@ -360,3 +383,18 @@ class Supervisor:
         if self.clock() - self._reported > REPORT_EVERY:
             self._reported = self.clock()
             self.say(text)
+
+
+def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
+    """Refuse to dismiss anyone who is no hospital of the federation, or all of them.
+
+    Raises:
+        FederationError: naming who is in.
+    """
+    for name in names:
+        if name not in hospitals:
+            raise FederationError(
+                f"there is no hospital {name!r} to dismiss; {nearest(name, list(hospitals))}"
+            )
+    if hospitals and not set(hospitals) - set(names):
+        raise FederationError("no hospital would be left; end the run instead of dismissing all of them")
