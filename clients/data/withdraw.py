@@ -1,7 +1,7 @@
 """Takes patients out of a manifest and writes down the splits that a job drew, so that nothing else moves.
 
 Splits are dealt along a line, and one patient fewer shifts all that come after: what a model has learned
-could be what it is judged by next. So the splits of before are pinned, and what the job makes of the manifest
+could be what it is judged by next. So the earlier splits are pinned, and what the job makes of the manifest
 that is left is held against what it made of the one before, picture by picture.
 """
 

@@ -304,7 +304,7 @@ class RunPictures:
     def refuse_others(self, now: PictureList) -> None:
         """Refuse to go on with other pictures than the run began with.
 
-        Numbers of pictures are exact: those of before and after differ by what changed.
+        Numbers of pictures are exact: the difference to earlier ones would be what changed.
 
         Raises:
             DataError: they are others.

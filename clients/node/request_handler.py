@@ -71,7 +71,7 @@ class RequestHandler:
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
-        rejoin: what the process of before had agreed on in the same job, and where that is kept.
+        rejoin: what the previous process had agreed on in the same job, and where that is kept.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.

@@ -2,7 +2,7 @@
 
 Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
 asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
-out; after patients withdrew, numbers of pictures are those of before; an update is clipped and noised,
+out; an update is clipped and noised,
 compressed, or withheld for a sum under masks. Where the job asks for such sums, an answer with tensors of
 this client alone that is none of those is refused by the client itself.
 """

@@ -38,9 +38,7 @@ def client_table(of: StageFacts) -> Table:
     """One row per client, then the means of the communities, then mean (median) ± standard deviation."""
     own: Mapping[str, Any] = of.facts["by_client"]
     over: Mapping[str, Any] = of.facts["over_clients"]
-    shown = {
-        key: title for key, title in COLUMNS.items() if key in over
-    }  # fewer in a run of an older version
+    shown = {key: title for key, title in COLUMNS.items() if key in over}
     rows = [
         Row(client, texts(whole(own[client]["n"]), *(number(own[client].get(key)) for key in shown)))
         for client in in_order(own, communities_of(of.facts))
