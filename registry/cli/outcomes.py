@@ -141,7 +141,7 @@ def forget(
         removed = store.forget(before)
     answer(
         {"before": str(before), "removed": removed},
-        f"{removed:,} answers of before {before} removed",
+        f"{removed:,} answers from before {before} removed",
         as_json,
     )
 
