@@ -17,9 +17,6 @@ Scope = Literal["diagnose", "outcome", "read", "operate"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """All scopes, which a key has by default."""
 
-SCOPES_AT_FIRST: Final[tuple[Scope, ...]] = ("diagnose", "read", "operate")
-"""All that there were when keys had none written down."""
-
 ROTATION_GRACE: Final = timedelta(days=1)
 """How long a key stays valid after it was rotated, by default."""
 

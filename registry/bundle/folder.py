@@ -84,7 +84,7 @@ def read_bundle(folder: Path) -> Bundle:
     Raises:
         FolderError: a file is missing or cannot be read.
         BundleCorrupt: a file is not the one that was written.
-        ManifestError: `bundle.json` does not say what it must, or a newer dermfed wrote it.
+        ManifestError: `bundle.json` does not say what it must, or is of another schema.
     """
     text, model = read_file(folder / MANIFEST_FILE), read_file(folder / MODEL_FILE)
     manifest = read_manifest(text)

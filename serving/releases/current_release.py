@@ -247,7 +247,7 @@ class CurrentRelease:
         new, retries = [], []
         for model, release in current.items():
             told = WITHDRAWN.format(model=model)
-            if held := _numbers_of(release, withdrawn):  # no dermfed of today points there
+            if held := _numbers_of(release, withdrawn):
                 silenced[model] = told
                 issues[model] = f"release {release.id} of {model} holds version {held}, which was withdrawn"
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.counts.score_bins import ScoreBins, bins_of
 from training.seeds import derive_seed
 
 BINS = 500
@@ -19,6 +20,13 @@ REPLICATES = 200
 def middle_of(bins: NDArray[np.int64]) -> NDArray[np.float64]:
     """The score that stands for a bin: off by 1/1000 at most."""
     return (np.asarray(bins) + 0.5) / BINS
+
+
+def bins_of_either(count: int) -> ScoreBins:
+    """The bins of which there are so many: of today's counts, or of that version."""
+    if count != BINS:
+        return bins_of(count)
+    return ScoreBins("equal-500", np.arange(BINS + 1) / BINS, middle_of(np.arange(BINS)))
 
 
 def bin_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -193,14 +193,6 @@ def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
 
 
-def test_decisions_of_the_version_before_are_read(predictions):
-    block = count(*predictions(8, 50, 3), malignant=MALIGNANT, thresholds=Thresholds(150, 166))
-    arrays = block.to_arrays()
-    arrays["decisions"] = arrays["decisions"][:4]
-    again = Block.from_arrays(arrays)
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), block.decisions.sums.to_array())
-
-
 @pytest.mark.parametrize("smallest", [1, 5])
 def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     block = count(*predictions(6, 25, 4), malignant=np.arange(4) < 2, smallest_cell=smallest)
