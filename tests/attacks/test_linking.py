@@ -1,6 +1,6 @@
 """Seeded and blind linking: what bins a picture is in, out of columns of bootstrap replicates.
 
-Against what version 0.1.0 sent, both read every picture's record. Against today's answers, from the client in
+Against what the control sends, both read every picture's record. Against today's answers, from the client in
 process and from the bytes of the network engine, the attacks are others, for there are no columns: what all
 predictions obey links the histograms of many classes, and the order of scores those of several releases.
 """
