@@ -15,7 +15,7 @@ Arrays = Mapping[str, NDArray[np.int64]]
 
 
 def points(arrays: Arrays) -> dict[str, NDArray[np.int64]]:
-    """What version 0.1.0 sent, without the replicates."""
+    """What the control sends, without the replicates."""
     return {name: rows[0] for name, rows in arrays.items()}
 
 

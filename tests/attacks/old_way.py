@@ -1,8 +1,7 @@
-"""What a hospital of version 0.1.0 sent about a subgroup: the control, on which every attack succeeds.
+"""What a hospital would send without merging and rounding: the control, on which every attack succeeds.
 
-Its histograms had 500 equal bins, many of one picture alone, and came with bootstrap replicates in which all
-pictures of a lesion counted w times, w ~ Poisson(1), drawn with a seed that the coordinator knows. Kept apart
-from the counts of today, and held to arrays of that version by `test_old_way.py`.
+Its histograms have 500 equal bins, many of one picture alone, and come with bootstrap replicates in which all
+pictures of a lesion count w times, w ~ Poisson(1), drawn with a seed that the coordinator knows.
 """
 
 from collections.abc import Mapping

@@ -185,7 +185,7 @@ def test_merged_histograms_of_five_hospitals_are_near_the_scores_themselves():
 
 
 def in_equal_bins(probabilities, labels):
-    """Histograms of each class as version 0.1.0 told them, not merged, `(classes, 2, 500)`."""
+    """Histograms of each class as the control tells them, not merged, `(classes, 2, 500)`."""
     classes = probabilities.shape[1]
     told = np.zeros((classes, 2, 500), dtype=np.int64)
     for k in range(classes):
