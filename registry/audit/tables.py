@@ -76,8 +76,8 @@ def _held(connection: Connection) -> dict[str, dict[str, Any]]:
         type_coerce(column, String).label(column.name) if column.name in ("expires", "revoked") else column
         for column in (KeyRow.__table__.columns[name] for name in KEY_FACTS)
     ]
-    for key, *facts in connection.execute(select(KeyRow.id, *columns)):
-        held[f"key {key}"] = dict(zip(KEY_FACTS, facts, strict=True))
+    for row in connection.execute(select(KeyRow.id, *columns)):
+        held[f"key {row.id}"] = {name: row._mapping[name] for name in KEY_FACTS}
     sets = select(GateSetRow.model, GateSetRow.number, GateSetRow.content, GateSetRow.alias)
     for model, number, content, alias in connection.execute(sets):
         held[_gates(model, number)] = {"digest": gate_set_digest(content), "alias": alias}

@@ -21,7 +21,7 @@ import numpy as np
 from types import SimpleNamespace
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.bins import log_odds_values
-from serving.monitoring.drift.counting import CONFIDENCE, DriftCounters
+from serving.monitoring.drift.counting import DriftCounters
 
 metrics, n = Metrics(), int(sys.argv[1])
 drift = DriftCounters(metrics)
