@@ -48,7 +48,7 @@ from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
 from registry.watching import Watching
 
-if TYPE_CHECKING:  # signing and time stamps need extras
+if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Signer, Trust
 
 __all__ = ["PRODUCTION", "Registry", "key_signatory"]
