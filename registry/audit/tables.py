@@ -1,6 +1,6 @@
 """Compares what decides who answers and who may ask with the last event that tells of it.
 
-These are versions, the members of releases, aliases, withdrawals, keys and gate sets. Nothing is
+These are versions, the members of releases, aliases, withdrawals, tags, keys and gate sets. Nothing is
 replayed: of each, the newest event says what its row holds.
 """
 
@@ -14,6 +14,7 @@ from registry.database.queries import model_names, stack_of, withdrawals, withdr
 from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
 from registry.records import MOVES, RESTORE, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
+from registry.releases.labels import all_tags
 
 KEY_FACTS: Final = ("name", "sha256", "scopes", "expires", "revoked", "per_minute", "replaces")
 
@@ -54,12 +55,16 @@ def _told(events: Events) -> dict[str, dict[str, Any]]:
         elif kind in ("key-created", "key-rotated", "key-revoked") and details.get("id") is not None:
             known = told.setdefault(f"key {details['id']}", dict.fromkeys(KEY_FACTS))
             known |= {name: details[name] for name in KEY_FACTS if name in details}
+        elif kind in ("tagged", "untagged"):
+            known = told.setdefault(_tags(model, event["versions"][0]), {"tags": []})
+            change = set.union if kind == "tagged" else set.difference
+            known["tags"] = sorted(change(set(known["tags"]), details.get("tags") or []))
         elif kind == "gates-changed" and (after := details.get("after")) is not None:
             about = _gates(after["model"], after["number"])
             told[about] = {"digest": after["digest"], "alias": after.get("alias", "")}
         if event["release_id"] is not None and details.get("members") is not None:
             told[f"release {event['release_id']} of {model}"] = {"members": details["members"]}
-    return told
+    return {about: facts for about, facts in told.items() if facts.get("tags") != []}
 
 
 def _held(connection: Connection) -> dict[str, dict[str, Any]]:
@@ -78,10 +83,16 @@ def _held(connection: Connection) -> dict[str, dict[str, Any]]:
     ]
     for row in connection.execute(select(KeyRow.id, *columns)):
         held[f"key {row.id}"] = {name: row._mapping[name] for name in KEY_FACTS}
+    for (model, number), tags in all_tags(connection).items():
+        held[_tags(model, number)] = {"tags": sorted(tags)}
     sets = select(GateSetRow.model, GateSetRow.number, GateSetRow.content, GateSetRow.alias)
     for model, number, content, alias in connection.execute(sets):
         held[_gates(model, number)] = {"digest": gate_set_digest(content), "alias": alias}
     return held
+
+
+def _tags(model: str, number: int) -> str:
+    return f"the tags of version {number} of {model}"
 
 
 def _gates(model: str, number: int) -> str:
