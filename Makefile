@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: catalogues demo announced serve test check generators lint format types imports size schema bench docs clean
+.PHONY: demo announced serve test check lint format types imports size schema bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Packages are installed into $(VENV): once, and without a word"
@@ -18,11 +18,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --editable ".[training,service,$(RUNTIME),dev]"
-	touch $@
-
-$(VENV)/.installed-generators: tests/serving/generated/requirements.txt
-	$(PYTHON) -m venv $(VENV)/generators
-	$(VENV)/generators/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 demo: export DERMFED_REGISTRY_URL := sqlite:///$(CURDIR)/$(DEMO)/registry.db
@@ -64,7 +59,7 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 test: lint types imports size  ## everything that must hold, in minutes
 	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
-check: lint types imports size generators  ## test, and what takes longer; training once more as on lesser processors
+check: lint types imports size  ## test, and what takes longer; training once more as on lesser processors
 	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
 	@set -e; settings=$$($(BIN)/python tests/processors.py); for setting in $$settings; do \
 	echo "tests of training under $$setting"; \
@@ -84,17 +79,12 @@ imports: $(VENV)/.installed-dev
 size: $(VENV)/.installed-dev  ## whether the tree is within the limits of tests/size.py
 	$(BIN)/python tests/size.py
 
-generators: $(VENV)/.installed-generators  ## what makes clients of /openapi.json, for the tests of `make check`
-
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 schema: $(VENV)/.installed-dev  ## the shape of a job, by which wrong ones are refused before torch is loaded
 	$(BIN)/python -m training.jobs.shape_schema
-
-catalogues: $(VENV)/.installed-dev  ## new sentences of the pages into the catalogues, for translators
-	$(BIN)/python -m serving.web.extraction
 
 docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a broken link is an error
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

@@ -47,7 +47,7 @@ def job_of(rounds: int, quorum: int, hospitals: Sequence[str]) -> dict[str, Any]
     }
     engine: dict[str, Any] = {
         **JOB["engine"],
-        "network": {"silence": SILENCE, "shortest_deadline": 120, "first_deadline": 600},
+        "network": {"silence": SILENCE, "deadline": 600},
     }
     if quorum:
         engine["min_clients"] = quorum

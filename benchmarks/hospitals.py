@@ -65,7 +65,6 @@ def write_job(
         },
         "model": dict(model),
         "engine": {"device": "cpu", "threads_per_client": 1, **engine},
-        "evaluation": {"replicates": 0},
         "stages": [
             {
                 "stage": "federate",

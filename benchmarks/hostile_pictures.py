@@ -233,8 +233,7 @@ def measure(
         "PYTHONPATH": str(code.resolve()),
     }
     with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
-        # By the first picture rule, which services of before know too.
-        registry.add([small_bundle(0, picture=PictureRule(size=SIZE, version=1))])
+        registry.add([small_bundle(0, picture=PictureRule(size=SIZE))])
         registry.promote(NAME, [1], to="production", override_gates=True, reason="a benchmark")
     command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
     url, good = f"http://127.0.0.1:{port}", small_picture("JPEG", 300)

@@ -35,8 +35,7 @@ from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.map_judgement import MapFigures, MapJudgement
-from registry.bundle.manifest.schema import JUDGED_SCHEMA, BundleManifest, Lineage, ModelFile
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile
 from registry.bundle.model_file.graph import MAP
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Version
@@ -60,22 +59,9 @@ def without_map(content: bytes) -> bytes:
 
 
 def version_of(content: bytes, size: int) -> LoadedVersion:
-    """A version with made-up figures, so that its maps are shown."""
+    """A version of this graph."""
     file = ModelFile.of(content)
-    curve = (0.5,) * 4
-    figures = MapFigures(
-        n=500,
-        against_elsewhere=500,
-        against_others=500,
-        against_shuffled=500,
-        score=0.9,
-        by_map=curve,
-        by_elsewhere=curve,
-        by_others=curve,
-        by_shuffled=curve,
-    )
     manifest = BundleManifest(
-        schema_version=JUDGED_SCHEMA,
         model="latency",
         file=file,
         labels=tuple(
@@ -83,7 +69,6 @@ def version_of(content: bytes, size: int) -> LoadedVersion:
         ),
         picture=PictureRule(size=size),
         lineage=Lineage(job="sha256:" + "0" * 64, recipe="none", seed=0, code_version="0"),
-        maps=MapJudgement(model=file.sha256, overall=figures, seed=0, code_version="0"),
     )
     digest = bundle_digest(manifest)
     version = Version("latency", 1, digest, manifest.subgroup, datetime.now(UTC))

@@ -1,7 +1,7 @@
 """Do maps show what a model's answers hang on? Deletion and pointing, against chance and shuffled weights.
 
 EfficientNet-Lite0 that knows ImageNet, frozen, with a linear head on features of a few thousand pictures; its
-graph is exported and its maps judged as `dermfed-registry maps judge` does, on one picture of each lesion
+graph is exported and its maps judged (`map_judging`), on one picture of each lesion
 that the head has not seen. Of each picture the class that the model answers is looked at.
 
 - `drawn`: lesions drawn on a twenty-fifth to a twelfth of the skin, anywhere in the picture, of every
@@ -39,6 +39,22 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from map_judging import (
+    AGAINST_ELSEWHERE,
+    AGAINST_OTHERS,
+    AGAINST_SHUFFLED,
+    IN_A_SUBGROUP,
+    LEAST_OF_A_SUBGROUP,
+    SHARES,
+    Found,
+    JudgedPicture,
+    MapFigures,
+    deletion_curve,
+    figures,
+    look,
+    share,
+    shuffled,
+)
 from numpy.typing import NDArray
 from PIL import Image
 from quick import is_quick, start
@@ -49,18 +65,6 @@ from tables import print_conditions, print_table, write_table
 from clients.data.synthetic import draw as drawing
 from clients.data.synthetic.cases import LABEL_SHARES, Case, random_for
 from clients.data.synthetic.lesion import Lesion, grow
-from registry.bundle.manifest.map_judgement import MapFigures
-from registry.bundle.maps.covering import SHARES
-from registry.bundle.maps.judge import Found, JudgedPicture, deletion_curve, figures, look
-from registry.bundle.maps.shuffled import shuffled
-from registry.bundle.maps.verdict import (
-    AGAINST_ELSEWHERE,
-    AGAINST_OTHERS,
-    AGAINST_SHUFFLED,
-    IN_A_SUBGROUP,
-    LEAST_OF_A_SUBGROUP,
-    share,
-)
 from registry.bundle.metrics.wilson import mean_interval
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture

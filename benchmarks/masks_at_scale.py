@@ -1,22 +1,16 @@
-"""What a sum under masks costs with 50 to 1,000 hospitals: before, all with all, and each with a few.
+"""What a sum under masks costs with 50 to 200 hospitals.
 
 The whole protocol in one process, one thread and processor time (`time.process_time`), so that what else a
 machine does does not count: hospitals' answers from the withheld numbers to the shares, and the coordinator
 between them. Left out: transport, signatures (without identities nobody signs), what is kept on disk. Each
 sum is of 1,000 counts, one in twenty hospitals leaves after it has shared, and the sum is held against the
-plain one.
+plain one. Besides: the time of one mask over 4 million numbers of 32 bits, which a hospital makes as many of
+as there are other hospitals.
 
-`--before FOLDER` has the version in that folder do the same, in turns with this one; its coordinator takes
-O(n⁴), so it is asked up to `--before-up-to` hospitals. Beside them: the time of one mask over 4 million
-numbers of 32 bits, which a hospital makes as many of as it has partners.
-
-Goals: 200 hospitals in 2 s, 1,000 in 20 s.
+Goal: with 200 hospitals the coordinator takes 2 s.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import process_time
@@ -40,8 +34,6 @@ MODEL = 4_000_000
 LEAVING = 20  # every so manieth hospital
 HEADER = (
     "hospitals",
-    "masks",
-    "partners",
     "whole sum (s)",
     "coordinator (s)",
     "one hospital (ms)",
@@ -69,7 +61,7 @@ class Hospitals:
     """Hospitals of which the time and the bytes are counted."""
 
     def __init__(self, count: int, config: SecureAggregationConfig) -> None:
-        self.config, self.seconds, self.up, self.down, self.partners = config, 0.0, 0, 0, 0
+        self.config, self.seconds, self.up, self.down = config, 0.0, 0, 0
         store = Kept()
         names = [f"hospital-{number:04d}" for number in range(count)]
         self.clients = {name: Client(name, 0, 1, None, store, None) for name in names}  # type: ignore[arg-type]
@@ -101,10 +93,10 @@ class Hospitals:
         return update
 
 
-def measure(count: int, settings: dict[str, Any]) -> list[Any]:
+def measure(count: int) -> list[Any]:
     """One sum: seconds in all, of the coordinator, of one hospital in the mean; kB up and down of one."""
     torch.set_num_threads(1)
-    hospitals = Hospitals(count, SecureAggregationConfig.model_validate(settings))
+    hospitals = Hospitals(count, SecureAggregationConfig())
     begun = process_time()
     updates = hospitals.withheld()
     summed = sum_withheld(hospitals.ask, updates, hospitals.config)
@@ -120,29 +112,6 @@ def measure(count: int, settings: dict[str, Any]) -> list[Any]:
     ]
 
 
-def before(folder: Path, count: int) -> list[Any]:
-    """As `measure`, by the version in a folder."""
-    settings = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).parent}"}
-    code = f"import json, masks_at_scale; print(json.dumps(masks_at_scale.measure({count}, {{}})))"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=settings, cwd=folder, check=True, capture_output=True, text=True
-    )
-    found: list[Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
-
-
-def partners(count: int, settings: dict[str, Any]) -> int:
-    """With how many others a hospital masks, in the mean: those that it drew, and those that drew it."""
-    from training.updates.secure_aggregation.circle import circle_of
-
-    circle = circle_of(
-        [f"hospital-{n}" for n in range(count)], SecureAggregationConfig.model_validate(settings)
-    )
-    if not circle.sparse:
-        return count - 1
-    return round(circle.holders * (2 - circle.holders / (count - 1)))
-
-
 def mask_of_a_model(values: int) -> float:
     """Milliseconds for one mask over so many numbers of 32 bits, added."""
     vector = FixedPointVector.zeros([Entry(name="weights", shape=(values,), dtype="float32", bound=64)])
@@ -155,11 +124,7 @@ def mask_of_a_model(values: int) -> float:
 
 
 def main(
-    hospitals: Annotated[str, typer.Option(help="How many, with commas.")] = "50,200,500,1000",
-    sparse: Annotated[str, typer.Option(help="γ = δ of sums among few, with commas.")] = "0.05,0.1",
-    all_up_to: Annotated[int, typer.Option(help="All with all up to so many.")] = 200,
-    before_folder: Annotated[Path | None, typer.Option("--before", help="A version before.")] = None,
-    before_up_to: Annotated[int, typer.Option(help="That version up to so many.")] = 100,
+    hospitals: Annotated[str, typer.Option(help="How many, with commas.")] = "50,100,200",
     values: Annotated[int, typer.Option(help="Numbers of a model.")] = MODEL,
     out: Annotated[Path | None, typer.Option(help="A CSV of the table.")] = None,
 ) -> None:
@@ -169,18 +134,10 @@ def main(
         "Masks at scale",
         {"numbers": COUNTS, "leaving": f"1 in {LEAVING}", f"a mask over {values:,} numbers (ms)": mask},
     )
-    modes: dict[str, dict[str, Any]] = {"all with all": {}}
-    for share in map(float, sparse.split(",")):
-        modes[f"few, {share:g} and {share:g}"] = {"sparse": {"corrupted": share, "leaving": share}}
     rows: list[list[Any]] = []
     for count in map(int, hospitals.split(",")):
-        if before_folder is not None and count <= before_up_to:
-            rows.append([count, "before", count - 1, *before(before_folder, count)])
-            print(rows[-1], flush=True)
-        for name, settings in modes.items():
-            if settings or count <= all_up_to:
-                rows.append([count, name, partners(count, settings), *measure(count, settings)])
-                print(rows[-1], flush=True)
+        rows.append([count, *measure(count)])
+        print(rows[-1], flush=True)
         if out is not None:
             write_table(out, HEADER, rows)
     print_table(HEADER, rows)

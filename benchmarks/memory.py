@@ -1,7 +1,7 @@
 """Peak memory of the coordinator against the number of clients.
 
 One job in a process of its own for each size: the whole of `run_stages` for a stage of federated rounds with
-evaluation after each round and the final test figures with bootstrap replicates. Clients run in the same
+evaluation after each round and the final test figures. Clients run in the same
 process, one after another; each holds the same few small pictures, so the data take no more memory for a
 thousand clients than for ten. Updates beyond `--in-memory` wait on disk, as they do in a large federation.
 
@@ -43,7 +43,6 @@ from training.jobs.pipeline import run_stages
 MIB = 1 << 20
 PICTURES, SIZE = 20, 16  # of each client in each split; pixels
 CHANNELS = [16, 32, 64, 128]
-REPLICATES = 20
 COHORT = 10  # clients of a round of pre-training
 FEATURES = 128  # the width of what is shared
 VISION_TRANSFORMER = {"img_size": SIZE, "patch_size": 4, "depth": 2, "embed_dim": 64, "num_heads": 2}
@@ -93,7 +92,6 @@ def describe_job(rounds: int, aggregator: str) -> Job:
             "data": {"adapter": "noise", "image_size": SIZE},
             "model": {"name": "resnet18", "options": {"channels": CHANNELS}},
             "engine": {"device": "cpu"},
-            "evaluation": {"replicates": REPLICATES},
             "stages": [stage],
         }
     )
@@ -293,7 +291,7 @@ def main(
         {
             "model": f"resnet18 with channels {CHANNELS}, {SIZE} x {SIZE} pixels",
             "each client": f"{PICTURES} pictures in each of train, validation and test",
-            "job": f"{rounds} rounds of {aggregator}, each evaluated; test with {REPLICATES} replicates",
+            "job": f"{rounds} rounds of {aggregator}, each evaluated, and the test",
             "updates in memory": f"{in_memory:g} MiB, the rest waits on disk",
         },
     )

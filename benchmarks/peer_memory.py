@@ -76,7 +76,6 @@ def describe_job(clients: int, rounds: int, exchange: str) -> Job:
             },
             "model": {"name": "resnet18", "options": {"channels": CHANNELS}},
             "engine": {"device": "cpu"},
-            "evaluation": {"replicates": 0},
             "stages": [stage],
         }
     )

@@ -61,7 +61,6 @@ def shortened(job: dict[str, Any]) -> dict[str, Any]:
     changes = {
         "data": {"label_fraction": max(job["data"]["label_fraction"], 0.5)},
         "engine": {"workers": 1},
-        "evaluation": {"replicates": 20},
         "privacy": {"min_count": 1},
     }
     return {**job, **{name: {**job[name], **change} for name, change in changes.items()}, "stages": stages}

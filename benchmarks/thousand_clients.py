@@ -1,9 +1,9 @@
 """What a round costs in one process beside what its clients do, for a thousand clients and for ten thousand.
 
 A job of federated averaging: a ResNet-18 of a sixteenth of the width at 8 pixels, 4 pictures of each client
-in each split, one step a client, one in twenty clients in each round, each round evaluated and checkpointed.
-Once all clients evaluate a round, and once one in ten (`evaluation_participation`). Two clients in a hundred
-hold pictures of a subgroup that the others lack. Each run is a process of its own, one after another.
+in each split, one step a client, one in twenty clients in each round, each round evaluated by all clients
+and checkpointed. Two clients in a hundred hold pictures of a subgroup that the others lack. Each run is a
+process of its own, one after another.
 
 With `--repeated` clients do not work: each gives the first answer to a question that a client like it gave in
 the round, so that what is left is the coordinator's time.
@@ -58,7 +58,6 @@ PARTICIPATION = 0.05
 HEADER = (
     "clients",
     "their answers",
-    "evaluated by",
     "rounds",
     "s a round",
     "of it at clients, fit",
@@ -159,7 +158,7 @@ class TimedLog(MetricsLog):
         self._note()
 
 
-def describe_job(rounds: int, evaluation: float) -> Job:
+def describe_job(rounds: int) -> Job:
     """One step a client, one client in twenty."""
     stage = {
         "stage": "federate",
@@ -167,7 +166,6 @@ def describe_job(rounds: int, evaluation: float) -> Job:
         "objective": {"name": "supervised", "batch_size": PICTURES},
         "aggregator": {"name": "fedavg"},
         "participation": PARTICIPATION,
-        "evaluation_participation": evaluation,
     }
     return Job.model_validate(
         {
@@ -181,9 +179,9 @@ def describe_job(rounds: int, evaluation: float) -> Job:
     )
 
 
-def measure(clients: int, rounds: int, evaluation: float, *, repeated: bool) -> dict[str, Any]:
+def measure(clients: int, rounds: int, *, repeated: bool) -> dict[str, Any]:
     """Run the job here."""
-    job, dataset = describe_job(rounds, evaluation), ManyClients(clients, PICTURES, SIZE)
+    job, dataset = describe_job(rounds), ManyClients(clients, PICTURES, SIZE)
     clock = Clock(repeated=repeated)
     imported, began = peak_bytes(), process_time()
     with tempfile.TemporaryDirectory(prefix="clients-") as name:
@@ -216,10 +214,10 @@ def measure(clients: int, rounds: int, evaluation: float, *, repeated: bool) -> 
     }
 
 
-def measure_apart(clients: int, rounds: int, evaluation: float, *, repeated: bool) -> dict[str, Any]:
+def measure_apart(clients: int, rounds: int, *, repeated: bool) -> dict[str, Any]:
     """`measure` in a fresh process: a peak never falls again."""
     command = [sys.executable, __file__, "--clients", str(clients), "--rounds", str(rounds)]
-    command += ["--evaluation", str(evaluation), "--alone", *(["--repeated"] if repeated else [])]
+    command += ["--alone", *(["--repeated"] if repeated else [])]
     ended = subprocess.run(
         command,
         check=True,
@@ -230,14 +228,11 @@ def measure_apart(clients: int, rounds: int, evaluation: float, *, repeated: boo
     return json.loads(ended.stdout)
 
 
-def row(
-    clients: int, rounds: int, evaluation: float, found: dict[str, Any], *, repeated: bool
-) -> tuple[str, ...]:
+def row(clients: int, rounds: int, found: dict[str, Any], *, repeated: bool) -> tuple[str, ...]:
     """A line of the table."""
     return (
         f"{clients}",
         "repeated" if repeated else "own",
-        "all" if evaluation == 1 else f"{evaluation:.0%}",
         f"{rounds}",
         *(f"{found[name]:.2f}" for name in ("round", "fit", "evaluate", "beside", "drift", "ends")),
         f"{found['log'] / KIB:.0f}",
@@ -250,15 +245,14 @@ def row(
 def main(
     clients: Annotated[list[int] | None, typer.Option(help="How many clients; may be repeated.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of each run.")] = 6,
-    evaluation: Annotated[list[float] | None, typer.Option(help="Shares that evaluate a round.")] = None,
     repeated: Annotated[bool, typer.Option("--repeated", help="Clients repeat one answer.")] = False,
     table: Annotated[Path | None, typer.Option(help="Where the table is written.")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Measure the first here; print JSON.")] = False,
 ) -> None:
     """Measure rounds of many clients."""
-    sizes, shares = clients or [1000, 10000], evaluation or [1.0, 0.1]
+    sizes = clients or [1000, 10000]
     if alone:
-        print(json.dumps(measure(sizes[0], rounds, shares[0], repeated=repeated)))
+        print(json.dumps(measure(sizes[0], rounds, repeated=repeated)))
         return
     print_conditions(
         "Many clients in one process",
@@ -269,9 +263,7 @@ def main(
         },
     )
     rows = [
-        row(size, rounds, share, measure_apart(size, rounds, share, repeated=repeated), repeated=repeated)
-        for size in sizes
-        for share in shares
+        row(size, rounds, measure_apart(size, rounds, repeated=repeated), repeated=repeated) for size in sizes
     ]
     print_table(HEADER, rows)
     if table is not None:
@@ -279,4 +271,4 @@ def main(
 
 
 if __name__ == "__main__":
-    start(main, "--clients 20 --rounds 3 --evaluation 0.1", "--clients 20 --rounds 3 --repeated")
+    start(main, "--clients 20 --rounds 3", "--clients 20 --rounds 3 --repeated")

@@ -33,7 +33,6 @@ JOB: Mapping[str, Any] = {
     "model": {"name": "resnet18", "options": {"channels": [8, 16, 32, 64]}},
     "engine": {"workers": 1, "threads_per_client": 1, "device": "cpu"},
     "privacy": {"min_count": 3},
-    "evaluation": {"replicates": 10},
     "stages": [
         {
             "stage": "federate",

@@ -33,6 +33,7 @@ from whole_graph import answers
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.manifest.schema import GLOBAL
@@ -123,7 +124,7 @@ def judge(bundle: Bundle, part: Examples, codes: NDArray[np.str_], place: str) -
     return Seen(
         known.gaussians.distances(outputs.embedding),
         1 - confidence,
-        bundle.manifest.bins.bin(confidence) < bundle.manifest.reports_from,
+        LOGIT_BINS.bin(confidence) < bundle.manifest.reports_from,
         np.array([bool(decision.unfamiliar) for decision in decisions]),
         codes[part.labels],
         np.full(len(part), place),

@@ -9,7 +9,7 @@ This room knows no torch: whoever serves or audits a model installs it without t
 - `gates`: what a release must pass; `gate_report`: their verdicts.
 - `outcomes`, `field`, `alarms`: what became of patients, figures of it, and promises that were broken.
 - `database`: tables, migrations, queries and the hash chain of events; `store`: the objects, by digest.
-- `audit`: verification: the hash chain, the replay of events, and the integrity of the store.
+- `audit`: verification: the hash chain, and the integrity of tables and store.
 - `archive`: export and import of a release as one file; `signing`: signatures; `keys`: API keys.
 - `card`: model cards; `diff`: what changed between two versions.
 - `cli`: `dermfed-registry`; `rendering`: records as text and tables.

@@ -1,12 +1,11 @@
 """`Acting`: a catalogue as somebody uses it: who does what, and who signs it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
-from registry.database.connection import reading, undone
+from registry.database.connection import reading
 from registry.database.people import Signatory, acting_person, active_people
 from registry.environment import key_password, signing_key
 from registry.names import check_reason
@@ -26,23 +25,6 @@ class Acting(Catalogue):
         other = type(self)(self._engine, self._store, actor=self._actor)
         other._signatory = signatory
         return other
-
-    def statements_of(self, fingerprint: str, action: Callable[[Self], object]) -> tuple[bytes, ...]:
-        """What the owner of a key would sign if they did this: it is tried, and undone.
-
-        Args:
-            fingerprint: of their public key.
-            action: does it, with the registry that it is given.
-
-        Raises:
-            RegistryError: whatever the action raises.
-        """
-        from registry.people.signatory import TakesDown  # cryptography is an extra
-
-        trial = TakesDown(fingerprint)
-        with undone():
-            action(self.signed_by(trial))
-        return tuple(trial.statements)
 
     def require_person(self, kind: EventKind) -> None:
         """Checks that whoever signs may do this, without doing it.

@@ -10,9 +10,8 @@ from typing import Self
 
 from sqlalchemy import Engine
 
-from registry.alarms.acting import allowed_aliases
 from registry.alarms.look import Look, look
-from registry.alarms.told import Alarm, alarms_of, said
+from registry.alarms.told import Alarm, alarms_of
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
@@ -178,18 +177,6 @@ class Catalogue:
         with reading(self._engine) as connection:
             return digest == GENESIS or has_event(connection, digest)
 
-    def alarms_in_field(self, model: str, outcomes: OutcomeStore) -> dict[int, tuple[str, ...]]:
-        """The open alarms of each version of the model that has any, a sentence each.
-
-        Raises:
-            OutcomesNotNamed: history names another database of outcomes.
-            DatabaseError: the outcomes cannot be read.
-        """
-        found: dict[int, tuple[str, ...]] = {}
-        for one in self.field(model, outcomes, before_naming=True).open:
-            found[one.version] = (*found.get(one.version, ()), said(one))
-        return found
-
     def stopped(self, model: str) -> dict[str, Event]:
         """The aliases of the model that were stopped and point to nothing, each with the event.
 
@@ -280,21 +267,14 @@ class Catalogue:
         with reading(self._engine) as connection:
             return alarms_of(connection, model)
 
-    def moved_by_alarms(self, model: str) -> tuple[str, ...]:
-        """The aliases of a model that an alarm may move by itself."""
-        with reading(self._engine) as connection:
-            return allowed_aliases(connection, model)
-
-    def field(self, model: str, store: OutcomeStore, *, before_naming: bool = False) -> Look:
-        """How a model does in the field, with all alarms; new ones are kept in the database of outcomes.
+    def field(self, model: str, store: OutcomeStore) -> Look:
+        """How a model does in the field, with all alarms.
 
         Args:
             model: its name.
             store: its database of outcomes.
-            before_naming: whether it may be looked at before history names its database.
 
         Raises:
-            OutcomesNotNamed: it is not the one that history names for the model.
             DatabaseError: one of the databases cannot be read.
         """
 
@@ -304,7 +284,7 @@ class Catalogue:
             except (NotFound, StoreError):
                 return None  # what it promised is not known any more
 
-        return look(self._engine, store, model, manifest_of, before_naming=before_naming)
+        return look(self._engine, store, model, manifest_of)
 
     def manifest(self, version: Version) -> BundleManifest:
         """The manifest of the version, its digest verified.

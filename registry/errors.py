@@ -13,20 +13,16 @@ RegistryError
 │   ├── NothingToApprove   it is so already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
 │   ├── VersionWithdrawn   the version was withdrawn and may answer no more
-│   ├── OutcomesNotNamed   a database of outcomes is not the one that history names for the model
 │   ├── AlarmClosed        the alarm was closed already
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
 │   ├── PersonRefused      nobody who may do this has signed it
-│   │   └── SignedForAnother  it was signed for another state of the registry, or too long ago
 │   ├── SignatureRefused   nobody who is trusted has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
-├── StampError             a time stamp cannot be had, or is not of this head
 ├── ArchiveError           a release's file cannot be read or written
 ├── DatabaseError          the database cannot be opened, read or written
 │   ├── DatabaseLost       what is in the database's place is not the registry that was opened, or nothing
-│   ├── SchemaTooOld       an older dermfed made its tables
-│   └── SchemaTooNew       a newer dermfed made its tables
+│   └── OtherSchema        another version of dermfed made its tables
 └── StoreError             the store of objects cannot be read or written
     ├── StoreLost          no object is where the store was looked for
     ├── StoreNotOurs       the store is that of another registry
@@ -71,10 +67,6 @@ class Refused(RegistryError):  # noqa: N818
     """A rule says no."""
 
     exit_code: ClassVar[int] = 1
-
-
-class OutcomesNotNamed(Refused):
-    """A database of outcomes is not the one that history names for the model, or it names none."""
 
 
 class GateRefusal(Refused):
@@ -139,10 +131,6 @@ class PersonRefused(Refused):
     """Nobody who may do this has signed it with their key."""
 
 
-class SignedForAnother(PersonRefused):
-    """What was signed is not what would be done now, or was signed too long ago; it can be signed anew."""
-
-
 class SignatureRefused(Refused):
     """Nobody who is trusted has signed the version."""
 
@@ -159,10 +147,6 @@ class ArchiveError(RegistryError):
     """A release's file cannot be read or written."""
 
 
-class StampError(RegistryError):
-    """A time stamp cannot be had from an authority, or is not of this head."""
-
-
 class DatabaseError(RegistryError):
     """The database cannot be opened, read or written."""
 
@@ -171,12 +155,8 @@ class DatabaseLost(DatabaseError):  # noqa: N818
     """The registry that was opened is not in the database's place any more: nothing is, or another."""
 
 
-class SchemaTooOld(DatabaseError):  # noqa: N818
-    """An older dermfed made the tables; `dermfed-registry upgrade` changes them."""
-
-
-class SchemaTooNew(DatabaseError):  # noqa: N818
-    """A newer dermfed made the tables."""
+class OtherSchema(DatabaseError):  # noqa: N818
+    """Another version of dermfed made the tables."""
 
 
 class StoreError(RegistryError):

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from registry.acting import Acting
 from registry.gate_report import GateReport
 from registry.gates import GateSet
-from registry.outcomes.store import OutcomeStore
 from registry.records import Event
 from registry.releases import canary, going_back, labels, promote
-from registry.releases.canary import ON_ALARM, own_alarms
 from registry.releases.gate_sets import approve_gates
 
 
@@ -73,31 +71,14 @@ class Marking(Acting):
         """
         return going_back.roll_back(self._engine, model, alias, self._context(reason), expect)
 
-    def end_canary(self, model: str, *, alias: str, reason: str, alarms: Sequence[str] = ()) -> Event:
+    def end_canary(self, model: str, *, alias: str, reason: str) -> Event:
         """Ends the canary beside the alias: what the alias points to answers everybody again.
 
         Raises:
             NotFound: there is no such model, or no canary.
             ReleaseRefused: there is no reason.
         """
-        return canary.end_canary(self._engine, model, alias, self._context(reason), alarms)
-
-    def end_alarmed_canaries(self, model: str, outcomes: OutcomeStore) -> tuple[Event, ...]:
-        """Ends the canaries of the model of which a version has an alarm that answers through them alone.
-
-        Raises:
-            NotFound: there is no such model.
-            DatabaseError: the outcomes cannot be read.
-        """
-        running = self.canaries(model)
-        if not running:
-            return ()
-        alarms, aliases = self.alarms_in_field(model, outcomes), self.aliases(model)
-        events = []
-        for alias, one in running.items():
-            if said := own_alarms(one.release, aliases.get(alias), alarms):
-                events.append(self.end_canary(model, alias=alias, reason=ON_ALARM, alarms=said))
-        return tuple(events)
+        return canary.end_canary(self._engine, model, alias, self._context(reason))
 
     def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
         """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.

@@ -17,9 +17,6 @@ Scope = Literal["diagnose", "outcome", "read", "operate"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """All scopes, which a key has by default."""
 
-SCOPES_AT_FIRST: Final[tuple[Scope, ...]] = ("diagnose", "read", "operate")
-"""All that there were when keys had none written down."""
-
 ROTATION_GRACE: Final = timedelta(days=1)
 """How long a key stays valid after it was rotated, by default."""
 
@@ -30,7 +27,7 @@ Role = Literal["uploader", "approver", "operator"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """What a person may do: add versions; approve releases; and all else, as `ROLE_FOR` says: promote, go back,
-stop, withdraw, set gates, tell and close alarms of the field, sign the head, remove what is not needed,
+stop, withdraw, set gates, tell and close alarms of the field, remove what is not needed,
 register people and make API keys."""
 
 EventKind = Literal[
@@ -50,16 +47,12 @@ EventKind = Literal[
     "imported",
     "person-added",
     "person-revoked",
-    "head-signed",
     "key-created",
     "key-rotated",
     "key-revoked",
     "collected",
-    "outcomes-named",
     "alarm",
     "alarm-closed",
-    "withdraw-allowed",
-    "withdraw-forbidden",
 ]
 
 
@@ -79,16 +72,12 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
     "gates-changed": "operator",
     "person-added": "operator",
     "person-revoked": "operator",
-    "head-signed": "operator",
     "key-created": "operator",
     "key-rotated": "operator",
     "key-revoked": "operator",
     "collected": "operator",
-    "outcomes-named": "operator",
     "alarm": "operator",
     "alarm-closed": "operator",
-    "withdraw-allowed": "operator",
-    "withdraw-forbidden": "operator",
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 

@@ -4,7 +4,7 @@ Each method is one transaction. Objects are written before the transaction that 
 killed process leaves at most objects that nothing refers to.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 from registry.acting import key_signatory
 from registry.archive.export_release import Exported, export_release
 from registry.archive.import_release import Imported, import_release, read_release
-from registry.audit.checkpoint import ComparedHead, KeptHead, compare_heads, keep_head, sign_head
+from registry.audit.checkpoint import ComparedHead, KeptHead, compare_heads, keep_head
 from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.comparison import Comparison
-from registry.database.connection import open_database, reading
-from registry.database.migrate import open_registry, upgrade_schema
+from registry.database.connection import reading
+from registry.database.migrate import open_registry
 from registry.database.people import Signatory
 from registry.database.queries import require_model
 from registry.diff.versions import Difference, compare
@@ -48,11 +48,10 @@ from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
 from registry.watching import Watching
 
-if TYPE_CHECKING:  # signing and time stamps need extras
-    from registry.audit.time_stamp import Authorities
+if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Signer, Trust
 
-__all__ = ["PRODUCTION", "Registry", "key_signatory", "upgrade"]
+__all__ = ["PRODUCTION", "Registry", "key_signatory"]
 
 
 class Registry(Marking, Identities, Watching):
@@ -297,33 +296,12 @@ class Registry(Marking, Identities, Watching):
         """The head of the chain of events, to be kept elsewhere; see `registry.audit.checkpoint`."""
         return keep_head(self._engine)
 
-    def sign_head(self) -> tuple[KeptHead, Event]:
-        """Signs the head of the chain; returns it, and the event that tells of it.
+    def compare_heads(self, heads: Sequence[KeptHead]) -> tuple[ComparedHead, ...]:
+        """Compares heads that were kept elsewhere with the chain."""
+        return compare_heads(self._engine, heads)
 
-        Raises:
-            PersonRefused: nobody signs, or not an operator.
-        """
-        return sign_head(self._engine, self._context())
-
-    def compare_heads(
-        self,
-        heads: Sequence[KeptHead],
-        authorities: "Authorities | None" = None,
-        stamps: Mapping[str, bytes] | None = None,
-    ) -> tuple[ComparedHead, ...]:
-        """Compares heads that were kept elsewhere with the chain, and their time stamps with authorities.
-
-        Raises:
-            StampError: one of `stamps`, by file, is of none of the heads.
-        """
-        return compare_heads(self._engine, heads, authorities, stamps)
-
-    def collect(
-        self, *, older_than: timedelta = GRACE, dry_run: bool = False, adopt: bool = False
-    ) -> Collection:
+    def collect(self, *, older_than: timedelta = GRACE, dry_run: bool = False) -> Collection:
         """Garbage collection: removes objects that nothing refers to and that are older than this.
-
-        With `adopt`, a store of before that names no registry becomes this one's, whatever it holds.
 
         Raises:
             StoreNotOurs: the store is that of another registry, or may be.
@@ -331,7 +309,7 @@ class Registry(Marking, Identities, Watching):
             StoreError: the store cannot be listed, or refuses.
         """
         where = (self._engine, self._store, self._context())
-        return collect_garbage(*where, older_than=older_than, dry_run=dry_run, adopt=adopt)
+        return collect_garbage(*where, older_than=older_than, dry_run=dry_run)
 
     def export_release(self, model: str, alias: str, path: Path, *, with_reasons: bool = False) -> Exported:
         """Exports the release that the alias points to into one file, with reasons only if asked for.
@@ -377,17 +355,3 @@ class Registry(Marking, Identities, Watching):
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
-
-
-def upgrade(url: str | None = None) -> tuple[str | None, str]:
-    """Migrates the database at `url` to the newest schema; returns its schema before and after.
-
-    Raises:
-        InvalidName: an address of a kind that is not supported.
-        DatabaseError: the database cannot be used, or a newer dermfed made it.
-    """
-    engine = open_database(database_url(url))
-    try:
-        return upgrade_schema(engine)
-    finally:
-        engine.dispose()

@@ -81,14 +81,14 @@ def _try_outcomes(url: str) -> None:
     """Opens the database of outcomes; where it is down, answers are given all the same and wait to be kept.
 
     Raises:
-        InvalidName, SchemaTooNew: it never can be opened.
+        InvalidName, OtherSchema: it never can be opened.
     """
-    from registry.errors import DatabaseError, SchemaTooNew
+    from registry.errors import DatabaseError, OtherSchema
     from registry.outcomes.store import OutcomeStore
 
     try:
         OutcomeStore.open(url).close()
-    except SchemaTooNew:
+    except OtherSchema:
         raise
     except DatabaseError as error:
         print(f"answers wait to be kept for their outcomes: {error}", file=sys.stderr)

@@ -68,6 +68,7 @@ class ServeSettings(BaseModel):
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
         gather_seconds: how long a decoded picture waits at most for others that are being decoded; by default
             0.002 on a GPU and 0 on the processor.
+        explain: whether `explain=true` is answered with maps of where the model looked; not validated.
         outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
             none are. `DERMFED_OUTCOMES_URL`.
     """
@@ -107,6 +108,7 @@ class ServeSettings(BaseModel):
     providers: DeviceKind | Literal["auto"] = "auto"
     device_bytes: int | None = Field(None, ge=2**26)
     gather_seconds: float | None = Field(None, ge=0, le=0.1)
+    explain: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
 
     @field_validator("shadow_alias")

@@ -1,29 +1,30 @@
 """`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
 
+import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
-from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
-from serving.access.clock import SteadyClock
-from serving.access.limits import Limits, shared_folder
+from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
 from serving.inference.device.choosing import choose_device
 from serving.inference.device.models import Models
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
+from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
@@ -34,10 +35,8 @@ from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
 
-GONE = Message("the version of {model} that was answering was withdrawn; ask again")
-NOT_TOLD = Message(
-    "no model can answer; the service's log says why, and a key with the scope operate is told"
-)
+GONE = "the version of {model} that was answering was withdrawn; ask again"
+NOT_TOLD = "no model can answer; the service's log says why, and a key with the scope operate is told"
 """In place of health issues, for whoever does not operate the service."""
 
 POLL = 0.02
@@ -61,15 +60,13 @@ class ServiceState:
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
         self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
-        self.clock = SteadyClock()
-        folder = shared_folder()
-        self.limits = Limits(settings, self.metrics, folder)
+        self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
         self.answers = AnswerKeeper(url, self.metrics) if url else None
-        self.monitoring = Monitoring(
-            settings, self.metrics, self.answers, folder and folder.with_name("dermfed-field")
-        )
+        counts = os.environ.get(SHARED_FOLDER)  # named to all workers of one service
+        field = Path(counts).absolute().parent / "dermfed-field" if counts else None
+        self.monitoring = Monitoring(settings, self.metrics, self.answers, field)
         self._current_release: CurrentRelease | None = None
         self._canaries: CanaryReleases | None = None
         self._registry: RegistrySource | None = None
@@ -94,7 +91,7 @@ class ServiceState:
                 if self.answers is not None:
                     await anyio.to_thread.run_sync(self.answers.start)
                 self._canaries = await anyio.to_thread.run_sync(
-                    CanaryReleases, registry, self.settings, self.metrics, self._current_release
+                    CanaryReleases, self.settings, self.metrics, self._current_release
                 )
                 decode_costly = partial(self.decoders.decode, costly=True)
                 self.monitoring.start(registry, self._current_release, self._canaries, decode_costly)
@@ -117,7 +114,6 @@ class ServiceState:
             await anyio.to_thread.run_sync(canaries.close)
         if current is not None:
             await anyio.to_thread.run_sync(current.close)
-        await anyio.to_thread.run_sync(self.limits.close)
         await anyio.to_thread.run_sync(self.decision_log.close)
 
     @property
@@ -161,7 +157,6 @@ class ServiceState:
             *self.current_release.served.health_issues.values(),
             *self.canaries.health_issues(),
             *self.monitoring.health_issues(),
-            *self.limits.health_issues,
             *self.decision_log.health_issues,
             *self.decoders.health_issues,
             *(self.answers.health_issues if self.answers else ()),
@@ -179,16 +174,16 @@ class ServiceState:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
         check = authorise_page if page else authorise
-        request.state.check = partial(check, request, scope=scope, now=self.clock.now)
+        request.state.check = partial(check, request, scope=scope)
         try:
             key = request.state.check(keys=self.current_release.served.keys)
         except UnknownKey:
-            await self.limits.count_unknown_key(request)
+            self.limits.count_unknown_key(request)
             raise
         except KeyLacksScope as refusal:
-            await self.limits.count(request, refusal.key)
+            self.limits.count(request, refusal.key)
             raise
-        await self.limits.count(request, key)
+        self.limits.count(request, key)
 
     def may(self, request: Request, scope: Scope, *, page: bool = False) -> bool:
         """Whether a request that is answered anyway has a further scope too; it counts against no rate.
@@ -200,7 +195,7 @@ class ServiceState:
         """
         check = authorise_page if page else authorise
         try:
-            check(request, self.current_release.served.keys, scope, self.clock.now)
+            check(request, self.current_release.served.keys, scope)
         except ProblemResponse:
             return False
         return True
@@ -219,7 +214,7 @@ class ServiceState:
         served = await self._told(
             partial(current.served_for, began, model),
             began,
-            Message("a new release has been loading for too long"),
+            "a new release has been loading for too long",
         )
         key = request.state.check(keys=served.keys)  # it may have been revoked while the body came in
         if not served.releases:
@@ -245,15 +240,15 @@ class ServiceState:
                 raise NothingServed(told, {"Retry-After": "5"})
             return may
 
-        otherwise = Message("the registry does not say whether this answer may be given")
+        otherwise = "the registry does not say whether this answer may be given"
         if not await self._told(may_answer, time.monotonic(), otherwise):
-            raise NothingServed(Message(GONE, model=version.model), {"Retry-After": "1"})
+            raise NothingServed(GONE.format(model=version.model), {"Retry-After": "1"})
 
     async def _told(self, ask: Callable[[], Told | None], began: float, otherwise: str) -> Told:
         """What the registry has told, waited for from `began` on and no longer than the settings say."""
         while (told := ask()) is None:
             if time.monotonic() - began > self.settings.patience_seconds:
-                raise NothingServed(Message("{why}; try again", why=otherwise), {"Retry-After": "5"})
+                raise NothingServed(f"{otherwise}; try again", {"Retry-After": "5"})
             await anyio.sleep(POLL)
         return told
 
@@ -270,19 +265,19 @@ def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
         # One that is stopped counts: whoever named none before must not be answered by another now.
         if len(known := sorted({*served.releases, *served.silenced})) > 1:
             raise InvalidParameter(
-                Message("several models are served; name one: `model` is {models}", models=", ".join(known))
+                "several models are served; name one: `model` is {models}".format(models=", ".join(known))
             )
         return next(iter(served.releases.values()))
     if name in served.silenced:
         raise NothingServed(served.silenced[name], {"Retry-After": "5"})
     if name not in served.releases:
         hint = nearest(name, list(served.releases))
-        raise UnknownModel(Message("no model {model} is served; {hint}", model=repr(name[:100]), hint=hint))
+        raise UnknownModel(f"no model {name[:100]!r} is served; {hint}")
     return served.releases[name]
 
 
 def _not_started() -> NothingServed:
-    return NothingServed(Message("the service is starting or ending; try again"), {"Retry-After": "1"})
+    return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
 
 
 def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
@@ -299,7 +294,4 @@ def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
         return told[0] if len(told) == 1 else "; ".join(told)
     if served.health_issues:
         return NOT_TOLD
-    return Message(
-        "no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`",
-        alias=alias,
-    )
+    return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"

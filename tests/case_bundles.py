@@ -13,7 +13,8 @@ from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE, SEX, SITE
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.codings import ICD10
+from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import (
     Abstention,
     BundleManifest,
@@ -31,7 +32,12 @@ from tests.thresholds import at_log_odds
 SIZE = 8
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX, SITE))
 LABELS = (
-    Label(code="MEL", name="Melanoma", malignancy="malignant", coding={"icd10": "C43.9"}),
+    Label(
+        code="MEL",
+        name="Melanoma",
+        malignancy="malignant",
+        codings=(Coding(system=ICD10, code="C43.9", display="Melanoma"),),
+    ),
     Label(code="NV", name="Melanocytic naevus", malignancy="benign"),
     Label(code="AK", name="Actinic keratosis", malignancy="premalignant"),
 )
@@ -141,7 +147,6 @@ def case_bundle(*, model: str = "skin-lesion", case: CaseInput = CASE, seed: int
     """A calibrated bundle of that graph; each `seed` makes another one, keywords replace parts of it."""
     graph = case_graph(case)
     given = {
-        "schema_version": 3,
         "model": model,
         "file": ModelFile.of(graph),
         "labels": LABELS,

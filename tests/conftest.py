@@ -30,7 +30,6 @@ TINY: dict[str, Any] = {
     },
     "model": {"name": "resnet18", "weights": "none", "options": {"channels": [4, 8, 16, 32]}},
     "privacy": {"min_count": 2},
-    "evaluation": {"replicates": 5},
     "stages": [
         {
             "stage": "federate",

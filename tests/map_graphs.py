@@ -5,9 +5,6 @@ from typing import Literal
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.maps.judge import JudgedPicture
-from registry.bundle.question import Question
-
 SIZE, GRID, FEATURES = 32, 4, 16
 
 Truth = Literal["honest", "inverted", "nothing"]
@@ -70,15 +67,3 @@ def spot(row: int, column: int, colour: tuple[int, int, int] = (220, 60, 60)) ->
     side = SIZE // GRID
     pixels[row * side : (row + 1) * side, column * side : (column + 1) * side] = colour
     return pixels
-
-
-def spots(number: int, seed: int = 0) -> list[JudgedPicture]:
-    """Pictures of one spot each, red or green, anywhere, of three tones in turn; the spot is the lesion."""
-    random = np.random.default_rng(seed)
-    made = []
-    for place in range(number):
-        row, column = random.integers(0, GRID, 2)
-        pixels = spot(row, column, ((220, 60, 60), (60, 220, 60))[place % 2])
-        mask = (pixels != 150).any(axis=-1)
-        made.append(JudgedPicture(Question(pixels[None]), ("dark", "medium", "light")[place % 3], mask))
-    return made

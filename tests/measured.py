@@ -19,7 +19,6 @@ from registry.bundle.manifest.schema import (
     ReferenceHistograms,
     SubgroupHistograms,
     WorkingPoint,
-    schema_for,
 )
 from registry.bundle.manifest.subgroup import UNDECLARED, Subgroup
 from registry.bundle.metrics.decided import decided
@@ -108,7 +107,6 @@ def manifest_of(
         reached=True,
     )
     given: dict[str, Any] = {
-        "schema_version": schema_for(None, [subgroup]),
         "model": "skin-lesion",
         "file": ModelFile.of(b"graph"),
         "labels": tuple(labels),

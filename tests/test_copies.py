@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from clients.data.note import Note
-from registry.bundle.message import Message
 
 ROOMS = ("clients", "dermfed", "personalization", "registry", "serving", "training")
 ROOT = Path(__file__).parents[1]
@@ -21,7 +20,6 @@ BARE = {"bool", "bytes", "complex", "float", "frozenset", "int", "str", "tuple"}
 
 SAMPLES = {
     "Note": Note("export.csv: column 'Bild' is read", "a column is read"),
-    "Message": Message.counted("{n} lesion of {all}", "{n} lesions of {all}", 3, all=9),
 }
 
 

@@ -9,11 +9,4 @@
 - `models`, `messages`, `data`: networks, what travels, and what training sees of pictures.
 """
 
-import sys
-
-from registry.bundle.old_names import OldModules
-from training.deprecated_names import MOVED, RENAMED
-
-sys.meta_path.insert(0, OldModules(MOVED, RENAMED))
-
 # By this line dermfed/own_names.py knows that no other distribution wrote over this file.

@@ -1,14 +1,11 @@
 """The base of all settings that come from outside: frozen, and strict about unknown keys."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -16,31 +13,11 @@ from pydantic_core import PydanticCustomError
 from registry.bundle.nearest import nearest
 from training.config_errors import places_of
 
-IDENTITY = "identity"
-"""The context of a dump that tells what determines a job's weights."""
-
 
 class FrozenConfig(BaseModel):
-    """Settings that cannot change once read; an unknown key is an error that names the nearest valid one.
+    """Settings that cannot change once read; an unknown key is an error that names the nearest valid one."""
 
-    Attributes:
-        added_later: fields that earlier versions did not have and whose default is what those did. At their
-            default they are no part of a job's identity, so that a run begun then can be continued.
-    """
-
-    added_later: ClassVar[frozenset[str]] = frozenset()
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_was_added(
-        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
-    ) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if info.context == IDENTITY:
-            for name in self.added_later:
-                if getattr(self, name) == type(self).model_fields[name].default:
-                    plain.pop(name)
-        return plain
 
     @model_validator(mode="before")
     @classmethod

@@ -26,11 +26,11 @@ refuse_foreign()
 from clients.data.pictures.cache import cache_folder
 from clients.federation.disabled import DisabledHospitals
 from clients.federation.exit_with_parent import end_with_parent
+from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.metrics_follower import log_delta
 from clients.federation.news import NEWS, News
 from clients.node.own_data import AgreedDataset, read_own
-from clients.node.packed import read_packed, refuse_later
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
@@ -78,17 +78,12 @@ class Coordinator:
         job: the job, packed.
         run: the folder's name under `private/runs`, the same whenever the run is taken up again.
         without: the hospitals that are dismissed, with commas between.
-        changed: those that may return with other data, as `name=permit`, with commas between.
-        later: what a version to come may add; refused by name, since FLARE would say nothing of why.
     """
 
-    def __init__(self, job: str, run: str, without: str = "", changed: str = "", **later: object) -> None:
+    def __init__(self, job: str, run: str, without: str = "") -> None:
         self._packed = job
-        self._later = later
         self._run = plain_segment(run, "the run's name")
         self._without = tuple(name for name in without.split(",") if name)
-        pairs = [each.partition("=") for each in changed.split(",") if each]
-        self._permits = {name: permit for name, _, permit in pairs}
         self._session: CoordinatorSession | None = None
         self._news: News | None = None
 
@@ -109,8 +104,7 @@ class Coordinator:
         try:
             with run_lock(folder.path), progress.open("a", buffering=1) as file:
                 console = Console(file=cast(TextIO, LogStream(file, LOGGER)), width=WIDTH)
-                refuse_later(self._later)
-                self._work(kit, read_packed(self._packed), folder, session, console)
+                self._work(kit, unpack(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
             outcome = outcome_of(error)
         LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
@@ -137,7 +131,6 @@ class Coordinator:
             own=own_pictures(kit, job, folder),
             stopped=context.is_aborted,
             without=self._without,
-            permits=self._permits,
         )
         attest = attester()
         try:

@@ -7,7 +7,6 @@ TrainingError
 ├── QuorumError         fewer clients answered than the job demands
 ├── CheckpointError     a checkpoint cannot be written, read, or belongs to another job
 ├── EngineError         the engine itself failed, not a client
-├── ProcessesError      of the processes that train a client together one ended, failed or fell silent
 └── ExportError         the exported graph does not compute what torch computes
 """
 
@@ -59,12 +58,6 @@ class CheckpointError(TrainingError):
     """A checkpoint cannot be written, cannot be read, or belongs to another job."""
 
     code: ClassVar[str] = "disk"
-
-
-class ProcessesError(TrainingError):
-    """Of the processes that train a client together one ended, failed or fell silent."""
-
-    code: ClassVar[str] = "processes"
 
 
 class ExportError(TrainingError):

@@ -6,16 +6,14 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from training.jobs.preflight.estimate import StageEstimate
 from training.jobs.preflight.matrix import THIN, UNLABELLED, MatrixRow
 from training.jobs.preflight.preflight import Preflight
-from training.progress import bytes_in_words, in_words
 
 CLIENTS = 12  # whose pictures are shown by class; of more clients a line each is shown
 
 
 def preflight_tables(found: Preflight) -> Iterator[Table]:
-    """Who holds what, and what the run will take."""
+    """Who holds what."""
     clients = list(dict.fromkeys(row.client for row in found.matrix if row.client is not None))
     few = len(clients) <= CLIENTS
     shown = [row for row in found.matrix if row.client is None or few]
@@ -23,7 +21,6 @@ def preflight_tables(found: Preflight) -> Iterator[Table]:
         yield matrix_table(client, [row for row in shown if row.client == client], found.unit)
     if not few:
         yield clients_table(found.matrix, found.unit)
-    yield estimate_table(found.estimates, found.seconds)
 
 
 def matrix_table(client: str | None, rows: Sequence[MatrixRow], unit: str) -> Table:
@@ -78,34 +75,4 @@ def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
         held = [sum(sum(row.pictures.values()) for row in mine if row.split == split) for split in splits]
         untold = sum(sum(row.pictures.values()) for row in mine if row.told is False)
         table.add_row(Text(client), *map(str, (*held, untold)))
-    return table
-
-
-def estimate_table(estimates: Sequence[StageEstimate], seconds: float | None) -> Table:
-    """What each stage will take."""
-    total = "not known" if seconds is None else in_words(seconds)
-    table = Table(
-        title=f"What the run will take on this machine, if it is idle: {total} of training and answers",
-        title_justify="left",
-        caption="down and up: to and from one client for one model, in a round",
-        caption_justify="left",
-        box=SIMPLE,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-    )
-    for header in ("stage", "rounds", "time", "down", "up", "all bytes", "memory of a client"):
-        table.add_column(header, justify="left" if header == "stage" else "right", overflow="fold")
-    for each in estimates:
-        if not each.rounds:
-            table.add_row(each.stage, "", "not timed", "", "", "", "")
-            continue
-        table.add_row(
-            each.stage,
-            str(each.rounds),
-            "not timed" if each.seconds is None else in_words(each.seconds),
-            bytes_in_words(each.down),
-            bytes_in_words(each.up),
-            bytes_in_words(each.traffic),
-            "" if each.memory is None else bytes_in_words(each.memory),
-        )
     return table

@@ -29,8 +29,6 @@ PROBED = {  # what is printed of a probe
     "macro_f1": "macro F1",
 }
 
-FIELD = {"sensitivity": "sensitivity, corrected", "specificity": "specificity, corrected"}
-
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     """Finished runs side by side."""
@@ -49,6 +47,8 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
     for table in preflight_tables(checked):
         print_table(table, in_blocks=True)
         print()
+    if checked.seconds is not None:
+        print(f"a batch of the first stage that trains takes {checked.seconds:.2g} s on this machine")
     print_seen(checked.seen)
     for line in checked.notes:
         console.print(f"! {printable(line)}", highlight=False, markup=False, soft_wrap=True)
@@ -85,7 +85,6 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
     if summary["test"]:
         print_patient_figures(summary["test"])
     print_probes(summary["stages"])
-    print_field(summary["stages"])
     for stage in summary["stages"]:
         if (told := stage["facts"].get("missing")) is not None:
             lost = ", ".join(
@@ -140,24 +139,6 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
                 table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
     if table.rows:
         print_table(table, in_blocks=True)
-
-
-def print_field(stages: Sequence[Mapping[str, Any]]) -> None:
-    """How versions do in the field of all hospitals, with 95 % intervals, where a stage has asked."""
-    table = Table("in the field", "subgroup", "hospitals", "answers", "outcomes", *FIELD.values())
-    for stage in stages:
-        for row in stage["facts"].get("field", ()) if stage["name"] == "field" else ():
-            corrected = [of_field(row["figures"][name]["corrected"]) for name in FIELD]
-            counts = (str(row[name]) for name in ("hospitals", "answered", "outcomes"))
-            table.add_row(row["version"], row["subgroup"], *counts, *corrected)
-    if table.rows:
-        print_table(table, in_blocks=True)
-
-
-def of_field(limits: Mapping[str, Any]) -> str:
-    """A figure of the field and its interval."""
-    ends = "[{:.3f}, {:.3f}]".format(*limits["interval"])
-    return f"unknown {ends}" if limits["value"] is None else f"{limits['value']:.3f} {ends}"
 
 
 def with_interval(figures: Mapping[str, Any], key: str) -> str:

@@ -4,8 +4,8 @@ On a terminal it is shown in place, elsewhere as a line now and then, always on 
 (standard error), never among results. Nothing of it is logged in `metrics.jsonl`, and nothing depends on it.
 
 What is left is the mean of the seconds of the last rounds (up to `RECENT`) times the rounds that are left; of
-pieces of work that are many and alike, the mean of all. Rounds of before a resume are not counted: they may
-be of another machine. Before the first round has ended it is "at least": what it will have
+pieces of work that are many and alike, the mean of all. Rounds that precede a resume are not counted: they
+may be of another machine. Before the first round has ended it is "at least": what it will have
 taken by the end of the question under way, once for every round.
 """
 

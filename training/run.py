@@ -20,9 +20,7 @@ if __name__ == "__main__":
     refuse_foreign()
 
 from registry.bundle.errors import BundleError
-from registry.bundle.old_names import hand_on
 from registry.errors import RegistryError
-from training.deprecated_names import RUN
 from training.errors import JobError, QuorumError, TrainingError
 from training.plain_text import printable
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from training.jobs.job import Job
-
-hand_on(__name__, RUN)
 
 DONE, REFUSED, WRONG = 0, 1, 2
 ENCODERS = "encoders"  # in the place of a job file: a command beside it
@@ -71,14 +67,6 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="HOSPITAL", help="Dismiss a hospital from a federated run for good; may be repeated."
-        ),
-    ] = None,
-    changed_data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HOSPITAL",
-            help="With --resume: patients withdrew, and a hospital may go on with their pictures removed; "
-            "may be repeated.",
         ),
     ] = None,
     check_only: Annotated[
@@ -152,13 +140,7 @@ def run(
                 out,
                 resume=resume,
                 without=without or (),
-                changed_data=changed_data or (),
                 as_json=as_json,
-            )
-        elif changed_data:
-            raise JobError(
-                "--changed-data takes up a hospital of a federation whose data changed; it needs --engine "
-                "nvflare. On one machine, begin a new run"
             )
         elif without:
             raise JobError("--without dismisses a hospital of a federation; it needs --engine nvflare")
@@ -222,14 +204,13 @@ def federate_job(
     *,
     resume: bool,
     without: Sequence[str],
-    changed_data: Sequence[str],
     as_json: bool,
 ) -> None:
     """Run a job at the hospitals of a federation, and print what came of it."""
     from training.wiring import federate
 
     target = out or Path("runs") / job.name
-    outcome = federate(job, kit, target, console(), resume=resume, without=without, changed_data=changed_data)
+    outcome = federate(job, kit, target, console(), resume=resume, without=without)
     if outcome["state"] != "done":
         say(f"{outcome['error']}: {outcome['text']}", style="red")
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)

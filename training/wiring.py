@@ -21,8 +21,6 @@ from clients.federation.kit import open_kit
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
-from registry.bundle.counts.field_counts import FieldFile, read_field_file
-from registry.bundle.errors import CountsError
 from registry.bundle.folder import Bundle
 from registry.environment import key_password, signing_key
 from registry.errors import KeyUnusable, Refused
@@ -86,8 +84,7 @@ def train(
     folder.claim(job, resume=resume)
     try_model(job)
     dataset = load_data(job, job_file)
-    field = field_files(job, job_file, dataset.clients)
-    parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases), field)
+    parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases))
     progress = Progress(console or Console(stderr=True))
     engine = InProcessEngine(parts, folder.spool, progress=progress)
     try:
@@ -106,24 +103,6 @@ def train(
     return result
 
 
-def field_files(job: Job, job_file: Path, clients: Sequence[str]) -> dict[str, FieldFile]:
-    """What clients on this machine know of the field, by client, from the files that the job names.
-
-    Raises:
-        JobError: a file cannot be read, or is of nobody.
-    """
-    named = {name: path for stage in job.stages for name, path in getattr(stage, "files", {}).items()}
-    strange = sorted(set(named) - set(clients))
-    if strange:
-        raise JobError(
-            f"stage field: files names {', '.join(strange)}; the clients of the job are {', '.join(clients)}"
-        )
-    try:
-        return {name: read_field_file(job_file.resolve().parent / path) for name, path in named.items()}
-    except CountsError as error:
-        raise JobError(f"stage field: {error}") from error
-
-
 def federate(
     job: Job,
     kit: Path | None,
@@ -132,7 +111,6 @@ def federate(
     *,
     resume: bool,
     without: Sequence[str] = (),
-    changed_data: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
 
@@ -160,7 +138,6 @@ def federate(
             say=say,
             show=shown.update,
             without=without,
-            changed_data=changed_data,
         )
 
 

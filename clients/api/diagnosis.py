@@ -11,9 +11,6 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-# Written by `python -m serving.http.codegen`, down to END.
-
-
 class Reason(_Part):
     """Why the decision is this one, or why this version answered: a code for programs, a text for people.
 
@@ -234,8 +231,6 @@ class Diagnosis(_Part):
     inputs: Inputs | None = None
     would_help: tuple[MissingInput, ...] = ()
     explanation: Explanation | None = None
-
-    # END of what `python -m serving.http.codegen` writes.
 
     @property
     def refer(self) -> bool:

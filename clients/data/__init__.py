@@ -7,9 +7,3 @@ cli.py                    `dermfed-data`
 adapters/ manifests/ pictures/ labels/ partition/ inspect/ synthetic/  one step each
 errors.py, atomic_files.py, progress.py, wording.py  used by all
 """
-
-import sys
-
-from registry.bundle.old_names import OldModules
-
-sys.meta_path.insert(0, OldModules({"clients.data.manifest": "clients.data.manifests.manifest"}))

@@ -32,13 +32,12 @@ from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
-from clients.data.outcomes.relabel import relabel
 from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
 from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
 from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
-from clients.data.withdrawal.withdraw import withdraw as withdraw_patients
+from clients.data.withdraw import withdraw as withdraw_patients
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
@@ -283,80 +282,8 @@ def link(
 
 
 @_command(
-    "outcomes",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv --splits job.yaml --out labelled.csv",
-    "manifest.csv --answers answers.csv --outcomes outcomes.csv --label malignant=MEL --label OTHER=",
-)
-def outcomes(
-    manifest: ManifestPath,
-    answers: Annotated[
-        Path,
-        typer.Option("--answers", metavar="CSV", help="Which diagnosis was of which picture: picture, id."),
-    ],
-    outcomes: Annotated[
-        Path, typer.Option("--outcomes", metavar="CSV", help="What `dermfed-outcomes export` wrote.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="The manifest to write; without it nothing is written."),
-    ] = None,
-    splits: Annotated[
-        Path | None,
-        typer.Option("--splits", metavar="JOB.yaml", help="The job whose splits are to stay as they are."),
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="CODE=YOURS", help="What a code of the model is here; or nothing."),
-    ] = None,
-    replace_unsaid: Annotated[
-        bool,
-        typer.Option("--replace-unsaid", help="Histopathology also replaces labels without a label_source."),
-    ] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make labels of outcomes, so that the next job learns from them; without --out say what would change.
-
-    All pictures of a lesion get the label, with label_source, label_date and label_from beside it. A label
-    that is there is confirmed, replaced where histopathology has spoken and it is known by less, or stays
-    and is told. What was taken back is taken back. Splits stay as --splits has drawn them. Exit code 1: some
-    outcomes gave no label, for a conflict, an unknown label or an unknown picture.
-    """
-    with _explained():
-        if out is not None:
-            _refuse_overwriting(out, force)
-        codes = dict(_pair(each, "--label") for each in label or [])
-        found = relabel(
-            manifest.absolute(),
-            answers,
-            outcomes,
-            codes,
-            splits=splits,
-            client=client,
-            replace_unsaid=replace_unsaid,
-            writing=out is not None,
-        )
-        for note in found.manifest.notes:
-            _say(note)
-        if out is not None:
-            write_manifest(found.labelled, out.absolute())
-    written = (
-        "nothing is written; --out does" if out is None else f"{out}: {len(found.labelled.rows)} pictures"
-    )
-    answer = {"manifest": None if out is None else str(out), **found.data()}
-    _answer(answer, "\n".join([*found.lines(), written]), as_json)
-    if not found.told.all_taken:
-        raise typer.Exit(REFUSED)
-
-
-@_command(
     "withdraw",
     "manifest.csv --patient P0017 --splits job.yaml --out without.csv",
-    "manifest.csv --patient P0017 --splits job.yaml --beside 9 --out without.csv",
 )
 def withdraw(
     manifest: ManifestPath,
@@ -371,29 +298,18 @@ def withdraw(
     client: Annotated[
         str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
     ] = None,
-    beside: Annotated[
-        int,
-        typer.Option(
-            "--beside",
-            min=0,
-            help="Leave out so many patients more, drawn from the same splits and subgroups.",
-        ),
-    ] = 0,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a patient's pictures out of a manifest, in the middle of a run as between two.
+    """Take a patient's pictures out of a manifest, for the next run.
 
     The splits that the job drew are written down, and the manifest is written if no other picture changes
     its split, class or subgroup by it. Pictures without a patient_id that are linked to the patient's go,
-    too. With --beside, the numbers that a next run tells differ by more patients than this one. Files stay
-    where they are: delete them, and the cache of decoded pictures.
+    too. Files stay where they are: delete them, and the cache of decoded pictures.
     """
     with _explained():
         _refuse_overwriting(out, force)
-        found = withdraw_patients(
-            manifest.absolute(), patients, splits, out.absolute(), client=client, beside=beside
-        )
+        found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
         for note in found.manifest.notes:
             _say(note)
     written = f"{out}: {len(found.left.rows)} pictures"

@@ -17,9 +17,8 @@ from clients.data.labels.label_map import DROPPED, UNLABELLED
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.labels.traits import read_traits, require_columns
 from clients.data.manifests.groups import name_pictures, number_lesions
-from clients.data.manifests.manifest import LABEL_FROM, OUTCOME
-from clients.data.note import Note, plain_notes
-from clients.data.partition.partition import Assignment, partition
+from clients.data.note import plain_notes
+from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
 from clients.data.pictures.causes import UnusablePicture, by_cause
@@ -30,7 +29,7 @@ from clients.data.sources import read_sources
 from clients.data.table import PictureTable
 from clients.data.wording import listing_by_cause
 from registry.bundle.pictures.rule import PictureRule
-from training.data.dataset import FOLDED_CLASSES, SPLITS
+from training.data.dataset import FOLDED_CLASSES
 from training.data.intersections import IntersectionConfig
 from training.data.settings import DataConfig
 from training.data.subgroup_settings import ToneGroups
@@ -111,7 +110,6 @@ def prepare(
 
     held = assignment.partition.holders != NOBODY
     notes = tuple(note for source in sources for note in source.manifest.notes)
-    notes += _judged_by_outcomes(usable, assignment, held)
     traits = read_traits([picture.row for picture in pictures], intersections, config.subgroups)
     table = PictureTable(
         rows=places[held],
@@ -168,25 +166,6 @@ def prepare(
         traits=traits.values,
         case=config.case,
     )
-
-
-def _judged_by_outcomes(
-    usable: Sequence[tuple[Picture, int]], assignment: Assignment, held: NDArray[np.bool_]
-) -> tuple[Note, ...]:
-    """What is to be told where models are judged by labels that come for those who were followed up."""
-    of_outcomes = [
-        number >= 0 and picture.row.value(LABEL_FROM) == OUTCOME and not picture.unseen
-        for picture, number in usable
-    ]
-    judging = held & np.array(of_outcomes, dtype=np.bool_) & (assignment.splits != SPLITS.index("train"))
-    if not judging.any():
-        return ()
-    text = (
-        f"{int(judging.sum())} pictures that models are judged or calibrated by have a label for an outcome "
-        "alone, and who is followed up is no matter of chance; data.train_only: "
-        f"{{{LABEL_FROM}: {OUTCOME}}} leaves them out"
-    )
-    return (Note(text, text),)
 
 
 def _undeclared(pictures: Sequence[Picture], held: NDArray[np.bool_], config: DataConfig) -> dict[str, int]:

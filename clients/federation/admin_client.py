@@ -156,11 +156,6 @@ class AdminClient:
         def ask(session: Session) -> Standing:
             try:
                 return read_standing(name, change(session))
-            except AuthorizationError as error:
-                raise FederationError(
-                    f"the coordinator lets nobody disable or enable hospitals ({error}); it was started by a "
-                    "dermfed of before: install this one there, and start it again"
-                ) from error
             except InternalError as error:
                 raise FederationError(
                     f"the coordinator did not do so: {error}; nothing has changed. Its log says more "

@@ -12,7 +12,7 @@ from pathlib import Path
 from clients.federation.kit import PRIVATE_FILE
 
 FULL = 20_000_000  # bytes of a log that begins anew
-KEPT = 5  # logs of before, `node.log.1` the newest
+KEPT = 5  # earlier logs, `node.log.1` the newest
 POLL = 0.5  # seconds between looks at the log
 MARK = " dermfed: "  # in each line that is of interest to whoever watches the node
 

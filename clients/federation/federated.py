@@ -19,12 +19,9 @@ def run_federated(
     resume: bool,
     say: Callable[[str], None],
     without: Sequence[str] = (),
-    changed_data: Sequence[str] = (),
     show: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
-
-    Those in `changed_data` may return to it with pictures removed.
 
     Raises:
         FederationError: the kit is none, is refused, or FLARE will not run the job.
@@ -35,6 +32,6 @@ def run_federated(
     admin = AdminClient(opened)
     try:
         supervisor = Supervisor(opened, admin, job, out, say, show)
-        return supervisor.run(resume=resume, without=without, changed_data=changed_data)
+        return supervisor.run(resume=resume, without=without)
     finally:
         admin.close()

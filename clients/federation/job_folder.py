@@ -2,16 +2,21 @@
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL
 from training.atomic_files import write_text
+from training.config import describe
+from training.engines.nvflare.handshake import installed
+from training.errors import JobError, tell
 from training.jobs.job import Job
 
 APP = "app"
-NOTHING: Mapping[str, str] = {}
+SHOWN = 3  # things that a job says, and this version does not understand, that are named
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
@@ -20,13 +25,33 @@ def pack(job: Job) -> str:
     return base64.b64encode(json.dumps(job.resolved()).encode()).decode()
 
 
+def unpack(job: str) -> Job:
+    """A job as `pack` put it into a FLARE job.
+
+    Raises:
+        JobError: it is none of this version's. Its text is of the job, which the other side sent, and of
+            what this version would take.
+    """
+    content = json.loads(base64.b64decode(job))
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        wrong = [line.strip() for line in describe(error, content)]
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise tell(
+            JobError(
+                f"its dermfed {installed().get('dermfed', 'none')} does not understand the job; install the "
+                f"version of whoever sent it. {'; '.join(wrong[:SHOWN])}{more}"
+            )
+        ) from error
+
+
 def write_job(
     folder: Path,
     job: Job,
     run: str,
     hospitals: Sequence[str],
     without: Sequence[str] = (),
-    permits: Mapping[str, str] = NOTHING,
 ) -> Path:
     """Write a job as a FLARE job folder; returns its path.
 
@@ -36,11 +61,9 @@ def write_job(
         run: under which name both sides keep what they must, the same whenever the run is taken up again.
         hospitals: who gets the job; nobody else ever does.
         without: those that are dismissed.
-        permits: of those that may return with other data, by name.
     """
     path = folder / job.name
     arguments = {"job": pack(job), "run": run}
-    changed = {"changed": ",".join(f"{name}={permit}" for name, permit in permits.items())} if permits else {}
     write(
         path / "meta.json",
         {
@@ -65,7 +88,7 @@ def write_job(
                 {
                     "id": "coordinator",
                     "path": COORDINATOR,
-                    "args": {**arguments, "without": ",".join(without), **changed},
+                    "args": {**arguments, "without": ",".join(without)},
                 }
             ],
         },

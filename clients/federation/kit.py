@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation, read_federation
@@ -42,13 +42,9 @@ class NodeSettings(FrozenConfig):
 
     Attributes:
         data: the manifest of this node's pictures; at the coordinator often none.
-        field: what its service knows of the field, see `registry.bundle.counts.field_counts`.
-        processes: how many processes of this machine train together.
     """
 
     data: str | None = None
-    field: str | None = None
-    processes: int = Field(1, ge=1)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Places:
         try:
             found = json.loads(self.path.read_text())
         except (OSError, ValueError):
-            return  # nobody was ever let in, or nobody knows: as before there were places
+            return  # nobody was ever let in, or nobody knows
         if isinstance(found, dict):
             self._holders = {name: place for name, place in found.items() if isinstance(place, str)}
 
@@ -68,7 +68,7 @@ class Places:
     def register(self, name: str, heard: float | None) -> str:
         """Why FLARE may not register a node; empty where it may, and the name is that place's then.
 
-        One that did not ask is of a version before, or came while the coordinator could not be asked.
+        One that did not ask came while the coordinator could not be asked.
         """
         place, at = self._asked.pop(name, ("", 0.0))
         if not place or self.clock() - at >= ASKED:

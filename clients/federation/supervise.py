@@ -19,9 +19,10 @@ from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
-from clients.federation.run_record import RunRecord, refuse_unchangeable, refuse_unknown
 from clients.federation.status_line import rounds_line, status_line
+from registry.bundle.nearest import nearest
 from training.atomic_files import write_text
+from training.config import FrozenConfig
 from training.errors import CheckpointError
 from training.jobs.job import Job
 from training.progress import RECENT
@@ -46,6 +47,28 @@ AWAY, FULL = "away", "full"  # outcomes: a site is away; the coordinator's disk 
 AGAIN = (AWAY, FULL, STOPPED)  # after these the job is sent again
 ROOM = 120.0  # seconds until the job is sent again to a coordinator whose disk was full
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
+
+
+class RunRecord(FrozenConfig):
+    """The content of `federated.json` in `--out`: which run of the federation this is.
+
+    Attributes:
+        run: its name at all sites.
+        digest: of its job.
+        job: the FLARE job that runs it at present.
+        sent: how often it was sent.
+        without: the hospitals that were dismissed.
+        shown: bytes of its progress that were shown.
+        done: whether the run is, and all of it fetched.
+    """
+
+    run: str
+    digest: str
+    job: str = ""
+    sent: int = 0
+    without: tuple[str, ...] = ()
+    shown: int = 0
+    done: bool = False
 
 
 class AdminApi(Protocol):
@@ -102,27 +125,22 @@ class Supervisor:
     _reported: float = field(default=-REPORT_EVERY)
     _returned_since: dict[str, float] = field(default_factory=dict)
 
-    def run(
-        self, *, resume: bool, without: Sequence[str] = (), changed_data: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def run(self, *, resume: bool, without: Sequence[str] = ()) -> dict[str, Any]:
         """Submit the job, or take up the one that was submitted; returns the outcome.
 
         Args:
             resume: whether to take up the run in `out`.
             without: hospitals that are dismissed from it, beside those that were before.
-            changed_data: hospitals that may return, once, with pictures removed from their data.
 
         Raises:
             CheckpointError: `out` holds something else.
-            FederationError: FLARE will not run the job, or no such hospital can be dismissed or has data.
+            FederationError: FLARE will not run the job, or no such hospital can be dismissed.
         """
         refuse_unknown(without, self.kit.federation.names)
-        refuse_unchangeable(changed_data, self.kit.federation.names, resume=resume)
         self._record = self._claim(resume=resume)
         if self._record.done:
             return DONE
         self._dismiss(without)
-        self._permit(changed_data)
         failed, reached = 0, self._reached()
         away = False
         while True:
@@ -199,15 +217,6 @@ class Supervisor:
         self._interrupt()
         self._update_record(job="", without=(*record.without, *new))
 
-    def _permit(self, names: Sequence[str]) -> None:
-        """Record whose data may have changed; a job that was sent before is stopped, and sent again."""
-        if not names:
-            return
-        self.say(f"{', '.join(names)} may go on in run {self._record.run} with pictures removed")
-        self._interrupt()
-        permits = {**self._record.permits, **{name: token_hex(8) for name in names}}
-        self._update_record(job="", permits=permits)
-
     def _interrupt(self) -> None:
         """Stop the job that runs, if one does."""
         while self._record.job:
@@ -262,9 +271,7 @@ class Supervisor:
         """Submit the job, retrying while the coordinator is not reached."""
         record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
-        folder = write_job(
-            self.kit.private / "job", self.job, record.run, hospitals, record.without, record.permits
-        )
+        folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
         while True:
             try:
                 sent = self.admin.submit(folder)
@@ -376,3 +383,18 @@ class Supervisor:
         if self.clock() - self._reported > REPORT_EVERY:
             self._reported = self.clock()
             self.say(text)
+
+
+def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
+    """Refuse to dismiss anyone who is no hospital of the federation, or all of them.
+
+    Raises:
+        FederationError: naming who is in.
+    """
+    for name in names:
+        if name not in hospitals:
+            raise FederationError(
+                f"there is no hospital {name!r} to dismiss; {nearest(name, list(hospitals))}"
+            )
+    if hospitals and not set(hospitals) - set(names):
+        raise FederationError("no hospital would be left; end the run instead of dismissing all of them")

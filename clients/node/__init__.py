@@ -2,14 +2,12 @@
 
 cli.py, check.py, show_journal.py       the command: kits, is this node fit to take part, what has left it
 connection.py                           the way to the coordinator, with or without a proxy
-hospital.py, packed.py, installed.py, takeover.py  the component that FLARE makes for a job, and its process
+hospital.py, installed.py, takeover.py  the component that FLARE makes for a job, and its process
 chunk_receiver.py                       long questions and answers in chunks
 door.py, journal.py, traces.py          all that leaves goes out here, and is entered
 request_handler.py, one_question.py, rejoin.py, canary_guard.py  answering, once, whatever is killed
 policy.py, policy_guard.py, policy_verdict.py  what this hospital allows
 identity.py                             what it signs sums with, and which hospitals it knows
-own_data.py, own_field.py               the node's pictures and outcomes as the job asks for them
-run_pictures.py, removal.py             its pictures in a run, and patients who withdraw
-kept_weights.py                         weights that it was sent
+own_data.py                             the node's pictures as the job asks for them
 task_line.py                            the log line of a task
 """

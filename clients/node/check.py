@@ -18,7 +18,6 @@ from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
 from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
-from clients.node.policy_guard import require_threads
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.release_store import FolderReleases
@@ -27,7 +26,6 @@ from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
 from training.federation.client.census_account import CensusAccount
 from training.jobs.counts_under_masks import decide_masks, over_network, why_open
-from training.jobs.divided import require_divided, require_gpus
 from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
@@ -56,9 +54,7 @@ class CheckResult:
     text: str
 
 
-def check_node(
-    kit: Kit, job: Job | None, data: Path | None, cache: Path, processes: int = 1
-) -> list[CheckResult]:
+def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[CheckResult]:
     """Run all checks.
 
     Args:
@@ -66,7 +62,6 @@ def check_node(
         job: the job to come, if it is known: then data are read as it asks.
         data: the manifest.
         cache: where decoded pictures are kept.
-        processes: how many are to train together.
     """
     found = [
         check_versions(),
@@ -80,8 +75,6 @@ def check_node(
     if data is not None and job is not None:
         found += check_data(kit, job, data, cache)
     found += check_policy(kit, job)
-    if processes > 1:
-        found.append(check_processes(kit, job, processes))
     if job is not None:
         found.append(describe_job(kit, job))
         found += [
@@ -175,20 +168,6 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
         there, names = over_network(job), kit.federation.names
         for each in verdicts_on(policy, decide_masks(there, names), why_open(there, names)):
             yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
-
-
-def check_processes(kit: Kit, job: Job | None, processes: int) -> CheckResult:
-    """Whether so many processes of this machine can train together, and the job's model with them."""
-    try:
-        policy = read_policy(kit.path / POLICY)
-        require_threads(policy, processes)
-        device = "cpu" if not policy.limits.gpu else "auto" if job is None else job.engine.device
-        require_gpus(device, processes)
-        if job is not None:
-            require_divided(job, job.stages, processes, device)
-    except TrainingError as error:
-        return CheckResult("processes", False, f"{error}")
-    return CheckResult("processes", True, f"{processes} processes train together and divide each batch")
 
 
 def describe_job(kit: Kit, job: Job) -> CheckResult:

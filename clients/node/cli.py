@@ -56,27 +56,6 @@ DataOption = Annotated[
 ]
 
 
-FieldOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--field",
-        metavar="JSON",
-        help="What its service knows of the field: `dermfed-registry field MODEL --counts JSON`.",
-        dir_okay=False,
-    ),
-]
-
-
-ProcessesOption = Annotated[
-    int,
-    typer.Option(
-        "--processes",
-        min=1,
-        help="Processes that train together, a GPU each; they divide every batch among them.",
-    ),
-]
-
-
 def say(text: str) -> None:
     """Print one line to standard error."""
     console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
@@ -174,7 +153,6 @@ def check(
         typer.Option("--job", metavar="JOB.yaml", help="The job to come; data are read as it asks."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
-    processes: ProcessesOption = 1,
 ) -> None:
     """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
     require_packages()
@@ -186,7 +164,7 @@ def check(
 
     opened = open_kit(kit, "server", "hospital")
     with private_files():  # the cache of decoded pictures is made here, too
-        found = check_node(opened, read_job(job) if job else None, data, cache_folder(), processes)
+        found = check_node(opened, read_job(job) if job else None, data, cache_folder())
     if data is not None and job is None:
         problems = check_manifest(data.absolute()).problems
         listed = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])
@@ -257,9 +235,7 @@ def enable(
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
-def start(
-    kit: KitOption, data: DataOption = None, field: FieldOption = None, processes: ProcessesOption = 1
-) -> None:
+def start(kit: KitOption, data: DataOption = None) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     refuse_foreign(Path.cwd())  # FLARE's processes look there first
     require_packages()  # before anything of ours imports them
@@ -272,24 +248,11 @@ def start(
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
-    if field is not None and not field.is_file():
-        raise KitError(
-            f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
-        )
     opened.require_key()
-    if processes > 1 and opened.facts.role != "hospital":
-        raise KitError(f"{opened.facts.name} trains nothing; --processes is for hospitals")
     if opened.facts.role == "hospital":
-        policy = read_policy(opened.path / POLICY)
-        if processes > 1:
-            from clients.node.policy_guard import require_threads
-            from training.jobs.divided import require_gpus
-
-            require_threads(policy, processes)
-            require_gpus("auto" if policy.limits.gpu else "cpu", processes)
+        read_policy(opened.path / POLICY)
     write_site_files(opened.path, opened.facts)
-    places = [None if path is None else str(path.absolute()) for path in (data, field)]
-    opened.keep_settings(NodeSettings(data=places[0], field=places[1], processes=processes))
+    opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
     address = opened.federation.coordinator
     console.print(
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "

@@ -2,9 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -17,13 +15,13 @@ refuse_foreign()
 
 from clients.data.pictures.cache import cache_folder
 from clients.federation.exit_with_parent import end_with_parent
+from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.retention import prune_folders
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.door import Door
 from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
-from clients.node.packed import read_packed, refuse_later
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import ENDED, FILE, Rejoin
@@ -54,14 +52,12 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
     Args:
         job: the job, packed.
         run: the name under which states are kept, the same whenever the run is taken up again.
-        later: what a version to come may add; refused by name, since FLARE would say nothing of why.
     """
 
-    def __init__(self, job: str, run: str, **later: object) -> None:
+    def __init__(self, job: str, run: str) -> None:
         super().__init__()
         self._packed = job
         self._run = run
-        self._later = later
         self._door: Door | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -71,7 +67,7 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         end_with_parent()
         keep_traces(LOGGER)
         kit = open_kit(Path(fl_ctx.get_workspace().get_root_dir()), "hospital")
-        self._door = open_door(kit, self._packed, self._run, fl_ctx.get_job_id(), self._later)
+        self._door = open_door(kit, self._packed, self._run, fl_ctx.get_job_id())
         if self._door.takes_over:
             try:
                 set_up_again(fl_ctx)
@@ -128,9 +124,7 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         return self._door
 
 
-def open_door(
-    kit: Kit, packed: str, run: str, session: str = "", later: Mapping[str, object] = MappingProxyType({})
-) -> Door:
+def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
     """The door of a kit's node in one job, a closed one where the node cannot get ready.
 
     Args:
@@ -138,13 +132,11 @@ def open_door(
         packed: the job.
         run: the run's name, as it came.
         session: FLARE's job; another process of this node may have been in it before.
-        later: settings of the FLARE job that this version does not know.
     """
     door = Door("", "", Journal(kit.path / FOLDER), log_error)
     try:
         door.run = plain_segment(run, "the run's name")
-        refuse_later(later)
-        job = over_network(read_packed(packed))
+        job = over_network(unpack(packed))
         door.job = job.digest
         prune_folders(kit)
         settings = kit.settings()
@@ -164,9 +156,7 @@ def open_door(
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
-            field=None if settings.field is None else Path(settings.field),
             rejoin=rejoin,
-            processes=settings.processes,
         )
         rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)

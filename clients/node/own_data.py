@@ -22,12 +22,14 @@ from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
+from training.atomic_files import write_text
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
 from training.data.picture_list import PictureList
 from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
+from training.errors import DataError, tell
 from training.jobs.job import Job
 
 
@@ -278,3 +280,39 @@ def renumbered(values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray
     known = values >= 0
     kept[known] = numbers[values[known]]
     return kept
+
+
+class RunPictures:
+    """Which pictures a run began with: its first number is told of them, and so are all others.
+
+    Args:
+        path: of a file in the run's folder, for the digest of their list.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def settled(self) -> bool:
+        """Whether a number was told."""
+        return self._path.exists()
+
+    def settle(self, now: PictureList) -> None:
+        """Write down what is there, before the first number of it leaves."""
+        write_text(self._path, now.digest + "\n")
+
+    def refuse_others(self, now: PictureList) -> None:
+        """Refuse to go on with other pictures than the run began with.
+
+        Numbers of pictures are exact: the difference to earlier ones would be what changed.
+
+        Raises:
+            DataError: they are others.
+        """
+        if self.settled and self._path.read_text().strip() != now.digest:
+            raise tell(
+                DataError(
+                    "this hospital's pictures are not those that the run began with; restore its manifest "
+                    "and pictures, or start a new run, as where patients withdrew"
+                )
+            )

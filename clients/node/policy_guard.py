@@ -81,26 +81,12 @@ class PolicyGuard:
         """Whether numbers of pictures are held against those of earlier runs."""
         return self.policy().privacy.census_apart
 
-    @property
-    def gpu_memory(self) -> float | None:
-        """The share of a GPU's memory that a job may take; None for all of it."""
+    def limited(self, job: Job) -> Job:
+        """The job within what it may take of this machine, whose GPU's memory is divided here."""
         limits = self.policy().limits
-        return limits.gpu_memory if limits.gpu else None
-
-    def limited(self, job: Job, processes: int = 1) -> Job:
-        """The job within what it may take of this machine, whose GPU's memory is divided here.
-
-        Args:
-            job: the job.
-            processes: how many train together; the first of them is on the GPU of this one.
-
-        Raises:
-            LimitsError: there is no thread for each of them.
-        """
-        share = self.gpu_memory
-        if share is not None and torch.cuda.is_available():
-            torch.cuda.set_per_process_memory_fraction(share if processes == 1 else share / 2)
-        return within_limits(self.policy(), job, processes)
+        if limits.gpu and limits.gpu_memory is not None and torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(limits.gpu_memory)
+        return within_limits(self.policy(), job)
 
     def _look(self, policy: Policy) -> None:
         now = self.clock()
@@ -135,35 +121,11 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def within_limits(policy: Policy, job: Job, processes: int = 1) -> Job:
-    """The job with no more threads and no other device than the policy allows.
-
-    Args:
-        policy: the hospital's.
-        job: the job.
-        processes: how many train together and share the threads.
-
-    Raises:
-        LimitsError: there is no thread for each of them.
-    """
-    require_threads(policy, processes)
+def within_limits(policy: Policy, job: Job) -> Job:
+    """The job with no more threads and no other device than the policy allows."""
     limits, engine = policy.limits, job.engine
-    if limits.threads is not None and engine.threads_per_client * processes > limits.threads:
-        engine = engine.model_copy(update={"threads_per_client": limits.threads // processes})
+    if limits.threads is not None and engine.threads_per_client > limits.threads:
+        engine = engine.model_copy(update={"threads_per_client": limits.threads})
     if not limits.gpu and engine.device != "cpu":
         engine = engine.model_copy(update={"device": "cpu"})
     return job if engine is job.engine else job.model_copy(update={"engine": engine})
-
-
-def require_threads(policy: Policy, processes: int) -> None:
-    """Refuse more processes than the policy allows threads.
-
-    Raises:
-        LimitsError: naming both.
-    """
-    threads = policy.limits.threads
-    if processes > 1 and threads is not None and processes > threads:
-        raise LimitsError(
-            f"{processes} processes are to train together (--processes), and limits.threads is {threads}; "
-            "each needs one. Name fewer processes, or allow more threads"
-        )

@@ -13,23 +13,16 @@ from secrets import token_hex
 
 import torch
 
-from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
-from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
-from clients.node.own_data import AgreedDataset, OwnData, listed, read_own
-from clients.node.own_field import read_own_field
+from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import Rejoin
-from clients.node.removal import Removal
-from clients.node.run_pictures import RunPictures
 from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
-from training.data.told_before import ToldBefore
-from training.engines.in_process import ClientAppParts
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (
@@ -47,15 +40,12 @@ from training.engines.nvflare.wire import (
     read_question,
     read_question_header,
     write_answer,
-    write_lost,
 )
-from training.engines.together.trainers import TrainingProcesses
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.census_account import CensusAccount
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
-from training.jobs.divided import require_divided
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
@@ -81,9 +71,7 @@ class RequestHandler:
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
-        field: the file of what its service knows of the field.
-        rejoin: what the process of before had agreed on in the same job, and where that is kept.
-        processes: how many processes of this machine train together.
+        rejoin: what the previous process had agreed on in the same job, and where that is kept.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -103,9 +91,7 @@ class RequestHandler:
         identity: Identity | None = None,
         federation: Sequence[str] = (),
         guard: PolicyGuard | None = None,
-        field: Path | None = None,
         rejoin: Rejoin | None = None,
-        processes: int = 1,
     ) -> None:
         self._node = node
         self._job = job
@@ -116,18 +102,14 @@ class RequestHandler:
         self._releases = FolderReleases(account)
         self._one_question = account.with_name(FILE)
         self._spool = Spool(states.with_name("answers"))
-        self._pictures = RunPictures(states.with_name("pictures"))
+        self._pictures = RunPictures(states.with_name("pictures.sha256"))
         self._listed: PictureList | None = None
-        self._kept = KeptWeights(states.with_name("weights"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
         self._identity = identity
         self._federation = federation
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
-        self._field = field
-        self._processes = processes
-        self._trainers: TrainingProcesses | None = None
         self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
@@ -148,7 +130,7 @@ class RequestHandler:
             self._guard.admit(self._decided)
             # A job may name any file of this machine: its digest is told to whoever has the same file alone.
             begins_with = theirs.versions.get(WEIGHTS)
-            ours = shake_hands(self._job.digest, theirs.session, begins_with, holds=True)
+            ours = shake_hands(self._job.digest, theirs.session, begins_with)
             refuse_incompatible("the coordinator", theirs, ours)
             if begins_with:
                 refuse_other_weights(begins_with, weights_digest(self._job.model))
@@ -159,11 +141,8 @@ class RequestHandler:
         return ours.model_dump_json()
 
     def close(self) -> None:
-        """Drop the last answer, which was kept to be repeated, and the weights of the last question."""
+        """Drop the last answer, which was kept to be repeated."""
         self._last = None
-        if self._trainers is not None:
-            self._trainers.close()
-        self._kept.close()
         self._spool.remove()
 
     def heartbeat(self) -> Heartbeat:
@@ -220,11 +199,10 @@ class RequestHandler:
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 self._guard.admit(job)
                 self._decided = job
-                job = self._guard.limited(job, self._processes)
-                require_divided(job, job.stages, self._processes, job.engine.device)
-                field = read_own_field(job, self._field, self._say)
+                job = self._guard.limited(job)
                 data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
-                told = self._told_before(data, changed=agreed.changed(self._node))
+                self._listed = PictureList.of(data, self._node)
+                self._pictures.refuse_others(self._listed)
                 keep_freed_memory()
                 torch.set_num_threads(job.engine.threads_per_client)
                 self._app = ClientApp(
@@ -234,9 +212,6 @@ class RequestHandler:
                     self._public_reason,
                     self._releases,
                     self._identity,
-                    field={} if field is None else {self._node: field},
-                    trainers=self._together(job, data),
-                    told=told,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
@@ -244,25 +219,6 @@ class RequestHandler:
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
-
-    def _together(self, job: Job, data: AgreedDataset) -> TrainingProcesses | None:
-        """The processes that train together, where there are several; those of an earlier session end."""
-        if self._trainers is not None:
-            self._trainers.close()
-        self._trainers = None
-        if self._processes > 1:
-            parts = ClientAppParts(job, data, self._store)
-            self._trainers = TrainingProcesses(
-                parts, self._processes, self._training, gpu_memory=self._guard.gpu_memory
-            )
-            self._say(f"job {job.name}: {self._processes} processes train together and divide each batch")
-        return self._trainers
-
-    def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
-        """What was told of this run's pictures before some were removed; see `Removal.take_up`."""
-        now = self._listed = PictureList.of(data, self._node)
-        removal = Removal(self._node, self._job, self._pictures, self._store, self._releases, self._say)
-        return removal.take_up(now, data, changed=changed)
 
     def _refuse_near_census(self, now: PictureList) -> None:
         """Refuse numbers that are near to those that an earlier run was told, where the policy says.
@@ -293,12 +249,10 @@ class RequestHandler:
                 )
             if self._app is None:
                 raise tell(MessageError(f"{self._node} was asked before it joined"))
-            try:
-                whole = body if question.named is None else self._kept.whole(question.named, body)
-            except LostWeightsError as error:
-                return write_lost(question, public_message(error)), b""
-            broadcast = read_question(question, whole)
-            if self._listed is not None and not self._pictures.settled:
+            broadcast = read_question(question, body)
+            if self._listed is not None and self._pictures.settled:
+                self._pictures.refuse_others(self._listed)  # another process of this run may have settled it
+            elif self._listed is not None:
                 self._refuse_near_census(self._listed)  # another run may have been told since this one joined
                 CensusAccount(self._releases, self._node).remember(self._listed)
                 self._pictures.settle(self._listed)
@@ -311,7 +265,6 @@ class RequestHandler:
                 answer,
                 question,
                 lambda tensors: write_long_payload(tensors, self._spool),
-                holds=question.named is not None and self._kept.there,
             )
             self._answer_bytes = size_of(written[1])
             if not (isinstance(answer, Failure) and answer.passes):  # which is asked anew
@@ -324,12 +277,7 @@ class RequestHandler:
         """The answer to a question, or that the policy does not allow it, as it is at this moment."""
         assert self._app is not None, "asked after it joined"
         try:
-            try:
-                self._guard.admit(self._decided)
-            except LimitsError:
-                if not self._kept.remove():
-                    raise
-                self._guard.admit(self._decided)  # what is kept for speed alone gives way
+            self._guard.admit(self._decided)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_reason(error))
         return self._canary_guard.answer(broadcast, self._app.answer)

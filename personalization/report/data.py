@@ -12,7 +12,7 @@ from personalization.calibration.working_point import WorkingPoint
 from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
 from registry.bundle.counts.count import Block
-from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.subgroup import ClaimedTone
 from training.messages.message import GLOBAL
@@ -176,7 +176,6 @@ class CalibratedModel:
         temperature: what divides its logits.
         conformal: from which score on a class is in the prediction set.
         abstention: from which confidence on an answer is given.
-        bins: the bins that both thresholds are in; those of runs of the version before are others.
         working_point: from which malignancy on a lesion is suspicious; None where there is none.
     """
 
@@ -184,7 +183,6 @@ class CalibratedModel:
     temperature: Temperature
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
-    bins: ScoreBins = LOGIT_BINS
     working_point: WorkingPoint | None = None
 
     @property
@@ -195,7 +193,7 @@ class CalibratedModel:
     @property
     def refers_always(self) -> bool:
         """Whether every picture goes to a clinician, whatever its confidence."""
-        return self.reports_from == len(self.bins)
+        return self.reports_from == SCORE_BINS
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ class ReportData:
         fine_tuning: None where the job does not personalize.
         calibration: one entry per calibrated model; empty where the job does not calibrate.
         smallest_cell: scores of fewer patients than this, of a subgroup at a client, were counted together in
-            histograms of the last stage; 1 where none were, as in runs of the version before.
+            histograms of the last stage.
         tones: per subgroup by declared skin tone, its values by scale; empty where there is none.
         claimed_tones: every skin tone of a subgroup, with the patients behind calibration and test; empty
             where the job does not calibrate.

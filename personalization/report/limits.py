@@ -31,7 +31,7 @@ def limits(data: ReportData) -> tuple[str, ...]:
         "worst subgroup is picked after looking, so its distance from the others is overstated where "
         f"subgroups are small. AUPRC is told of diseases with at least {FEWEST_FOR_AUPRC} test pictures."
     )
-    if any(block.lesions is None and block.sent is None for block in blocks.values()):
+    if any(block.lesions is None for block in blocks.values()):
         sentences.append(
             "Intervals take every picture for a lesion of its own: the counts do not tell lesions."
         )

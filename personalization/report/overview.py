@@ -176,10 +176,9 @@ def _beside(key: str, block: Block, malignant: Malignant) -> str:
 
 
 def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
-    answered_by = served.routes(models, blocks)
-    if len(answered_by) < len(blocks):
+    if len(served.routes(models, blocks)) < len(blocks):
         return ()
-    referred, wrong = (figure(answered_by, blocks) for figure in (served.referred, served.wrong))
+    referred, wrong = (figure(blocks) for figure in (served.referred, served.wrong))
     detail = (
         "every picture goes to a clinician"
         if wrong.value is None

@@ -21,7 +21,6 @@ from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
 from registry.bundle.manifest.subgroup import ClaimedTone, Subgroup, TonePatients, claimed_tones
 from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks
@@ -35,8 +34,7 @@ def report_data(result: RunResult) -> ReportData:
     names = stage_names(result)
     lines = result.context.metrics_log.lines()
     counts = judged(result)
-    groups = result.job.data.subgroups
-    last = bins_of_counts(list(counts.values())[-1]) if counts else LOGIT_BINS
+    groups, privacy = result.job.data.subgroups, result.job.privacy
     return ReportData(
         summary=with_stage_names(result.summary, list(names.values())),
         labels=result.context.labels,
@@ -53,21 +51,16 @@ def report_data(result: RunResult) -> ReportData:
             None,
         ),
         calibration=next(
-            (
-                calibration(found["models"], bins_of_counts(result.stages[key].outcome.test))
-                for key, found in facts.items()
-                if "models" in found
-            ),
+            (calibration(found["models"]) for found in facts.values() if "models" in found),
             (),
         ),
-        smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
+        smallest_cell=1 if privacy.counts.epsilon is not None else smallest_cell(privacy.min_count),
         tones=groups.tones if isinstance(groups, ToneGroups) else {},
         claimed_tones=next(
             (tones_of(groups, found[TONES]) for found in facts.values() if TONES in found), ()
         ),
         notes=[
             *dismissed(result.summary),
-            *changed_data(result.summary, result.job.privacy.min_count),
             *(f"{line}." for line in result.summary.get("notes", ())),
             *left_out(lines),
             *never_there(result.summary),
@@ -91,23 +84,6 @@ def dismissed(summary: Mapping[str, Any]) -> list[str]:
         f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
         "for tests. What it taught the models before is in them."
         for name, when in summary.get("dismissed", {}).items()
-    ]
-
-
-def changed_data(summary: Mapping[str, Any], least: int) -> list[str]:
-    """A note on each hospital from whose data patients withdrew in the middle of the run.
-
-    Args:
-        summary: of the run.
-        least: the fewest patients by whom two counts may differ.
-    """
-    return [
-        f"{change['client']} took pictures out of its data in the middle of the run, "
-        f"{'after round ' + change['last'] if change['last'] else 'before the first round'} "
-        f"({change['when']}): {change['after']} after {change['before']}. What was learned from them before "
-        "stays in the weights. Its numbers of pictures are told as they were, and its answers are counted in "
-        f"no figure of their splits until {least} patients are gone."
-        for change in summary.get("changed_data", ())
     ]
 
 
@@ -188,7 +164,7 @@ def no_working_point(result: RunResult) -> list[str]:
 
 
 def working_point(model: Mapping[str, Any]) -> WorkingPoint | None:
-    """The working point in the facts of one model; None where it has none, as in runs of older versions."""
+    """The working point in the facts of one model; None where it has none."""
     found = model.get("working_point")
     return None if found is None else WorkingPoint(**found)
 
@@ -235,20 +211,14 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
     )
 
 
-def bins_of_counts(test: Blocks) -> ScoreBins:
-    """The bins of a stage's counts and thresholds: those of the version that ran it."""
-    return next((block.point.bins for block in test.values()), LOGIT_BINS)
-
-
-def calibration(models: Mapping[str, Mapping[str, Any]], bins: ScoreBins) -> list[CalibratedModel]:
-    """The calibrated models from a stage's facts, whose thresholds are in these bins."""
+def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
+    """The calibrated models from a stage's facts."""
     return [
         CalibratedModel(
             name,
             Temperature(**model["temperature"]),
             ConformalThreshold(**model["conformal"]),
             AbstentionThreshold(**model["abstention"]),
-            bins,
             working_point(model),
         )
         for name, model in models.items()

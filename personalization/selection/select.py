@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isfinite
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -40,7 +40,6 @@ _MAX_DENOMINATOR = 10**6
 class SelectionConfig(FrozenConfig):
     """How one epoch per subgroup is chosen."""
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"proof"})
     band: float = Field(0.05, ge=0, le=1)  # largest max − min of validation accuracy over subgroups
     rule: Literal["floor", "paper"] = "floor"  # `paper` is the band without the floor
     floor_slack: float = Field(0.0, ge=0, le=1)  # accuracy a subgroup may lose against the global model

@@ -94,7 +94,6 @@ class Calibrate(Stage):
         sensitivity: the share of malignant lesions that is to be found suspicious; null for no working point.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones", "patterns", "sensitivity"})
     summed: ClassVar[frozenset[str]] = QUESTIONS
     quorate: ClassVar[frozenset[str]] = QUESTIONS | {EMBED}
     asks_exactly: ClassVar[bool] = True

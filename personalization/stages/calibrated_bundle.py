@@ -31,7 +31,6 @@ from registry.bundle.manifest.schema import (
     ReferenceHistograms,
     SubgroupHistograms,
     TonePatients,
-    schema_for,
 )
 from registry.bundle.manifest.schema import Temperature as TemperatureEntry
 from registry.bundle.manifest.schema import WorkingPoint as WorkingPointEntry
@@ -91,7 +90,6 @@ def with_thresholds(
     manifest = bundle.manifest
     for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
     update = {
-        "schema_version": schema_for(manifest.case, manifest.named_subgroups),
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
         "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
@@ -195,7 +193,6 @@ def with_figures(
     manifest = bundle.manifest
     tested = histograms_by_subgroup(test, context) if manifest.subgroup.is_global else ()
     update = {
-        "schema_version": schema_for(manifest.case, [manifest.subgroup, *(one.subgroup for one in tested)]),
         "metrics": {**figures, **of_all, "intervals": intervals, **told_missing(context)},
         "reference": ReferenceHistograms.from_counts(
             pooled_counts(test, bundle),

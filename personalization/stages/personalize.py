@@ -30,7 +30,6 @@ from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
-from training.algorithms.objectives import Objective
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
@@ -43,8 +42,7 @@ from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
-from training.federation.server.sampled_round import SampledRound
-from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
@@ -67,7 +65,6 @@ class Personalize(Stage):
         per: whose a personal model is.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"per"})
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"
@@ -84,11 +81,6 @@ class Personalize(Stage):
     def without_cases(self) -> str | None:
         """The strategy, if it trains a part of a model of single pictures."""
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
-
-    @property
-    def divided(self) -> Objective | None:
-        """What the strategy minimises, if it trains."""
-        return self.strategy.local_objective() if self.strategy.epochs else None
 
     @property
     def routes_by_tone(self) -> bool:
@@ -139,13 +131,13 @@ class Personalize(Stage):
         """What trains, whose initial weights beside the global model's follow from the job's seed."""
         return self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the epochs, from the model as it is before the first stage."""
         network, start = self.network(context), float_state(context.model)
         plan, state = self.plan(context, network, start), initial_state(network, start)
         if not self.strategy.epochs:
-            return Rehearsed(plan, state, epochs=0, batch_size=1)
-        return Rehearsed(plan, state, epochs=1, batch_size=self.strategy.local_objective().batch_size)
+            return PlannedStage(plan, state, epochs=0, batch_size=1)
+        return PlannedStage(plan, state, epochs=1, batch_size=self.strategy.local_objective().batch_size)
 
     def proofs(
         self,
@@ -194,9 +186,7 @@ class Personalize(Stage):
                 "data.split.validation, or merge it with another subgroup"
             )
 
-        def after_round(
-            round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
-        ) -> None:
+        def after_round(round_: int, states: States, blocks: Blocks) -> None:
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 
@@ -289,7 +279,6 @@ class Personalize(Stage):
             split="validation",
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             prepare=(lambda ask, seed: given) if given else None,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,

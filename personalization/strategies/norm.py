@@ -29,11 +29,6 @@ class Norm(PartStrategy):
     name: Literal["norm"] = "norm"
     statistics: bool = True
 
-    @property
-    def gathers(self) -> bool:
-        """As the job says."""
-        return self.statistics
-
     def moves(self, network: Classifier) -> frozenset[str]:
         """γ, β and, if they move, the statistics.
 

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
-from registry.alarms.told import Alarm, alarms_of, details_of, is_settled
+from registry.alarms.told import Alarm, FoundAlarm, alarms_of, details_of
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
 from registry.database.queries import all_versions, require_model
 from registry.errors import AlarmClosed, ReleaseRefused
 from registry.names import no_such_number
-from registry.outcomes.kept_alarms import FoundAlarm
 from registry.records import Event, moment
 
 
 def tell_alarms(
-    engine: Engine, model: str, found: Sequence[FoundAlarm], database: str, context: AuditContext
+    engine: Engine, model: str, found: Sequence[FoundAlarm], context: AuditContext
 ) -> tuple[Event, ...]:
     """Tells the registry of alarms; of a promise with an open one, none is told a second time.
 
@@ -23,7 +22,6 @@ def tell_alarms(
         engine: of the registry.
         model: the model's name.
         found: as `look` found them.
-        database: the id of the database of outcomes that they are from.
         context: who tells.
 
     Raises:
@@ -34,15 +32,14 @@ def tell_alarms(
     told = []
     with writing(engine) as connection:
         alarms = alarms_of(connection, model)
-        known = {one.found.id for one in alarms}
         still = {one.found.key for one in alarms if one.is_open}
         versions = {one.number for one in all_versions(connection, model)}
         number = len(alarms)
         for one in found:
-            if one.id in known or one.key in still or one.version not in versions or is_settled(alarms, one):
+            if one.key in still or one.version not in versions:
                 continue
             number, still = number + 1, still | {one.key}
-            details = details_of(number, one, database)
+            details = details_of(number, one)
             told.append(
                 insert_event(connection, "alarm", model, context, versions=[one.version], details=details)
             )

@@ -7,8 +7,40 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from registry.database.queries import events_of
-from registry.outcomes.kept_alarms import FoundAlarm, Key
+from registry.field.report import Key
 from registry.records import Event, moment
+
+
+@dataclass(frozen=True)
+class FoundAlarm:
+    """A promise that was found to be broken.
+
+    Attributes:
+        version: the version's number.
+        subgroup: to whom it was promised.
+        of: what of: sensitivity or coverage.
+        least: the share that was promised.
+        evidence: against it, when it was found.
+        limit: how much that takes.
+        outcomes: how many it was held against.
+        day: on which the evidence reached the limit.
+        found: when that was first computed.
+    """
+
+    version: int
+    subgroup: str
+    of: str
+    least: float
+    evidence: float
+    limit: float
+    outcomes: int
+    day: date
+    found: datetime
+
+    @property
+    def key(self) -> Key:
+        """Which promise."""
+        return self.version, self.subgroup, self.of
 
 
 @dataclass(frozen=True)
@@ -72,19 +104,10 @@ def closed_until(alarms: Sequence[Alarm]) -> dict[Key, datetime]:
     return found
 
 
-def is_settled(alarms: Sequence[Alarm], found: FoundAlarm) -> bool:
-    """Whether an alarm was closed, or was found before another one of the same promise was."""
-    if any(one.found.id == found.id for one in alarms):
-        return all(not one.is_open for one in alarms if one.found.id == found.id)
-    closed = closed_until(alarms).get(found.key)
-    return closed is not None and found.found <= closed
-
-
-def details_of(number: int, found: FoundAlarm, database: str) -> dict[str, object]:
+def details_of(number: int, found: FoundAlarm) -> dict[str, object]:
     """An alarm as the details of its event hold it."""
     return {
         "alarm": number,
-        "id": found.id,
         "subgroup": found.subgroup,
         "of": found.of,
         "least": found.least,
@@ -93,7 +116,6 @@ def details_of(number: int, found: FoundAlarm, database: str) -> dict[str, objec
         "outcomes": found.outcomes,
         "day": str(found.day),
         "found": found.found.isoformat(),
-        "database": database,
     }
 
 
@@ -104,7 +126,6 @@ def _number(event: Event) -> int:
 def _alarm(event: Event, closing: Event | None) -> Alarm:
     told = event.details or {}
     found = FoundAlarm(
-        id=told["id"],
         version=event.versions[0],
         subgroup=told["subgroup"],
         of=told["of"],

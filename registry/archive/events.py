@@ -3,7 +3,7 @@
 An event in the registry holds a user's name and a machine's, and its reason may name people. An archive
 goes to others. So what is exported of an event is a list of what may be told, not the event without some of
 it: the hash of the whole event is left out too, since whoever knows all else of it can find a name by trying
-(`docs/decisions/048-exports-name-nobody.md`). Archives of format 1 held whole events, and are still read.
+(`docs/decisions/048-exports-name-nobody.md`).
 """
 
 import re
@@ -34,8 +34,7 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "made": (),
         "members": _MEMBER,
         "because": (),
-        "on_alarms": (),
-        "skipped": ("release", "withdrawn", "alarmed"),
+        "skipped": ("release", "withdrawn"),
     },
     "stopped": {"because": (), "skipped": ("release", "withdrawn")},
     "withdrawn": {},
@@ -52,10 +51,7 @@ Number = Annotated[int, Field(ge=0, le=_LARGEST)]
 
 
 class PackedEvent(Frozen):
-    """An event with every stored column, the time as text, so that its hash can be computed again.
-
-    Archives of format 1 hold these.
-    """
+    """An event with every stored column, the time as text, so that its hash can be computed again."""
 
     id: int
     time: str
@@ -76,7 +72,7 @@ class PackedEvent(Frozen):
 
 
 class ToldEvent(Frozen):
-    """What an archive of format 2 tells of an event.
+    """What an archive tells of an event.
 
     Attributes:
         reason: why; None unless whoever exported asked for reasons.

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine
 
 from registry.archive.container import Container, open_container
-from registry.archive.events import PackedEvent, ToldEvent
 from registry.archive.index import (
-    AnyIndex,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
@@ -61,7 +59,7 @@ class ReadRelease:
         signatures: the bytes of each signature, by digest.
     """
 
-    index: AnyIndex
+    index: ReleaseIndex
     text: bytes
     bundles: tuple[Bundle, ...]
     signatures: Mapping[str, bytes]
@@ -103,7 +101,7 @@ def read_release(path: Path) -> ReadRelease:
     Raises:
         ArchiveError: the file cannot be read.
         ArchiveRefused: it is not a release as it was exported.
-        BundleError: a `bundle.json` does not say what it must, or a newer dermfed wrote it.
+        BundleError: a `bundle.json` does not say what it must, or is of another schema.
         BundleRefused: a model is larger than allowed; it is not read then.
     """
     with open_container(path) as container:
@@ -182,7 +180,7 @@ def import_release(
 
 
 def _bundle(
-    container: Container, index: AnyIndex, version: PackedVersion, models: dict[str, bytes]
+    container: Container, index: ReleaseIndex, version: PackedVersion, models: dict[str, bytes]
 ) -> Bundle:
     """Reads the bundle of a version; `models` caches models by digest, which versions may share."""
     text = _read(container, manifest_file(version.digest), version.digest)
@@ -277,14 +275,6 @@ def _was_imported(connection: Connection, archive: ReadRelease) -> bool:
     return any(details.get("origin", {}).get("list") == archive.digest for details in stated)
 
 
-def _whence(index: AnyIndex, promotion: PackedEvent | ToldEvent) -> dict[str, Any]:
-    """Which event promoted it: by its number in a registry, or, of format 1, by its hash, actor and host."""
-    if isinstance(promotion, PackedEvent):
-        return {"event": promotion.hash, "actor": promotion.actor, "host": promotion.host}
-    registry = index.registry if isinstance(index, ReleaseIndex) else ""
-    return {"registry": registry, "event": promotion.id, "key": promotion.key}
-
-
 def _details(archive: ReadRelease, signatures: tuple[Signature, ...]) -> dict[str, Any]:
     """The release's origin for the event; `list` is the digest of `release.json`, which the store keeps."""
     index = archive.index
@@ -295,7 +285,9 @@ def _details(archive: ReadRelease, signatures: tuple[Signature, ...]) -> dict[st
             "list": archive.digest,
             "alias": index.alias,
             "release": index.release,
-            **_whence(index, promotion),
+            "registry": index.registry,
+            "event": promotion.id,
+            "key": promotion.key,
             "time": promotion.time,
             "versions": [{"number": one.number, "digest": one.digest} for one in index.versions],
         },

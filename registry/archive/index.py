@@ -16,8 +16,8 @@ from registry.database.hash_chain import canonical_json, event_hash
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 
-FORMAT: Final = 2
-"""The format that this dermfed writes, and the newest that it reads."""
+FORMAT: Final = 1
+"""The format that this dermfed writes, and the only one that it reads."""
 
 MAX_ONNX_BYTES = 2**31
 """Bytes of a `model.onnx`: ONNX's own limit for one file."""
@@ -56,16 +56,31 @@ class PackedVersion(Frozen):
     signatures: tuple[PackedSignature, ...] = ()
 
 
-class _Index(Frozen):
-    """What `release.json` holds in every format; see `ReleaseIndex`."""
+class ReleaseIndex(Frozen):
+    """The content of `release.json`.
 
+    Attributes:
+        format: of the file.
+        registry: the id of the registry of origin; empty where its database has lost it.
+        code_version: the dermfed that wrote it.
+        model: the model's name.
+        alias: the alias that pointed to the release.
+        release: the release's id there.
+        versions: its versions, by number.
+        gates: what the gates said when it was promoted, without the names of people; None where it was not
+            judged.
+        events: each event about the release or its versions, the oldest first.
+    """
+
+    format: Literal[1] = FORMAT
+    registry: str = Field(pattern=r"^([0-9a-f]{32})?$")
     code_version: str
     model: str
     alias: str
     release: int
     versions: tuple[PackedVersion, ...] = Field(min_length=1)
     gates: dict[str, Any] | None
-    events: tuple[PackedEvent | ToldEvent, ...]
+    events: tuple[ToldEvent, ...]
 
     def text(self) -> bytes:
         """The canonical JSON of this index: sorted keys, no spaces, UTF-8."""
@@ -92,41 +107,10 @@ class _Index(Frozen):
         return self
 
     @property
-    def promotion(self) -> PackedEvent | ToldEvent | None:
+    def promotion(self) -> ToldEvent | None:
         """The event that first promoted the release to the alias."""
         promotions = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
         return next((one for one in promotions if one.alias == self.alias), None)
-
-
-class ReleaseIndex(_Index):
-    """The content of `release.json`, in the format that is written.
-
-    Attributes:
-        format: of the file.
-        registry: the id of the registry of origin; empty where its database has lost it.
-        code_version: the dermfed that wrote it.
-        model: the model's name.
-        alias: the alias that pointed to the release.
-        release: the release's id there.
-        versions: its versions, by number.
-        gates: what the gates said when it was promoted, without the names of people; None where it was not
-            judged.
-        events: each event about the release or its versions, the oldest first.
-    """
-
-    format: Literal[2] = FORMAT
-    registry: str = Field(pattern=r"^([0-9a-f]{32})?$")
-    events: tuple[ToldEvent, ...]
-
-
-class FirstIndex(_Index):
-    """Format 1, of dermfed before it told registries apart: with whole events, their actors and hosts."""
-
-    format: Literal[1] = 1
-    events: tuple[PackedEvent, ...]
-
-
-AnyIndex = ReleaseIndex | FirstIndex
 
 
 def manifest_file(digest: str) -> str:
@@ -144,26 +128,24 @@ def signature_file(digest: str) -> str:
     return f"signatures/{digest.removeprefix('sha256:')}"
 
 
-def read_index(content: bytes) -> AnyIndex:
+def read_index(content: bytes) -> ReleaseIndex:
     """Reads a `release.json` and checks that it is consistent.
 
     Raises:
-        ArchiveRefused: it is not valid, a newer dermfed wrote it, an event was altered, or the events are of
-            another release.
+        ArchiveRefused: it is not valid, of another format, or the events are of another release.
     """
     try:
         record = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ArchiveRefused(f"{INDEX_FILE} is not JSON ({error}); fetch the file again") from error
     written = record.get("format") if isinstance(record, dict) else None
-    if isinstance(written, int) and written > FORMAT:
+    if isinstance(written, int) and written != FORMAT:
         raise ArchiveRefused(
-            f"{INDEX_FILE} has format {written}; this dermfed reads up to {FORMAT}. Install dermfed "
-            f"{record.get('code_version')} or newer, which wrote it"
+            f"{INDEX_FILE} has format {written}; this dermfed reads {FORMAT} alone: import it with dermfed "
+            f"{record.get('code_version')}, which wrote it, or export the release again"
         )
-    kind: type[AnyIndex] = FirstIndex if written == 1 else ReleaseIndex
     try:
-        index = kind.model_validate(record)
+        index = ReleaseIndex.model_validate(record)
         altered = content != index.text()
     except (ValueError, RecursionError) as error:
         raise ArchiveRefused(
@@ -190,21 +172,16 @@ def check_hash(event: PackedEvent) -> None:
         )
 
 
-def check_events(index: AnyIndex) -> None:
+def check_events(index: ReleaseIndex) -> None:
     """Checks that the events are in order, and that they promoted this release.
 
     Raises:
-        ArchiveRefused: an event was altered, or they are of another release.
+        ArchiveRefused: they are of another release.
     """
     again = "export the release again"
     numbers = [event.id for event in index.events]
     if numbers != sorted(set(numbers)):
         raise ArchiveRefused(f"the events in {INDEX_FILE} are not in their order, each once; {again}")
-    for event in index.events:
-        if isinstance(event, PackedEvent):
-            check_hash(event)
-            if event.model != index.model:
-                raise ArchiveRefused(f"event {event.id} in {INDEX_FILE} is not of {index.model}; {again}")
     if (promotion := index.promotion) is None:
         raise ArchiveRefused(
             f"no event in {INDEX_FILE} tells that release {index.release} of {index.model} was promoted to "

@@ -1,4 +1,4 @@
-"""All integrity checks of a registry: schema, hash chain, replay of events, signatures and stored objects."""
+"""All integrity checks of a registry: schema, hash chain, tables, signatures and stored objects."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, select
 
-from registry.audit.checkpoint import signed_head_issues
 from registry.audit.log import chain_issues, readable, stored_events
-from registry.audit.replay import replay_differences
+from registry.audit.tables import table_issues
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.manifest.text import read_manifest
 from registry.database.connection import integrity_failures, reading
-from registry.database.guards import weak_guards
 from registry.database.migrate import schema_differences
 from registry.database.tables import MemberRow, ReleaseRow, VersionRow
 from registry.errors import StoreError
@@ -68,10 +66,10 @@ def find_integrity_issues(
             )
         ]
         events = list(stored_events(connection))
-        found += [*_weak_guards(connection), *chain_issues(connection, events)]
+        found += chain_issues(connection, events)
         found += [*_missing_numbers(versions), *_broken_releases(connection)]
         if readable(events):
-            found += _replay_issues(connection, events, store)
+            found += _told_issues(connection, events, store)
         if (elsewhere := _store_issue(connection, store)) is not None:
             return (*found, elsewhere)  # once, and not once for each object
         found += [IntegrityIssue(*one) for one in signature_issues(connection, store, trust)]
@@ -119,24 +117,14 @@ def _broken_releases(connection: Connection) -> Iterator[IntegrityIssue]:
             )
 
 
-def _weak_guards(connection: Connection) -> Iterator[IntegrityIssue]:
-    for guard, state in weak_guards(connection):
-        yield IntegrityIssue(
-            f"table {guard.table}",
-            f"its guard against {guard.action.upper()} is {state}; find out who changed it, and restore a "
-            "copy of the database",
-        )
-
-
-def _replay_issues(
+def _told_issues(
     connection: Connection, events: Sequence[Mapping[str, Any]], store: Store
 ) -> Sequence[IntegrityIssue]:
-    """The differences of tables and store from the replayed events."""
+    """Where tables and store are not as the events tell."""
     try:
         return [
-            *replay_differences(connection, events),
+            *table_issues(connection, events),
             *person_issues(connection, events),
-            *signed_head_issues(events),
             *_lost_import_indexes(events, store),
         ]
     except (

@@ -16,16 +16,3 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 
 `docs/bundle.md` and `docs/metrics.md` describe the files and the figures.
 """
-
-import sys
-
-from registry.bundle.old_names import OldModules
-
-MOVED = {
-    "registry.bundle.graph": "registry.bundle.model_file.graph",
-    "registry.bundle.labels": "registry.bundle.manifest.labels",
-    "registry.bundle.picture": "registry.bundle.pictures.rule",
-    "registry.bundle.schema": "registry.bundle.manifest.schema",
-}
-
-sys.meta_path.insert(0, OldModules(MOVED))

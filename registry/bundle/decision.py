@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.caveats import HELD_BACK, caveats, familiarity_caveats, is_for
-from registry.bundle.counts.score_bins import malignancy_probability
+from registry.bundle.counts.score_bins import LOGIT_BINS, malignancy_probability
 from registry.bundle.counts.working_point import is_held_back, is_suspicious
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
+from registry.bundle.manifest.codings import short
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.schema import BundleManifest, Guarantee
 
@@ -105,7 +106,7 @@ class Decision:
                     "name": finding.label.name,
                     "malignancy": finding.label.malignancy,
                     "probability": finding.probability,
-                    "coding": dict(finding.label.coding),
+                    "coding": short(finding.label.codings),
                 }
                 for finding in self.findings
             ],
@@ -159,7 +160,7 @@ def decide(
     if pattern is not None:
         manifest = manifest.under(pattern)
     order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
-    bins = manifest.bins.bin(probabilities)
+    bins = LOGIT_BINS.bin(probabilities)
     conformal = manifest.conformal
     guarantee = _guarantee(manifest, skin_tone, skin_tone_scale)
     threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
@@ -206,7 +207,7 @@ def _malignancy(
     sensitivity, specificity, n = (seen.get(name) for name in names)
     return MalignancyRisk(
         probability,
-        manifest.bins.lower(manifest.suspicious_from),
+        LOGIT_BINS.lower(manifest.suspicious_from),
         bool(above[0]),
         float(sensitivity) if isinstance(sensitivity, float | int) else None,
         float(specificity) if isinstance(specificity, float | int) else None,

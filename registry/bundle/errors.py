@@ -12,7 +12,7 @@ BundleError
 ├── PartError                 a part is not there, or what another distribution offers is none
 ├── GraphError                `model.onnx` is not the graph a bundle needs
 ├── ManifestError             `bundle.json` does not say what a bundle must say
-│   └── SchemaTooNew          it was written by a newer dermfed
+│   └── OtherSchema           another version of dermfed wrote it
 └── FolderError               a bundle's folder cannot be written or read
     └── BundleCorrupt         its files are not the ones that were written
 """
@@ -66,8 +66,8 @@ class ManifestError(BundleError):
     """`bundle.json` does not say what a bundle must say."""
 
 
-class SchemaTooNew(ManifestError):  # noqa: N818
-    """`bundle.json` was written by a newer dermfed."""
+class OtherSchema(ManifestError):  # noqa: N818
+    """Another version of dermfed wrote `bundle.json`."""
 
 
 class FolderError(BundleError):

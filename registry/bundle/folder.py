@@ -64,8 +64,6 @@ def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
 def write_bundle_files(folder: Path, text: bytes, model: bytes) -> None:
     """Writes the two files of a bundle as they are, whole or not at all; again changes nothing.
 
-    A `bundle.json` of an older dermfed keeps its bytes, and so its digest.
-
     Raises:
         FolderError: something else is there already, or the disk refuses.
     """
@@ -86,7 +84,7 @@ def read_bundle(folder: Path) -> Bundle:
     Raises:
         FolderError: a file is missing or cannot be read.
         BundleCorrupt: a file is not the one that was written.
-        ManifestError: `bundle.json` does not say what it must, or a newer dermfed wrote it.
+        ManifestError: `bundle.json` does not say what it must, or is of another schema.
     """
     text, model = read_file(folder / MANIFEST_FILE), read_file(folder / MODEL_FILE)
     manifest = read_manifest(text)

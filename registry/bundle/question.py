@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from registry.bundle.cases.case_input import EMPTY, CaseInput
 from registry.bundle.cases.given import GivenCase
 from registry.bundle.cases.kinds import Kind
-from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.pictures.dicom.picture import is_dermoscopic
 
@@ -49,12 +48,8 @@ def kinds_of(
         dermoscopic = is_dermoscopic(content)
         if dermoscopic and kind not in (None, "dermoscopic"):
             raise ValueError(
-                Message(
-                    "picture {number} was given as {kind}, and the DICOM file says that it is dermoscopic; "
-                    "give it as what it is",
-                    number=number,
-                    kind=Message(kind),
-                )
+                f"picture {number} was given as {kind}, and the DICOM file says that it is "
+                "dermoscopic; give it as what it is"
             )
         found.append("dermoscopic" if dermoscopic else kind)
     return found

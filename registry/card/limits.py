@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from registry.bundle.counts.score_bins import EQUAL_BINS
 from registry.bundle.manifest.schema import UNDECLARED, BundleManifest
 from registry.card.figures import FEW, count_of, names_of, not_understood, rows_of
 
@@ -24,6 +23,7 @@ def limits(manifest: BundleManifest) -> list[str]:
         *_unknown_parts(metrics),
         *_uncalibrated(manifest),
         *_unreadable(metrics),
+        "Maps of where the model looked, where a service shows them, are not validated.",
     ]
 
 
@@ -92,16 +92,10 @@ def _intervals(manifest: BundleManifest) -> list[str]:
     metrics = manifest.metrics
     rows = [*rows_of(metrics.get("by_subgroup")).values(), metrics]
     if any(isinstance(row.get("intervals"), Mapping) for row in rows):
-        told = (
+        return [
             "Intervals are of 95 %, for the chance of which lesions came into the test split; they do not "
             "contain what training again would change."
-        )
-        if manifest.bins is EQUAL_BINS:  # from bootstrap replicates, as the version before made them
-            told += (
-                " Those of AUROC are too narrow where a disease has few pictures: with 3 of them they held "
-                "the truth in 63 to 83 % of simulated test splits."
-            )
-        return [told]
+        ]
     return ["No figure has an interval: how sure they are is unknown."] if metrics else []
 
 

@@ -209,7 +209,7 @@ def lineage(card: Mapping[str, Any]) -> Facts:
         ("Registered", card["registered"] or "in no registry"),
         ("Job", said["job"]),
         ("Fine-tuned from", said["parent"] or "no other bundle"),
-        *(("Encoder", encoder(said["encoder"])) for _ in range("encoder" in said)),
+        *(("Encoder", encoder(said["encoder"])) for _ in range(said["encoder"] is not None)),
         ("Figures", measured(card)),
         ("Bundle", card["digest"]),
         ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),
@@ -263,10 +263,11 @@ def labels(card: Mapping[str, Any]) -> Table:
 
 def _codes_elsewhere(label: Mapping[str, Any]) -> str:
     """The codes in other systems, with a mark where a terminologist has to look first."""
-    systems = {one["system"] for one in label.get("codings", ()) if not one["certain"]}
+    names = {system: name for name, system in SYSTEMS.items()}
     said = (
-        f"{system} {code}" + (" (to be checked)" if SYSTEMS.get(system) in systems else "")
-        for system, code in label["coding"].items()
+        f"{names.get(one['system'], one['system'])} {one['code']}"
+        + ("" if one["certain"] else " (to be checked)")
+        for one in label["codings"]
     )
     return ", ".join(said) or "none"
 

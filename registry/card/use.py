@@ -3,6 +3,7 @@
 from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import Abstention, BundleManifest
 
 PURPOSE = (
@@ -144,7 +145,7 @@ def _working_point(manifest: BundleManifest) -> str:
     if point is None:
         return ""
     missed = "" if point.reached else f", too few to show the {percent(point.target)} that were asked for"
-    start = probability_text(manifest.bins.lower(point.threshold_bin))
+    start = probability_text(LOGIT_BINS.lower(point.threshold_bin))
     return (
         f" From {start} on a lesion is suspicious: at least "
         f"{percent(round(point.sensitivity_low, 3))} of malignant lesions are (with {percent(point.level)} "

@@ -13,9 +13,8 @@ from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, impo
 from registry.cli.arguments import AsJson
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
-from registry.cli.canary import CHECK_EXAMPLES as CANARY_CHECK_EXAMPLES
 from registry.cli.canary import END_EXAMPLES as CANARY_END_EXAMPLES
-from registry.cli.canary import canary_check, canary_end
+from registry.cli.canary import canary_end
 from registry.cli.card import EXAMPLES as CARD_EXAMPLES
 from registry.cli.card import card
 from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
@@ -60,7 +59,6 @@ from registry.cli.labels import (
     tag,
     untag,
 )
-from registry.cli.maps import JUDGE_EXAMPLES, maps_judge
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
@@ -96,12 +94,10 @@ app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=
 canary_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-maps_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 people_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(canary_app, name="canary", help="A release that answers a share beside another.")
 app.add_typer(gates_app, name="gates", help="What a release must pass.")
 app.add_typer(keys_app, name="keys", help="Keys to the service.")
-app.add_typer(maps_app, name="maps", help="Where models looked, and whether it may be shown.")
 app.add_typer(people_app, name="people", help="Who may do what, by their keys.")
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -113,7 +109,6 @@ def _command(under: typer.Typer, name: str, *examples: str) -> Callable[[_Comman
         "canary ": canary_app,
         "gates ": gates_app,
         "keys ": keys_app,
-        "maps ": maps_app,
         "people ": people_app,
     }
     group = next((words for words, one in groups.items() if one is under), "")
@@ -226,7 +221,6 @@ _command(app, "history", *HISTORY_EXAMPLES)(history)
 _command(app, "verify", *VERIFY_EXAMPLES)(verify)
 _command(app, "head", *HEAD_EXAMPLES)(head)
 _command(canary_app, "end", *CANARY_END_EXAMPLES)(canary_end)
-_command(canary_app, "check", *CANARY_CHECK_EXAMPLES)(canary_check)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
 _command(gates_app, "approve", *GATES_APPROVE_EXAMPLES)(gates_approve)
 _command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
@@ -234,20 +228,6 @@ _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
 _command(app, "approve", *APPROVE_EXAMPLES)(approve)
 
 
-@_command(app, "upgrade", "", "--json")
-def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
-    """Change the tables of an older dermfed.
-
-    Copy the database's file before.
-    """
-    from registry.registry import upgrade as upgrade_database
-
-    before, after = upgrade_database(context.obj[0])
-    text = f"schema {after} already" if before == after else f"schema {before or 'none'} -> {after}"
-    answer({"before": before, "after": after}, text, as_json)
-
-
-_command(maps_app, "judge", *JUDGE_EXAMPLES)(maps_judge)
 _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
 _command(keys_app, "list", *KEYS_LIST_EXAMPLES)(keys_list)
 _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)

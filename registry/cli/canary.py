@@ -1,22 +1,20 @@
-"""`dermfed-registry canary`: ends a release that answers a share, by hand or on an alarm of the field."""
+"""`dermfed-registry canary`: ends a release that answers a share."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from registry.cli.arguments import AsJson, Model, NeededReason
-from registry.cli.open import Key, open_outcomes, open_signing
-from registry.cli.output import REFUSED, answer, as_data
-from registry.environment import OUTCOMES
+from registry.cli.open import Key, open_signing
+from registry.cli.output import answer, as_data
 from registry.records import PRODUCTION, moment
-from registry.rendering.records import canary_line, event_lines
+from registry.rendering.records import event_lines
 
 if TYPE_CHECKING:
     from registry.records import Canary
     from registry.releases.canary import Share
 
 END_EXAMPLES = ("demo --reason 'seen enough'", "demo --alias staging --reason 'too many referrals' --json")
-CHECK_EXAMPLES = ("demo", "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json")
 
 
 def canary_end(
@@ -36,35 +34,6 @@ def canary_end(
     with open_signing(context, key) as registry:
         event = registry.end_canary(model, alias=alias, reason=reason)
     answer({"event": as_data(event)}, event_lines(event), as_json)
-
-
-def canary_check(
-    context: typer.Context,
-    model: Model,
-    outcomes: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
-    ] = None,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
-    """End the canaries of a model whose versions have broken a promise in the field; for a timer.
-
-    A version that answers under the alias too ends none: without the canary it would answer as before. Exit
-    code 1: a canary was ended.
-    """
-    with open_outcomes(outcomes, "--outcomes", create=False) as store, open_signing(context, key) as registry:
-        ended = registry.end_alarmed_canaries(model, store)
-        running = registry.canaries(model)
-    found = {
-        "ended": [as_data(event) for event in ended],
-        "running": {name: canary_data(one) for name, one in running.items()},
-    }
-    lines = [event_lines(event) for event in ended]
-    lines += [canary_line(name, one) for name, one in running.items()]
-    answer(found, "\n".join(lines or [f"no canary of {model} runs"]), as_json)
-    if ended:
-        raise typer.Exit(REFUSED)
 
 
 def canary_data(canary: "Canary") -> dict[str, Any]:

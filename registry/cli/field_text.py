@@ -1,18 +1,17 @@
 """Figures of the field and alarms as `dermfed-registry field` tells them: text and data."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from registry.alarms.told import Alarm, open_alarms, said
+from registry.alarms.told import Alarm, said
 from registry.rendering.table import columns, lines_of
 
 if TYPE_CHECKING:
     from registry.alarms.look import Look
+    from registry.alarms.told import FoundAlarm
     from registry.bundle.metrics.limits import Limits
     from registry.field.report import Kept, SubgroupInField
-    from registry.outcomes.kept_alarms import FoundAlarm
 
 HEADER = (
     *("version", "subgroup", "answered", "outcomes", "malignant"),
@@ -78,11 +77,6 @@ def field_data(found: "Look") -> list[dict[str, Any]]:
 def alarm_data(found: "Look") -> list[dict[str, Any]]:
     """Every alarm; those that history does not know have no number."""
     return [*map(_alarm_data, found.alarms), *map(_found_data, found.untold)]
-
-
-def open_data(alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
-    """The open ones of those that history knows."""
-    return [_alarm_data(one) for one in open_alarms(alarms)]
 
 
 def _alarm_data(one: Alarm) -> dict[str, Any]:

@@ -28,12 +28,6 @@ def gc(
     older_than: Annotated[
         str, typer.Option(metavar="AGE", help="Spare what is younger, such as 90m, 24h or 7d.")
     ] = "24h",
-    adopt: Annotated[
-        bool,
-        typer.Option(
-            "--adopt", help="First make a store that names no registry this one's; no other may use it."
-        ),
-    ] = False,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +39,7 @@ def gc(
     """
     age = read_age(older_than)
     with open_signing(context, key) as registry:
-        collection = registry.collect(older_than=age, dry_run=dry_run, adopt=adopt)
+        collection = registry.collect(older_than=age, dry_run=dry_run)
     answer({**as_data(collection), "bytes": collection.bytes}, collection_page(collection), as_json)
 
 

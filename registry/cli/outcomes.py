@@ -109,8 +109,8 @@ def export(
 ) -> None:
     """Export outcomes to a CSV file with the columns id, label, confirmed_by, date, model, version.
 
-    They are as they stand now; one that was taken back has an empty label. `dermfed-data outcomes` makes
-    labels of them. Ids lead back to patients for whoever wrote them down: the file is its owner's alone.
+    They are as they stand now; one that was taken back has an empty label. Ids lead back to patients for
+    whoever wrote them down: the file is its owner's alone.
     """
     from registry.outcomes.exporting import current_outcomes, write_outcomes
 
@@ -141,7 +141,7 @@ def forget(
         removed = store.forget(before)
     answer(
         {"before": str(before), "removed": removed},
-        f"{removed:,} answers of before {before} removed",
+        f"{removed:,} answers from before {before} removed",
         as_json,
     )
 

@@ -11,7 +11,6 @@ still that one, whatever was put in its place or answers at its address.
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
@@ -77,24 +76,9 @@ def reading(engine: Engine) -> Iterator[Connection]:
         DatabaseError: the database cannot be read.
         DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with _explained(engine):
-        _on(engine).refresh(engine)
-        with engine.connect() as connection, connection.begin():
-            _require_registry(connection)
-            yield connection
-
-
-_trying: ContextVar[bool] = ContextVar("trying", default=False)
-
-
-@contextmanager
-def undone() -> Iterator[None]:
-    """A trial: what write transactions do within is undone at the end of each."""
-    token = _trying.set(True)
-    try:
-        yield
-    finally:
-        _trying.reset(token)
+    with _explained(engine), engine.connect() as connection, connection.begin():
+        _require_registry(connection)
+        yield connection
 
 
 @contextmanager
@@ -105,16 +89,13 @@ def writing(engine: Engine) -> Iterator[Connection]:
         DatabaseError: the database cannot be written, or others kept it for half a minute.
         DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with _explained(engine):
-        _on(engine).refresh(engine)
-        with (
-            engine.connect().execution_options(**{_WRITES: True}) as connection,
-            connection.begin() as transaction,
-        ):
-            _require_registry(connection)
-            yield connection
-            if _trying.get():
-                transaction.rollback()
+    with (
+        _explained(engine),
+        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        connection.begin(),
+    ):
+        _require_registry(connection)
+        yield connection
 
 
 def integrity_failures(connection: Connection) -> list[str]:

@@ -1,17 +1,15 @@
-"""Creates and migrates the schema of a database, and refuses one that this dermfed cannot use."""
+"""Makes the tables of an empty database, and refuses one of another schema."""
 
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 import registry.database.migrations
 from registry.database.action import registry_id
 from registry.database.connection import keep_to, open_database, reading, url_text, writing
-from registry.database.tables import SCHEMA, SCHEMA_TABLE, SchemaChangeRow, Table
-from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
-from registry.own_version import own_version
+from registry.database.tables import SCHEMA, SCHEMA_TABLE, Table
+from registry.errors import DatabaseError, OtherSchema
 
 MIGRATIONS = Path(registry.database.migrations.__file__).parent
 
@@ -46,8 +44,7 @@ def ensure_schema(engine: Engine) -> None:
     """Creates the tables of an empty database, and refuses one of another schema.
 
     Raises:
-        SchemaTooOld: an older dermfed made it.
-        SchemaTooNew: a newer dermfed made it.
+        OtherSchema: another version of dermfed made it.
         DatabaseError: its tables are somebody else's.
     """
     with reading(engine) as connection:
@@ -57,26 +54,6 @@ def ensure_schema(engine: Engine) -> None:
             # Another process may have been first: only what this transaction sees counts.
             if (found := _revision(connection)) is None:
                 _migrate(connection)
-                return
-    if found < SCHEMA:
-        raise SchemaTooOld(
-            f"the database {url_text(engine.url)} has schema {found} and this dermfed needs {SCHEMA}; "
-            "copy it, then run `dermfed-registry upgrade`"
-        )
-
-
-def upgrade_schema(engine: Engine) -> tuple[str | None, str]:
-    """Migrates the database to the newest schema; returns its schema before and after.
-
-    Raises:
-        SchemaTooNew: a newer dermfed made it.
-        DatabaseError: its tables are somebody else's.
-    """
-    with _lock, writing(engine) as connection:
-        found = _revision(connection)
-        if found is None or found < SCHEMA:
-            _migrate(connection)
-    return found, SCHEMA
 
 
 def _revision(connection: Connection) -> str | None:
@@ -94,17 +71,12 @@ def _revision(connection: Connection) -> str | None:
         raise DatabaseError(
             f"the database {url_text(connection.engine.url)} does not say its schema; restore a copy of it"
         )
-    if found > SCHEMA:
-        writer = _writer(connection, found) if "schema_changes" in tables else None
-        raise SchemaTooNew(
-            f"the database {url_text(connection.engine.url)} has schema {found}; this dermfed reads up to "
-            f"{SCHEMA}. Install " + (f"dermfed {writer} or newer" if writer else "a newer dermfed")
+    if found != SCHEMA:
+        raise OtherSchema(
+            f"the database {url_text(connection.engine.url)} has schema {found}; this dermfed reads {SCHEMA} "
+            "alone: open it with the version that wrote it, or name a new one with --url"
         )
     return found
-
-
-def _writer(connection: Connection, revision: str) -> str | None:
-    return connection.scalar(select(SchemaChangeRow.code_version).where(SchemaChangeRow.revision == revision))
 
 
 def _migrate(connection: Connection) -> None:
@@ -118,8 +90,6 @@ def _migrate(connection: Connection) -> None:
     with EnvironmentContext(config, scripts, fn=lambda at, _: scripts._upgrade_revs(SCHEMA, at)) as context:
         context.configure(connection=connection, version_table=SCHEMA_TABLE)
         context.run_migrations()
-    change = {"revision": SCHEMA, "code_version": own_version(), "time": datetime.now(UTC)}
-    connection.execute(insert(SchemaChangeRow), change)
 
 
 def schema_differences(connection: Connection) -> list[str]:

@@ -53,7 +53,7 @@ def acting_person(connection: Connection, kind: EventKind, signatory: Signatory 
     everybody = all_people(connection)
     people = {one.fingerprint: one for one in everybody if one.revoked is None}
     role = ROLE_FOR.get(kind)
-    if not people and (kind == "person-added" or (kind != "head-signed" and not everybody)):
+    if not people and (kind == "person-added" or not everybody):
         return None  # nobody is known yet: the first person, and all that is done before, is nobody's word
     if signatory is None:
         if people and role is not None:

@@ -56,10 +56,6 @@ def begin(connection: Connection, *, writes: bool) -> None:
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
 
 
-def refresh(engine: Engine) -> None:
-    """Nothing: a connection that the server has ended is noticed when it is taken from the pool."""
-
-
 def is_without_tables(cause: BaseException) -> bool:
     """Whether an error of the driver says that a table is not there."""
     return getattr(cause, "sqlstate", None) == "42P01"

@@ -1,20 +1,18 @@
 """The SQLite backend: a file with a write-ahead log, and one writer at a time by `BEGIN IMMEDIATE`.
 
-Which file that is, is looked at before every transaction (`registry.database.sqlite_file`).
+Every transaction opens the file that is at the path then, and closes it: one that was restored from a copy is
+read at once, and one that is gone is never made again.
 """
 
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
 
-from registry.database.sqlite_file import DatabaseFile
-from registry.errors import DatabaseError
+from registry.errors import DatabaseError, DatabaseLost
 
 BUSY_SECONDS = 30  # how long a process waits for the write lock
-_FILE = "dermfed_file"
 
 
 def open_engine(url: URL, *, create: bool = True) -> Engine:
@@ -32,22 +30,46 @@ def open_engine(url: URL, *, create: bool = True) -> Engine:
             f"the folder {path.parent} for the database cannot be made ({error.strerror}); "
             "name another place with --url"
         ) from error
-    file = DatabaseFile(path, _prepare, BUSY_SECONDS, create=create)
-
-    def given_back(connection: Any, record: Any) -> None:
-        if file.is_past(connection):
-            record.invalidate()
-
-    url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, creator=file.connect, execution_options={_FILE: file}, hide_parameters=True)
-    event.listen(engine, "checkin", given_back)
-    return engine
+    return create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=_Opener(path, create=create),
+        poolclass=NullPool,
+        hide_parameters=True,
+    )
 
 
-def refresh(engine: Engine) -> None:
-    """Closes the connections to a file that is not at the path any more."""
-    file: DatabaseFile = engine.get_execution_options()[_FILE]
-    file.refresh(engine)
+class _Opener:
+    """Opens a database file, and makes it once at most."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self._path, self._create = path, create
+
+    def __call__(self) -> sqlite3.Connection:
+        """A connection to the file that is at the path.
+
+        Raises:
+            DatabaseLost: there was a file, and it is not there any more.
+            sqlite3.Error: it cannot be opened.
+        """
+        if not self._create and not self._path.exists():
+            raise DatabaseLost(
+                f"the database {self._path} is not there any more, or its folder is not mounted; put it "
+                "back, with its -wal file if it has one"
+            )
+        connection = sqlite3.connect(
+            f"{self._path.as_uri()}?mode={'rwc' if self._create else 'rw'}",
+            timeout=BUSY_SECONDS,
+            isolation_level=None,  # transactions begin with our own BEGIN, so the driver must not begin any
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            _prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._create = False
+        return connection
 
 
 def begin(connection: Connection, *, writes: bool) -> None:

@@ -1,4 +1,4 @@
-"""The schema of the registry's database. A change here needs a migration of its own and a new `SCHEMA`."""
+"""The schema of the registry's database. A change here needs a migration and a new `SCHEMA`."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -7,23 +7,10 @@ from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA: Final = "0005"
-"""The newest migration: the schema that this dermfed reads and writes."""
+SCHEMA: Final = "1"
+"""The migration that makes the tables: the one schema that this dermfed reads and writes."""
 
 SCHEMA_TABLE: Final = "dermfed_schema"
-
-GUARDED: Final = (
-    "events",
-    "versions",
-    "releases",
-    "release_members",
-    "gate_sets",
-    "signatures",
-    "withdrawals",
-    "registry_identity",
-    "schema_changes",
-)
-"""Tables whose rows never change. A migration that makes one of them or its keys anew must guard it anew."""
 
 
 def stored_time(time: datetime) -> str:
@@ -50,20 +37,11 @@ class Table(DeclarativeBase):
     """Base of all tables."""
 
 
-class SchemaChangeRow(Table):
-    """Which dermfed made each migration, so that an older one can say what it needs."""
-
-    __tablename__ = "schema_changes"
-    revision: Mapped[str] = mapped_column(String(32), primary_key=True)
-    code_version: Mapped[str] = mapped_column(String(64))
-    time: Mapped[datetime] = mapped_column(UtcTime)
-
-
 class VersionRow(Table):
     """One version of a model.
 
-    `tones` are the values of its subgroup on `scale`; of one over several scales, the values by scale. A
-    dermfed that does not know these refuses the version: it has no scale.
+    `tones` are the values of its subgroup on `scale`; of one over several scales, which has no
+    `scale`, the values by scale.
     """
 
     __tablename__ = "versions"

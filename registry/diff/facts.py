@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import BundleManifest, sha256
 
 _FIGURES: Final = {"metrics", "reference"}
@@ -28,16 +29,13 @@ class Changed:
 
 
 def facts(manifest: BundleManifest) -> dict[str, Any]:
-    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`.
-
-    Bins of thresholds mean other probabilities in another schema, so those are told beside them.
-    """
+    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`."""
     record = manifest.model_dump(mode="json", exclude=_FIGURES)
     for name, threshold_bin in (
         ("conformal", manifest.conformal.threshold_bin),
         ("abstention", manifest.abstention.threshold_bin),
     ):
-        record[name]["threshold"] = manifest.bins.lower(threshold_bin)
+        record[name]["threshold"] = LOGIT_BINS.lower(threshold_bin)
     _name_cases(record, manifest)
     unfamiliar = record["out_of_distribution"]
     if unfamiliar is not None:
@@ -61,7 +59,7 @@ def _name_cases(record: dict[str, Any], manifest: BundleManifest) -> None:
     for rules in manifest.patterns:
         said = rules.model_dump(mode="json", exclude={"pattern"})
         for name in ("conformal", "abstention"):
-            said[name]["threshold"] = manifest.bins.lower(said[name]["threshold_bin"])
+            said[name]["threshold"] = LOGIT_BINS.lower(said[name]["threshold_bin"])
         record["patterns"][rules.pattern.name] = said
 
 

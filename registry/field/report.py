@@ -20,13 +20,15 @@ from registry.gates.figures import figures_by_subgroup, interval_of
 from registry.gates.shown_sensitivity import AT_WORKING_POINT
 from registry.outcomes.answer import UNKNOWN
 from registry.outcomes.counts import FieldCounts, field_counts
-from registry.outcomes.kept_alarms import Key
 from registry.outcomes.store import OutcomeStore
 
 ALPHA: Final = 0.05
 """How often all the promises of a model that are kept may bring one alarm in a year, together."""
 
 What = Literal["sensitivity", "coverage"]
+
+Key = tuple[int, str, str]
+"""Which promise: the version's number, the subgroup, and what was promised of it."""
 
 
 @dataclass(frozen=True)

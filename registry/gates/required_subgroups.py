@@ -7,7 +7,7 @@ like the others: both are refused here. Asked for are `subgroups`; where none is
 of the release name, and those that they call absent. Where they name none, all test pictures count as
 `global`.
 
-A bundle of an older version does not tell how many were malignant: it is refused, and has to be tested anew.
+A bundle that does not tell how many were malignant is refused, and has to be tested again.
 Where every label says that it is not malignant the gate does not apply; where some say nothing it refuses.
 
 A name is not enough: a subgroup called `dark` over light tones would stand for it. `tones` says over which
@@ -227,7 +227,5 @@ def _said(finding: GateFinding) -> str:
 
 
 def _anew(few: list[GateFinding]) -> str:
-    """What helps where a bundle is too old to tell."""
-    return (
-        " (an older version did not count them: test anew)" if any(one.value is None for one in few) else ""
-    )
+    """What helps where a bundle does not tell."""
+    return " (they were not counted: test again)" if any(one.value is None for one in few) else ""

@@ -5,8 +5,8 @@ sensitivity at the working point, that is judged, since a clinic acts on it; els
 probable class. The lower end is the bundle's own, of lesions, and never above Clopper and Pearson's of as
 many pictures.
 
-A subgroup without the figure is refused, and so is one whose malignant test pictures were never counted, as
-in bundles of older versions. Where every label says that it is not malignant the gate does not
+A subgroup without the figure is refused, and so is one whose malignant test pictures were never counted.
+Where every label says that it is not malignant the gate does not
 apply, and where some say nothing it refuses; where the test names no subgroup, all its pictures are judged.
 """
 

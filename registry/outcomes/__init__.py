@@ -5,11 +5,10 @@ answer its id, day, version and the ranges of its scores; of an outcome a label,
 It is apart from the registry's database, which is kept for good and is copied around: what is here is kept
 for as long as the operator says.
 
-- `tables`: the schema; `upgrade`: how a database comes to it.
+- `tables`: the schema.
 - `answer`, `outcome`: what is kept of either, checked.
 - `store`: opening, recording, giving outcomes; `giving`: what becomes of an outcome.
-- `forgetting`: removing what is too old, while others write.
-- `kept_alarms`: alarms that were found; `looking`: what is known of one answer.
+- `looking`: what is known of one answer.
 - `counts`: what figures are made of; `settled`: what of it may leave the database.
 - `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.
 """

@@ -1,26 +1,27 @@
-"""The database of outcomes: opened, written and read; the owner of its SQL with `counts` and `forgetting`."""
+"""The database of outcomes: opened, written and read; the owner of its SQL with `counts`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Self
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from registry.database.connection import open_database, reading, writing
-from registry.errors import RegistryError
+from registry.database.connection import open_database, reading, url_text, writing
+from registry.errors import DatabaseError, OtherSchema, RegistryError
 from registry.outcomes.answer import Answering, KeptAnswer
-from registry.outcomes.forgetting import forget
 from registry.outcomes.giving import TOGETHER, Known, Refusal, Taken, batched, take
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.tables import (
+    SCHEMA,
     AnswerCountRow,
     AnsweringRow,
     AnswerRow,
-    IdentityRow,
+    OutcomeRow,
+    SchemaRow,
+    Table,
 )
-from registry.outcomes.upgrade import ensure_tables
 
 
 class AnsweringDiffers(RegistryError):  # noqa: N818 - reads as what it says where it is caught
@@ -42,16 +43,15 @@ class OutcomeStore:
         Args:
             url: the address.
             create: whether an empty one, or one that is not there, gets its tables; else it is refused.
-                One of the schema before is upgraded.
 
         Raises:
             InvalidName: the address is none of a database.
-            SchemaTooNew: a newer dermfed made it.
+            OtherSchema: another version of dermfed made it.
             DatabaseError: it cannot be opened, or holds other tables.
         """
         engine = open_database(url, create=create)
         try:
-            ensure_tables(engine, create=create)
+            _ensure_tables(engine, create=create)
         except BaseException:
             engine.dispose()
             raise
@@ -68,15 +68,6 @@ class OutcomeStore:
     def __exit__(self, *_: object) -> None:
         """Closes it."""
         self.close()
-
-    def identity(self) -> str:
-        """The id of this database, 32 hex digits; empty where it has lost it.
-
-        Raises:
-            DatabaseError: it cannot be read.
-        """
-        with reading(self.engine) as connection:
-            return connection.scalar(select(IdentityRow.identity)) or ""
 
     def record(self, answers: Sequence[KeptAnswer]) -> None:
         """Keeps answers, all of them or none; one that is there already is not counted twice.
@@ -122,12 +113,16 @@ class OutcomeStore:
         return told
 
     def forget(self, before: date) -> int:
-        """Removes answers of days before this one, see `forgetting`; returns how many.
+        """Removes answers of days before this one, with their counts and outcomes; returns how many.
 
         Raises:
             DatabaseError: they cannot be removed.
         """
-        return forget(self.engine, before)
+        with writing(self.engine) as connection:
+            old = select(AnswerRow.id).where(AnswerRow.day < before)
+            connection.execute(delete(OutcomeRow).where(OutcomeRow.answer.in_(old)))
+            connection.execute(delete(AnswerCountRow).where(AnswerCountRow.day < before))
+            return connection.execute(delete(AnswerRow).where(AnswerRow.day < before)).rowcount
 
     def _id_of(self, connection: Connection, one: Answering) -> int:
         if (known := self._answering.get(one)) is not None:
@@ -184,3 +179,46 @@ def _add_counts(connection: Connection, counted: Counter[tuple[int, date, int]])
         ),
         rows,
     )
+
+
+def _ensure_tables(engine: Engine, *, create: bool) -> None:
+    """Makes the tables of an empty database where it may, and refuses one of another schema."""
+    with reading(engine) as connection:
+        found = _schema(connection)
+    if found is None and not create:
+        raise DatabaseError(
+            f"the database {url_text(engine.url)} is empty; name the one that the service writes to"
+        )
+    if found is not None:
+        return
+    with writing(engine) as connection:
+        if _schema(connection) is None:  # another process may have been first
+            Table.metadata.create_all(connection)
+            connection.execute(insert(SchemaRow).values(number=SCHEMA))
+
+
+def _schema(connection: Connection) -> int | None:
+    """The number of the schema; None of an empty database.
+
+    Raises:
+        OtherSchema: another version of dermfed made it.
+        DatabaseError: it holds other tables, or does not say its schema.
+    """
+    tables = inspect(connection).get_table_names()
+    address = url_text(connection.engine.url)
+    if not tables:
+        return None
+    if SchemaRow.__tablename__ not in tables:
+        raise DatabaseError(
+            f"the database {address} holds other tables ({', '.join(tables[:5])}); name one for outcomes "
+            "alone"
+        )
+    found = connection.scalar(select(SchemaRow.number))
+    if found is None:
+        raise DatabaseError(f"the database {address} does not say its schema")
+    if found != SCHEMA:
+        raise OtherSchema(
+            f"the database {address} has schema {found} of outcomes; this dermfed reads {SCHEMA} alone: open "
+            "it with the version that wrote it, or name a new one"
+        )
+    return int(found)

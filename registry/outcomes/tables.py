@@ -1,14 +1,12 @@
-"""The schema of the database of outcomes; a change needs a new `SCHEMA`, and a step in `upgrade`."""
+"""The schema of the database of outcomes; a change needs a new `SCHEMA`."""
 
-from datetime import date, datetime
+from datetime import date
 from typing import Any, Final
 
 from sqlalchemy import JSON, Date, ForeignKey, Index, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from registry.database.tables import UtcTime
-
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """What this dermfed reads and writes."""
 
 
@@ -21,14 +19,6 @@ class SchemaRow(Table):
 
     __tablename__ = "outcomes_schema"
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-
-
-class IdentityRow(Table):
-    """The id of this database, by which a registry knows it from another one. One row, of number 1."""
-
-    __tablename__ = "outcomes_identity"
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    identity: Mapped[str] = mapped_column(String(32))
 
 
 class AnsweringRow(Table):
@@ -89,21 +79,3 @@ class OutcomeRow(Table):
     key: Mapped[str | None] = mapped_column(String(32))
     current: Mapped[bool]
     withdrawn: Mapped[bool]
-
-
-class AlarmRow(Table):
-    """An alarm that was found: it stays, whatever is corrected. The registry tells who closed it."""
-
-    __tablename__ = "alarms"
-    __table_args__ = (Index("ix_alarms_model", "model"),)
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    model: Mapped[str] = mapped_column(String(100))
-    version: Mapped[int]
-    subgroup: Mapped[str] = mapped_column(String(100))
-    of: Mapped[str] = mapped_column(String(20))
-    least: Mapped[float]
-    evidence: Mapped[float]
-    limit: Mapped[float]
-    outcomes: Mapped[int]
-    day: Mapped[date] = mapped_column(Date)
-    found: Mapped[datetime] = mapped_column(UtcTime)

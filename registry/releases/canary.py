@@ -4,9 +4,9 @@ It is promoted as any release is, with the same gates, for patients are answered
 moves the alias, by a canary of other versions, by `end_canary`, and by withdrawing a version of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 
@@ -17,11 +17,8 @@ from registry.database.connection import writing
 from registry.database.queries import require_model
 from registry.errors import InvalidName, NotFound, ReleaseRefused
 from registry.names import not_found
-from registry.records import Canary, Event, Release
+from registry.records import Canary, Event
 from registry.releases.compose import Candidate
-
-ON_ALARM: Final = "an alarm of the field"
-"""The reason of an end that nobody gave another for."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +126,7 @@ def start(
     )
 
 
-def end_canary(
-    engine: Engine, model: str, alias: str, context: AuditContext, alarms: Sequence[str] = ()
-) -> Event:
+def end_canary(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
     """Ends the canary beside an alias: the release that the alias points to answers everybody again.
 
     Args:
@@ -139,7 +134,6 @@ def end_canary(
         model: the model's name.
         alias: beside which alias.
         context: who ends it and why.
-        alarms: the broken promises that end it, a sentence each.
 
     Raises:
         NotFound: there is no such model, or no canary.
@@ -153,26 +147,7 @@ def end_canary(
             raise NotFound(
                 f"no canary runs beside {alias} of {model}; `dermfed-registry show {model}` shows what does"
             )
-        return write_end(connection, model, canary, context, {"alarms": list(alarms)} if alarms else {})
-
-
-def own_alarms(
-    canary: Release, running: Release | None, alarms: Mapping[int, Sequence[str]]
-) -> tuple[str, ...]:
-    """The alarms of versions that answer through a canary alone, for which it has to end.
-
-    Args:
-        canary: its release.
-        running: the release beside which it runs.
-        alarms: of each version that has any, by number.
-    """
-    shared = () if running is None else running.versions
-    return tuple(
-        said
-        for version in canary.versions
-        if version not in shared
-        for said in alarms.get(version.number, ())
-    )
+        return write_end(connection, model, canary, context, {})
 
 
 def write_end(

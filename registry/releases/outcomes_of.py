@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from registry.alarms.look import Look, look
 from registry.bundle.manifest.schema import BundleManifest
 from registry.environment import OUTCOMES, outcomes_url
-from registry.errors import DatabaseError, InvalidName, OutcomesNotNamed
+from registry.errors import DatabaseError, InvalidName
 from registry.field.report import SubgroupInField
 from registry.gates.case import InField
 from registry.outcomes.store import OutcomeStore
@@ -55,7 +55,7 @@ def outcomes_of(
     try:
         with OutcomeStore.open(url, create=False) as store:
             found = look(engine, store, model, lambda number: known.get(number) or other(number))
-    except (DatabaseError, InvalidName, OutcomesNotNamed) as error:
+    except (DatabaseError, InvalidName) as error:
         return Outcomes(unread=str(error))
     return Outcomes(_by_version(found, candidate), _by_version(found, running))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from registry.bundle.errors import FolderError, ManifestError
-from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle, read_file
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_file
 from registry.bundle.lookalikes import alike
 from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
 from registry.bundle.manifest.text import canonical, read_manifest
@@ -35,21 +35,10 @@ _VARIABLE = "DERMFED_MAX_MODEL_BYTES"
 _LARGEST_ONNX = 2**31 - 1  # what one ONNX file can be
 
 
-def read_folder(folder: Path) -> Bundle:
-    """Reads the bundle in a folder that holds nothing else.
+def read_folder_manifest(folder: Path) -> tuple[BundleManifest, str]:
+    """Reads the manifest of a bundle's folder that holds nothing else, and its digest; the model is not read.
 
     Files whose names begin with a dot are the desktop's and are never read.
-
-    Raises:
-        BundleRefused: something else lies in the folder, or a file is too large.
-        BundleError: the folder holds no sound bundle.
-    """
-    _check_folder(folder)
-    return read_bundle(folder)
-
-
-def read_folder_manifest(folder: Path) -> tuple[BundleManifest, str]:
-    """Reads the manifest of the bundle in such a folder, and its digest; the model is not looked into.
 
     Raises:
         BundleRefused: something else lies in the folder, or a file is too large.

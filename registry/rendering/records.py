@@ -169,9 +169,6 @@ def event_said(event: Event) -> list[str]:
     lines = [*_went_back(details), *_of_canary(details)]
     if event.kind in ("alarm", "alarm-closed") and details:
         lines.append(_alarm_said(details))
-    if event.kind == "outcomes-named" and details:
-        instead = f" instead of {details['before']}" if "before" in details else ""
-        lines.append(f"database of outcomes: {details['database']}{instead}")
     if event.kind == "noted" and details:
         lines.append(f"note: {details['note']}")
     if without := details.get("without"):
@@ -211,15 +208,9 @@ def _went_back(details: Mapping[str, Any]) -> list[str]:
     lines = []
     if because := details.get("because"):
         lines.append(f"since withdrawn: version {', '.join(map(str, because))}")
-    if alarms := details.get("on_alarms"):
-        lines.append(f"by itself, since alarm {', '.join(map(str, alarms))} is open")
     for one in details.get("skipped", ()):
-        held = [
-            f"version {', '.join(map(str, one[why]))}, {said}"
-            for why, said in (("withdrawn", "withdrawn"), ("alarmed", "with an open alarm"))
-            if one.get(why)
-        ]
-        lines.append(f"skipped: release {one['release']}, which holds {' and '.join(held)}")
+        held = ", ".join(map(str, one["withdrawn"]))
+        lines.append(f"skipped: release {one['release']}, which holds version {held}, withdrawn")
     return lines
 
 
@@ -228,7 +219,7 @@ def _of_canary(details: Mapping[str, Any]) -> list[str]:
     lines = [f"its share was: {details['share_before']:.4g}"] if "share_before" in details else []
     if ended := details.get("canary"):
         lines.append(f"ended: the canary, release {ended}")
-    return [*lines, *(f"alarm: {alarm}" for alarm in details.get("alarms", ()))]
+    return lines
 
 
 def _alarm_said(details: Mapping[str, Any]) -> str:
@@ -248,9 +239,6 @@ def _origin(origin: dict[str, Any]) -> str:
         f"release {origin['release']} under {shown_name(origin['alias'])} (versions {numbers} there), "
         f"promoted at {shown_name(origin['time'])} "
     )
-    if "actor" in origin:  # imported from a file of format 1
-        host = shown_name(origin["host"] or "a host that is not told")
-        return f"{told}by {shown_name(origin['actor'])} on {host}"
     key = origin["key"]
     # The file names the key and holds no signature: whoever wrote it may have named anybody's.
     signed = "signed by nobody" if key is None else f"signed, it says, with the key {shown_name(key)}"

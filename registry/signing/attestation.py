@@ -7,8 +7,7 @@ from typing import Literal
 
 from registry.bundle.manifest.attestation import ATTESTATION, Attestation
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.manifest.schema_numbers import SIGNED_SCHEMA
-from registry.bundle.manifest.text import attested, without_attestation
+from registry.bundle.manifest.text import attested
 from registry.errors import KeyUnusable
 
 logger = logging.getLogger(__name__)
@@ -51,8 +50,7 @@ class Attester:
         """The manifest with a signature over it; one that it had is gone."""
         signature = base64.b64encode(self._sign(attested(manifest))).decode()
         attestation = Attestation(public_key=self._public, signature=signature)
-        bare = without_attestation(manifest)
-        return bare.model_copy(update={"schema_version": SIGNED_SCHEMA, "attestation": attestation})
+        return manifest.model_copy(update={"attestation": attestation})
 
     def _sign(self, payload: bytes) -> bytes:
         from registry.signing.plain import sign_plainly

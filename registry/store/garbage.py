@@ -21,11 +21,10 @@ from sqlalchemy import Connection, Engine
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
 from registry.database.people import acting_person
-from registry.errors import InvalidName, StoreError, StoreNotOurs
+from registry.errors import InvalidName, StoreError
 from registry.store.base import Store
 from registry.store.copying import told
 from registry.store.files import StoreFile
-from registry.store.ownership import adopt as adopt_store
 from registry.store.ownership import check_not_lost, require_own, take_store
 from registry.store.references import digests_in_use
 
@@ -63,14 +62,11 @@ def collect_garbage(
     *,
     older_than: timedelta = GRACE,
     dry_run: bool = False,
-    adopt: bool = False,
 ) -> Collection:
     """Removes what nothing refers to and is older than this, and records it in events.
 
     A file is left whose filesystem does not say when it was written, and an unfinished one for an hour. There
     is an event for each transaction that removed something, that is for every 200 files.
-
-    With `adopt`, a store that names nobody becomes this registry's, whatever it holds.
 
     Raises:
         InvalidName: a negative age.
@@ -81,7 +77,7 @@ def collect_garbage(
     """
     if older_than < timedelta(0):
         raise InvalidName(f"an age of {older_than} is none; give 0 or more, such as 24h")
-    _require_whole(engine, store, context, adopt=adopt, dry_run=dry_run)
+    _require_whole(engine, store, context, dry_run=dry_run)
     with reading(engine) as connection:
         used = digests_in_use(connection)
     before = datetime.now(UTC) - older_than
@@ -94,25 +90,15 @@ def collect_garbage(
     return Collection(tuple(removed), removed=True)
 
 
-def _require_whole(
-    engine: Engine, store: Store, context: AuditContext, *, adopt: bool, dry_run: bool
-) -> None:
+def _require_whole(engine: Engine, store: Store, context: AuditContext, *, dry_run: bool) -> None:
     """Checks that what the database does not know is nobody else's either, and that the store is there."""
     with reading(engine) as connection:
         require_own(connection, store)
         check_not_lost(connection, store)
         if not dry_run:
             acting_person(connection, "collected", context.signatory)
-    if dry_run:
-        return
-    if adopt:
-        adopt_store(engine, store)
-    elif not take_store(engine, store):
-        raise StoreNotOurs(
-            f"the store {store.location} names no registry, and holds objects that this database does not "
-            "know: they may be those of another database. `dermfed-registry gc --dry-run` lists them; if no "
-            "other database uses this store, say so with `dermfed-registry gc --adopt`"
-        )
+    if not dry_run:
+        take_store(engine, store)
 
 
 def restore_collected(connection: Connection, store: Store, objects: Mapping[str, bytes | Path]) -> None:

@@ -1,14 +1,7 @@
 """Whose a store is: database and store carry one id, so that nobody's objects are another's garbage.
 
-A store names its registry in `registry.json` (`registry.store.owner_file`) from the moment on at which
-
-- a database first puts something into a store without objects, or
-- a database is about to put or remove something in a store of before, which names nobody and holds nothing
-  that the database does not know.
-
-A store that names nobody and holds objects that the database does not know may be one that two databases
-share, or hold what a killed addition left: nobody can tell. It goes on as before, and only removing needs a
-person to say whose it is (`adopt`).
+A store names its registry in `registry.json` (`registry.store.owner_file`) before anything is put into it.
+One that lost the file is taken again where it holds nothing that the database does not know.
 
 Whoever opens with another database is refused before anything is written or removed. Whoever reads is not:
 every object is what its digest says, whosever store it is.
@@ -25,7 +18,7 @@ from registry.store.owner_file import OWNER_FILE
 from registry.store.references import digests_in_use
 
 
-def take_store(engine: Engine, store: Store, *, repairs: bool = False) -> bool:
+def take_store(engine: Engine, store: Store, *, repairs: bool = False) -> None:
     """Makes sure that this database may write to the store, and takes a store that is nobody's.
 
     Args:
@@ -33,33 +26,24 @@ def take_store(engine: Engine, store: Store, *, repairs: bool = False) -> bool:
         store: the store.
         repairs: whether what is to be written puts right what the store has lost.
 
-    Returns:
-        Whether the store names this registry now.
-
     Raises:
-        StoreNotOurs: the store is that of another registry.
+        StoreNotOurs: the store is that of another registry, or may be.
         StoreLost: the database has versions, and the store holds nothing and names nobody.
     """
     with reading(engine) as connection:
         if require_own(connection, store):
-            return True
+            return
         if store.is_empty():
             if not repairs:
                 check_not_lost(connection, store)
-        elif unknown_objects(connection, store):
-            return False
-        return _claimed(connection, store)
-
-
-def adopt(engine: Engine, store: Store) -> None:
-    """Takes a store that names nobody, whatever it holds: somebody has said that no other database uses it.
-
-    Raises:
-        StoreNotOurs: the store is that of another registry.
-    """
-    with reading(engine) as connection:
-        if not require_own(connection, store):
-            _claimed(connection, store)
+        elif _holds_unknown(connection, store):
+            raise StoreNotOurs(
+                f"the store {store.location} names no registry, and holds objects that this database does "
+                f"not know: they may be those of another. Restore its {OWNER_FILE}, or name another store"
+            )
+        if not (identity := registry_id(connection)):
+            raise _without_id(connection)
+        _is_own(connection, store, store.claim(identity))
 
 
 def require_own(connection: Connection, store: Store) -> bool:
@@ -89,16 +73,9 @@ def lost(store: Store, known: str) -> StoreLost:
     )
 
 
-def unknown_objects(connection: Connection, store: Store) -> bool:
-    """Whether the store holds an object that nothing in the database refers to."""
+def _holds_unknown(connection: Connection, store: Store) -> bool:
     known = digests_in_use(connection)
     return any(file.digest is not None and file.digest not in known for file in store.files())
-
-
-def _claimed(connection: Connection, store: Store) -> bool:
-    if not (identity := registry_id(connection)):
-        raise _without_id(connection)
-    return _is_own(connection, store, store.claim(identity))
 
 
 def _is_own(connection: Connection, store: Store, owner: str | None) -> bool:

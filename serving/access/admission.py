@@ -24,7 +24,6 @@ from contextlib import asynccontextmanager
 import anyio
 from starlette.requests import Request
 
-from registry.bundle.message import Message, Number
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
@@ -88,7 +87,7 @@ class Admission:
         """
         if self.draining:
             raise Draining(
-                Message("the service is ending and takes no new requests; ask again, on another connection"),
+                "the service is ending and takes no new requests; ask again, on another connection",
                 {"Retry-After": "1", "Connection": "close"},
             )
 
@@ -104,22 +103,16 @@ class Admission:
         if free <= 0:
             self._metrics.busy()
             raise Busy(
-                Message(
-                    "{n} requests are waiting, which is as many as may; ask again a little later",
-                    n=self._queue,
-                ),
+                f"{self._queue} requests are waiting, which is as many as may; ask again a little later",
                 {"Retry-After": "1"},
             )
         held = self._admitted_by_key[key]
         if key is not None and held >= free:
             self._metrics.over_share()
             raise Busy(
-                Message(
-                    "{held} requests with the API key {key} are waiting, and {free} places are left for "
-                    "everybody else; ask again when some have been answered",
-                    held=held,
-                    key=key,
-                    free=free,
+                (
+                    f"{held} requests with the API key {key} are waiting, and {free} places are left for "
+                    "everybody else; ask again when some have been answered"
                 ),
                 {"Retry-After": "1"},
             )
@@ -161,10 +154,9 @@ class Admission:
             raise CallerGone("the connection was closed before the answer was ready")
         self._metrics.deadline()
         raise DeadlinePassed(
-            Message(
-                "the answer was not ready within {seconds} seconds; send the picture again, a smaller copy "
-                "if your connection is slow",
-                seconds=Number(f"{self._deadline:g}"),
+            (
+                f"the answer was not ready within {self._deadline:g} seconds; send the picture again, "
+                "a smaller copy if your connection is slow"
             ),
             {"Retry-After": "5"},
         )

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from registry.bundle.message import Message
 from registry.keys.secrets import key_digest
 from registry.records import ApiKey, Scope
 from serving.protocol.problems import CrossSite, KeyMissing, NothingServed, ScopeMissing
@@ -77,9 +76,7 @@ def authorise(
         KeyLacksScope: a valid key without the scope.
         NothingServed: the keys could not be read from the registry.
     """
-    return _authorise(
-        request, keys, scope, now, _bearer(request), _BEARER, Message("as `Authorization: Bearer KEY`")
-    )
+    return _authorise(request, keys, scope, now, _bearer(request), _BEARER, "as `Authorization: Bearer KEY`")
 
 
 def authorise_page(
@@ -91,9 +88,7 @@ def authorise_page(
         KeyMissing, UnknownKey, ScopeMissing, NothingServed: as `authorise`; a browser then asks its user.
     """
     secret = _bearer(request) or _password(request)
-    return _authorise(
-        request, keys, scope, now, secret, _BASIC, Message("as the password, with any user name")
-    )
+    return _authorise(request, keys, scope, now, secret, _BASIC, "as the password, with any user name")
 
 
 def _authorise(
@@ -106,31 +101,30 @@ def _authorise(
     how: str,
 ) -> ApiKey | None:
     if keys is None:
-        raise NothingServed(Message("the registry cannot be read, so no key can be checked; try again later"))
+        raise NothingServed("the registry cannot be read, so no key can be checked; try again later")
     asking = {"WWW-Authenticate": challenge}
     if not keys:
         if on_this_machine(request):
             request.state.key = None
             return None
         raise KeyMissing(
-            Message(
-                "the service has no API keys and answers this machine alone, asked as localhost; make one "
-                "with `dermfed-registry keys add NAME` and send it {how}",
-                how=how,
+            (
+                "the service has no API keys and answers this machine alone, asked as localhost; make "
+                f"one with `dermfed-registry keys add NAME` and send it {how}"
             ),
             asking,
         )
     if not secret:
-        raise KeyMissing(Message("send your API key {how}", how=how), asking)
+        raise KeyMissing(f"send your API key {how}", asking)
     digest = key_digest(secret)
     key = next((one for one in keys if hmac.compare_digest(one.sha256, digest)), None)
     if key is None:
-        raise UnknownKey(Message("the API key is not known; ask whoever runs the service"), asking)
+        raise UnknownKey("the API key is not known; ask whoever runs the service", asking)
     if key.revoked is not None:
-        raise KeyMissing(Message("the API key was revoked; ask whoever runs the service"), asking)
+        raise KeyMissing("the API key was revoked; ask whoever runs the service", asking)
     if key.expired(now()):
         raise KeyMissing(
-            Message(
+            (
                 "the API key has expired or was rotated; use the one in its place, or ask whoever runs the "
                 "service"
             ),
@@ -154,7 +148,7 @@ def refuse_other_sites(request: Request) -> None:
     else:
         ours = origin is None or origin.partition("://")[2] == request.headers.get("host")
     if not ours:
-        raise CrossSite(Message("it was sent by a page of another site; open this service's own page"))
+        raise CrossSite("it was sent by a page of another site; open this service's own page")
 
 
 def _bearer(request: Request) -> str:

@@ -1,5 +1,6 @@
-"""The console's page: choose, compare, sign; and what was done to the model."""
+"""The console's page: choose, compare, copy the command; and what was done to the model."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,7 +9,7 @@ from registry.bundle.errors import BundleError
 from registry.comparison import Comparison
 from registry.errors import RegistryError
 from registry.gate_report import set_title
-from registry.records import Event, Person, Release, Withdrawal, moment
+from registry.records import Event, Release, Withdrawal, moment
 from registry.registry import Registry
 from registry.rendering.records import (
     NOT_SIGNED,
@@ -19,10 +20,7 @@ from registry.rendering.records import (
     signed_text,
 )
 from registry.rendering.table import lines_of
-from serving.console.actions import LONGEST_REASON
 from serving.console.choosing import WITHOUT, Choice, Row, read_choice, rows
-from serving.console.refusals import for_the_page
-from serving.console.signing import CANNOT_SIGN, can_sign
 from serving.web.rendering import render
 
 NEWEST: Final = 50
@@ -61,7 +59,6 @@ class Seen:
     Attributes:
         models: the names of all models.
         choice: what was chosen.
-        people: whom the registry knows, and whose key holds.
         rows: what can be chosen, by subgroup.
         aliases: where aliases point.
         stopped: aliases that point to nothing, with the event that stopped them.
@@ -74,7 +71,6 @@ class Seen:
 
     models: Sequence[str]
     choice: Choice
-    people: Sequence[Person]
     rows: Sequence[Row] = ()
     aliases: Mapping[str, Release] = field(default_factory=dict)
     stopped: Mapping[str, Event] = field(default_factory=dict)
@@ -95,9 +91,8 @@ def look(
     """
     models = registry.models()
     choice = read_choice(query, models, default_model, default_alias)
-    people = [one for one in registry.people() if one.revoked is None]
     if choice.model is None:
-        return Seen(models, choice, people)
+        return Seen(models, choice)
     aliases = registry.aliases(choice.model)
     withdrawn = registry.withdrawals(choice.model)
     numbers = {one.number for one in withdrawn}
@@ -107,7 +102,6 @@ def look(
     return Seen(
         models=models,
         choice=choice,
-        people=people,
         rows=rows(choice, registry.versions(choice.model), aliases.get(choice.alias), numbers),
         aliases=aliases,
         stopped=registry.stopped(choice.model),
@@ -127,11 +121,15 @@ def console_page(seen: Seen) -> str:
         seen=seen,
         choice=seen.choice,
         without=WITHOUT,
-        longest_reason=LONGEST_REASON,
-        cannot_sign="" if can_sign() else CANNOT_SIGN,
-        for_the_page=for_the_page,
+        promoted=promoted(seen.choice),
         set_title=set_title,
     )
+
+
+def promoted(choice: Choice) -> str:
+    """The versions, alias and omitted subgroups of a choice, as `dermfed-registry promote` takes them."""
+    left_out = [option for name in choice.without for option in ("--without", name)]
+    return shlex.join([choice.model or "", *map(str, choice.versions), "--to", choice.alias, *left_out])
 
 
 def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str]:
@@ -141,7 +139,7 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
     try:
         found = registry.compare(choice.model, choice.versions, to=choice.alias, without=choice.without)
     except (RegistryError, BundleError) as error:
-        return None, for_the_page(str(error))
+        return None, str(error)
     return found, ""
 
 
@@ -150,7 +148,7 @@ def _done(event: Event, forged: Collection[int] | None) -> Done:
     sure = signed_text(event, forged)
     return Done(
         lines=[lines_of([line]) for line in (event_title(event), *event_said(event))],
-        gates=[for_the_page(lines_of([line])) for line in gate_lines(event)],
+        gates=[lines_of([line]) for line in gate_lines(event)],
         time=moment(event.time),
         who=event.actor,
         sure=f"{sure}: run dermfed-registry verify" if sure == NOT_SIGNED else sure,

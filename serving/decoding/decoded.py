@@ -46,6 +46,6 @@ def decode_here(content: bytes, rule: PictureRule) -> DecodedPicture:
     """
     image = open_picture(content)
     width, height = image.size  # before the decoder scales down
-    not_used = unused_profile(image, rule)
+    not_used = unused_profile(image)
     pixels = decode_opened(image, rule)
     return DecodedPicture(width, height, pixels, not_used, lies_on_its_side(image))

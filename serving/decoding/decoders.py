@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle import errors
-from registry.bundle.message import Message, Number
 from registry.bundle.pictures.rule import PictureRule
 from serving.decoding.decoded import DecodedPicture
 from serving.decoding.decoder import DecoderEnded, Reason
@@ -140,7 +139,7 @@ class Decoders:
         except NoTemplateError as error:
             log.error("no picture is decoded: %s", error)  # noqa: TRY400
             raise NoDecoder(
-                Message("no process can be started to decode the picture in; try again"),
+                "no process can be started to decode the picture in; try again",
                 {"Retry-After": "5"},
             ) from error
         except DecoderEnded as ended:
@@ -155,8 +154,7 @@ class Decoders:
     ) -> DecodedPicture:
         if isinstance(answer, Pixels):
             assert pixels is not None
-            not_used = answer.unused_profile
-            why = None if not_used is None else not_used.message()
+            why = answer.unused_profile
             return DecodedPicture(answer.width, answer.height, pixels, why, answer.on_its_side)
         if isinstance(answer, Takes):
             if not costly and self._fits(answer):
@@ -175,38 +173,24 @@ class Decoders:
     def _beyond(self, takes: Takes) -> PictureTooCostly:
         if takes.memory > self._costly.memory:
             return PictureTooCostly(
-                Message(
-                    "decoding the picture would take some {takes}; at most {given} are given. Send a smaller "
-                    "copy, or a JPEG",
-                    takes=_megabytes(takes.memory),
-                    given=_megabytes(self._costly.memory),
-                )
+                f"decoding the picture would take some {_megabytes(takes.memory)}; at most "
+                f"{_megabytes(self._costly.memory)} are given. Send a smaller copy, or a JPEG"
             )
         return PictureTooCostly(
-            Message(
-                "decoding the picture would take some {takes} seconds of a core; at most {given} are given. "
-                "Save it anew as a JPEG that is not progressive, or send a smaller copy",
-                takes=f"{takes.seconds:.0f}",
-                given=Number(f"{self._costly.seconds:g}"),
-            )
+            f"decoding the picture would take some {takes.seconds:.0f} seconds of a core; at most "
+            f"{self._costly.seconds:g} are given. Save it anew as a JPEG that is not progressive, "
+            "or send a smaller copy"
         )
 
     def _too_costly(self, reason: Reason) -> PictureTooCostly:
         what = {
-            "time": Message(
-                "took longer than {given} seconds of a core", given=Number(f"{self._costly.seconds:g}")
-            ),
-            "memory": Message(
-                "took more memory than the {given} that are given", given=_megabytes(self._costly.memory)
-            ),
-            "crash": Message("ended the decoder"),
+            "time": f"took longer than {self._costly.seconds:g} seconds of a core",
+            "memory": f"took more memory than the {_megabytes(self._costly.memory)} that are given",
+            "crash": "ended the decoder",
         }
         return PictureTooCostly(
-            Message(
-                "decoding the picture {why}; open it elsewhere and save it anew as a JPEG, or send a smaller "
-                "copy",
-                why=what[reason],
-            )
+            f"decoding the picture {what[reason]}; open it elsewhere and save it anew as a JPEG, "
+            "or send a smaller copy"
         )
 
     def _count(self, reason: Reason, content: bytes) -> None:
@@ -219,8 +203,8 @@ class Decoders:
 
 def _refusal(answer: Refused) -> errors.PictureError:
     kind: type[errors.PictureError] = getattr(errors, answer.error)
-    return kind(answer.said.message())
+    return kind(answer.said)
 
 
 def _megabytes(size: int) -> str:
-    return Message("{size} MiB", size=Number(f"{size / 2**20:,.0f}"))
+    return f"{size / 2**20:,.0f} MiB"

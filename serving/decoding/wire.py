@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from registry.bundle.frozen import Frozen
-from serving.decoding.said import Said
 
 SHARED: Final = 3 * 2048 * 2048
 """Bytes of the shared memory: the largest picture that a picture rule may ask for."""
@@ -41,6 +40,12 @@ RefusedAs = Literal[
 """Why a picture is not decoded: the name of a `PictureError`, or that there is not enough memory."""
 
 
+LONGEST: Final = 1000
+"""Characters of a sentence from a worker."""
+
+Sentence = Annotated[str, Field(max_length=LONGEST)]
+
+
 class WireError(Exception):
     """What came is no answer."""
 
@@ -60,7 +65,7 @@ class Pixels(Frozen):
     answer: Literal["pixels"] = "pixels"
     width: int = Field(ge=1, le=2**31)
     height: int = Field(ge=1, le=2**31)
-    unused_profile: Said | None = None
+    unused_profile: Sentence | None = None
     on_its_side: bool = False
 
 
@@ -91,7 +96,7 @@ class Refused(Frozen):
 
     answer: Literal["refused"] = "refused"
     error: RefusedAs
-    said: Said
+    said: Sentence
 
 
 Answer = Pixels | Takes | Refused

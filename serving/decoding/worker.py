@@ -19,8 +19,8 @@ from registry.bundle.pictures.rule import (
 )
 from serving.decoding.confine import close_others, confine, die_with_parent
 from serving.decoding.need import Need, picture_need, webp_need, webp_size
-from serving.decoding.said import Said
 from serving.decoding.wire import (
+    LONGEST,
     SHARED,
     Answer,
     Pixels,
@@ -85,9 +85,9 @@ def decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     try:
         return _decode(question, pixels)
     except PictureError as error:
-        return Refused(error=_known(error), said=Said.of(str(error)))
+        return Refused(error=_known(error), said=str(error)[:LONGEST])
     except MemoryError:
-        return Refused(error="MemoryError", said=Said(text=""))
+        return Refused(error="MemoryError", said="")
 
 
 def _known(error: PictureError) -> RefusedAs:
@@ -111,10 +111,10 @@ def _decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     refuse_too_large(width, height, rule)
     if told := _beyond(picture_need(image, rule), question):
         return told
-    not_used = unused_profile(image, rule)
+    not_used = unused_profile(image)
     decoded = decode_opened(image, rule)
     pixels[: decoded.size] = decoded.reshape(-1)
-    why = None if not_used is None else Said.of(not_used)
+    why = None if not_used is None else not_used[:LONGEST]
     on_its_side = lies_on_its_side(image)
     return Pixels(width=width, height=height, unused_profile=why, on_its_side=on_its_side)
 

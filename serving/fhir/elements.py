@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from registry.bundle.manifest.codings import codings_of
 from registry.bundle.manifest.labels import Label
 from serving.protocol.fields import PROBABILITY, Unit
 
@@ -65,7 +64,7 @@ def class_concept(code: str, labels: Sequence[Label]) -> Element:
     label = next((label for label in labels if label.code == code), None)
     if label is None:
         return concept(code, own("class", code))
-    return concept(label.name, own("class", code, label.name), *map(_coding, codings_of(label)))
+    return concept(label.name, own("class", code, label.name), *map(_coding, label.codings))
 
 
 def _coding(given: Any) -> Element:

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 
 from starlette.requests import ClientDisconnect, Request
 
-from registry.bundle.message import Message
 from serving.protocol.problems import BodyTooLarge, MalformedRequest
 
 
@@ -36,9 +35,7 @@ async def stream_body(
                 raise BodyTooLarge(too_large)
             yield chunk
     except ClientDisconnect as error:
-        raise MalformedRequest(
-            Message("the connection ended before the {what} did; send it again", what=Message(what))
-        ) from error
+        raise MalformedRequest(f"the connection ended before the {what} did; send it again") from error
 
 
 async def read_body(request: Request, ceiling: int, too_large: str, what: str = "body") -> bytes:

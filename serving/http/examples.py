@@ -252,7 +252,6 @@ def card() -> Card:
                 code="MEL",
                 name="Melanoma",
                 malignancy="malignant",
-                coding=short(_MELANOMA),
                 codings=_MELANOMA,
             ),
             Label(code="NV", name="Melanocytic nevus", malignancy="benign"),

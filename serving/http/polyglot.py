@@ -9,8 +9,6 @@ import io
 import re
 import zipfile
 
-from registry.bundle.message import Message
-
 _PAGE = re.compile(rb"<(?:script[\s>]|\?php\s|!doctype\s{1,64}html|html[\s>])", re.IGNORECASE)
 
 # A search lets no other thread run before it ends: so it goes in strides, each overlapping the next.
@@ -24,13 +22,13 @@ _PDF_REACH = 1024
 def other_format(content: bytes) -> str | None:
     """The other format that a picture's bytes are valid in; None where they are a picture alone."""
     if b"%PDF-" in content[:_PDF_REACH]:
-        return Message("a PDF")
+        return "a PDF"
     if _holds_page(content):
-        return Message("a web page or script")
+        return "a web page or script"
     if zipfile.is_zipfile(io.BytesIO(content)):
-        return Message("a ZIP archive")
+        return "a ZIP archive"
     if content[128:132] == b"DICM" and any(content[:128]):
-        return Message("a DICOM file")
+        return "a DICOM file"
     return None
 
 

@@ -16,7 +16,6 @@ from starlette.requests import Request
 
 from registry.bundle.cases.kinds import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
-from registry.bundle.message import Message, Number
 from registry.bundle.pictures.open_file import Format, picture_format
 from serving.http.body import read_body, stream_body
 from serving.http.polyglot import other_format
@@ -115,9 +114,7 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
     declared = media_type(request.headers.get("content-type", ""))
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
-        raise WrongMediaType(
-            Message("the body is declared as compressed ({coding}); send it as it is", coding=coding[:100])
-        )
+        raise WrongMediaType(f"the body is declared as compressed ({coding[:100]}); send it as it is")
     if declared == FORM:
         return await _from_form(request, max_bytes)
     if declared not in MEDIA_TYPES and declared != BYTES:
@@ -147,25 +144,14 @@ def check_format(content: bytes, declared: str) -> None:
     except NotAPicture as error:
         raise NotAnImage(str(error)) from error
     if declared not in _UNDECLARED and MEDIA_TYPES[declared] != found:
-        raise WrongMediaType(
-            Message(
-                "the picture is {found}, but declared as {declared}; declare what it is",
-                found=found,
-                declared=declared,
-            )
-        )
+        raise WrongMediaType(f"the picture is {found}, but declared as {declared}; declare what it is")
     if also := other_format(content):
-        raise NotAnImage(
-            Message(
-                "the file is {also} besides a {found} picture; send the picture alone", also=also, found=found
-            )
-        )
+        raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
 
 
 def _too_large(max_bytes: int) -> str:
-    return Message(
-        "the picture has more than {n} bytes, or all pictures together have; send a smaller copy",
-        n=Number(f"{max_bytes:,}"),
+    return (
+        f"the picture has more than {max_bytes:,} bytes, or all pictures together have; send a smaller copy"
     )
 
 
@@ -200,11 +186,8 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
 
 def _no_file(name: str) -> InvalidParameter:
     return InvalidParameter(
-        Message(
-            "the form holds no file `{name}`; send the picture's bytes as a file of this name. A URL or a "
-            "text in its place is not fetched or read",
-            name=name,
-        )
+        f"the form holds no file `{name}`; send the picture's bytes as a file of this name. A "
+        "URL or a text in its place is not fetched or read"
     )
 
 
@@ -217,11 +200,8 @@ async def _picture(name: str, file: UploadFile) -> UploadedPicture:
     declared = media_type(file.content_type or "")
     if declared not in _UNDECLARED and declared not in MEDIA_TYPES:
         raise WrongMediaType(
-            Message(
-                "the file `{name}` is declared as {declared}; allowed are {allowed}",
-                name=name,
-                declared=declared[:100],
-                allowed=", ".join(MEDIA_TYPES),
+            "the file `{name}` is declared as {declared}; allowed are {allowed}".format(
+                name=name, declared=declared[:100], allowed=", ".join(MEDIA_TYPES)
             )
         )
     return UploadedPicture(await file.read(), declared, KINDS[name])

@@ -1,29 +1,27 @@
-"""Where the model looked: the map of the most probable class, as an answer tells it, or why there is none."""
+"""Where the model looked: the map of the most probable class, or why there is none."""
 
 import base64
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.maps.overlay import overlay_png
 from registry.bundle.maps.placement import Placement
 from registry.bundle.maps.relevance import relevance
-from registry.bundle.maps.verdict import judged_for
-from registry.bundle.message import Message, Number
 from registry.bundle.model_file.graph import Outputs
-from serving.protocol.parameters import Parameters
 from serving.protocol.schemas import Explanation, PictureMap
+
+_SWITCHED_OFF: Final = (
+    "Maps are switched off in this service; its operator can set DERMFED_SERVE_EXPLAIN=true."
+)
+_NO_MAP: Final = "The model of this version cannot tell where it looked."
 
 
 def explanation(
-    outputs: Outputs,
-    where: Sequence[Placement],
-    manifest: BundleManifest,
-    parameters: Parameters,
-    why_not: Message | None,
+    outputs: Outputs, where: Sequence[Placement], manifest: BundleManifest, *, allowed: bool
 ) -> Explanation:
     """The maps of the most probable class, or why there are none.
 
@@ -31,20 +29,17 @@ def explanation(
         outputs: the model's, as a batch of one.
         where: what the model saw of each picture.
         manifest: of the version that answers.
-        parameters: what the request declares.
-        why_not: why the version's maps are not shown; None where they are.
+        allowed: whether the operator has switched maps on.
     """
-    if outputs.map is None or manifest.maps is None:
-        return Explanation(code=None, maps=[], limits=[], why_not=why_not)
+    if not allowed or outputs.map is None:
+        return Explanation(code=None, maps=[], limits=[], why_not=_NO_MAP if allowed else _SWITCHED_OFF)
     chosen = int(outputs.probabilities[0].argmax())
     of_pictures = outputs.map if manifest.case is None else outputs.map[0]
     shares = relevance(of_pictures[:, chosen])
     return Explanation(
         code=manifest.labels[chosen].code,
         maps=[_of_picture(grid, one) for grid, one in zip(shares, where, strict=True)],
-        limits=_limits(
-            shares, manifest.maps, judged_for(manifest, parameters.skin_tone, parameters.skin_tone_scale)
-        ),
+        limits=_limits(shares),
     )
 
 
@@ -56,28 +51,15 @@ def _of_picture(grid: NDArray[np.float64], where: Placement) -> PictureMap:
     )
 
 
-def _limits(shares: NDArray[np.float64], judged: MapJudgement, on_this_tone: bool) -> list[str]:
+def _limits(shares: NDArray[np.float64]) -> list[str]:
     """What the maps do not say."""
-    overall = judged.overall
     said = [
-        Message(
-            "The map shows where in the picture the answer comes from, not why. It does not say whether the "
-            "answer is right."
-        ),
-        Message(
-            "It is coarse: {rows} x {columns} cells, and what lies between their middles is drawn smooth.",
-            rows=shares.shape[1],
-            columns=shares.shape[2],
-        ),
-        Message(
-            "On {n} pictures on which such maps were judged, covering where they pointed changed the answer "
-            "more than covering other parts in {share} % of them.",
-            n=Number(f"{overall.n:,}"),
-            share=Number(f"{100 * overall.against_elsewhere / overall.n:.0f}"),
-        ),
+        "Not validated: it is not shown that this model's answers depend on where its maps point.",
+        "The map shows where in the picture the answer comes from, not why. It does not say whether the "
+        "answer is right.",
+        f"It is coarse: {shares.shape[1]} x {shares.shape[2]} cells, and what lies between their middles is "
+        "drawn smooth.",
     ]
     if not shares.any():
-        said.append(Message("Nothing in what was sent speaks for this answer more than for others."))
-    if not on_this_tone:
-        said.append(Message("On this skin tone such maps were not judged by themselves."))
-    return list(said)
+        said.append("Nothing in what was sent speaks for this answer more than for others.")
+    return said

@@ -8,7 +8,6 @@ both.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +19,6 @@ from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPic
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.maps.placement import Placement, placement
-from registry.bundle.maps.verdict import why_no_map
-from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
@@ -37,7 +34,7 @@ from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse,
 from serving.protocol.routing import RouteReason, route_of
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
-SAME_FILE: Final = Message(
+SAME_FILE: Final = (
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
 )
 
@@ -58,11 +55,6 @@ class LoadedVersion:
     manifest: BundleManifest
     graph: Graph
     lone_graph: Graph | None = None
-
-    @cached_property
-    def why_no_map(self) -> Message | None:
-        """Why maps of this version are not shown; None where they are."""
-        return why_no_map(self.manifest, has_map=self.graph.map_shape is not None)
 
     @classmethod
     def of(cls, version: Version, bundle: Bundle, models: Models | None = None) -> "LoadedVersion":
@@ -136,7 +128,7 @@ def decode(
         )
     shown = _skin_shown(decoded, given)
     return Decoded(
-        Question(np.stack(decoded), given, with_map=explain and loaded.why_no_map is None),
+        Question(np.stack(decoded), given, with_map=explain and loaded.graph.map_shape is not None),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
         same_file=len(set(pictures)) < len(pictures),
@@ -163,6 +155,7 @@ def build_diagnosis(
     route: RouteReason,
     *,
     request_id: str,
+    maps: bool = False,
 ) -> Diagnosis:
     """Builds the diagnosis of one lesion from the model's outputs.
 
@@ -173,6 +166,7 @@ def build_diagnosis(
         parameters: what the request declares and asks for.
         route: why this version answers.
         request_id: the id of the request, which is the diagnosis's.
+        maps: whether the service shows where its models looked.
 
     Raises:
         GraphError: the model answered what no model may.
@@ -217,7 +211,7 @@ def build_diagnosis(
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],
             **(_of_case(given, decided, loaded.manifest) if given else {}),
-            "explanation": explanation(outputs, decoded.where, loaded.manifest, parameters, loaded.why_no_map)
+            "explanation": explanation(outputs, decoded.where, loaded.manifest, allowed=maps)
             if parameters.explain
             else None,
         }

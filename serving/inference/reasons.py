@@ -21,9 +21,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from registry.bundle.counts.probability_text import probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.decision import Decision
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.message import Message, Number
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode
@@ -39,11 +39,11 @@ CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTE_RE
 
 
 _ROUTES: Final[Mapping[RouteReason, str]] = {
-    "declared": Message("A skin tone {tone} ({scale}) was declared: {answered}"),
-    "unknown-tone": Message("No skin tone was declared: {answered}"),
-    "other-scale": Message("No version is for tones on the scale {scale}: {answered}"),
-    "no-model-for-subgroup": Message("No version is for skin tone {tone} ({scale}): {answered}"),
-    "tone-not-represented": Message(
+    "declared": "A skin tone {tone} ({scale}) was declared: {answered}",
+    "unknown-tone": "No skin tone was declared: {answered}",
+    "other-scale": "No version is for tones on the scale {scale}: {answered}",
+    "no-model-for-subgroup": "No version is for skin tone {tone} ({scale}): {answered}",
+    "tone-not-represented": (
         "Too few patients of skin tone {tone} ({scale}), or none, were in the calibration: {answered}"
     ),
 }
@@ -86,11 +86,10 @@ def route_warnings(route: RouteReason, parameters: Parameters) -> list[str]:
     if route != "tone-not-represented":
         return []
     return [
-        Message(
-            "There is no guarantee for skin tone {tone} ({scale}): too few patients of it, or none, were in "
-            "the calibration.",
-            tone=parameters.skin_tone,
-            scale=parameters.skin_tone_scale,
+        (
+            f"There is no guarantee for skin tone {parameters.skin_tone} "
+            f"({parameters.skin_tone_scale}): too few patients of it, or none, were in the "
+            "calibration."
         )
     ]
 
@@ -99,32 +98,27 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
     known, n = manifest.out_of_distribution, decision.confidence_calibrated_on
     confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
     found: list[tuple[ReasonCode, str]] = []
-    if manifest.abstention.threshold_bin == len(manifest.bins):
+    if manifest.abstention.threshold_bin == len(LOGIT_BINS):
         found.append(("refers-all", _refers_all(n)))
     elif not decision.in_set:
         confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
         found.append(
             (
                 "empty-set",
-                Message(
-                    "The highest probability is {confidence}; below {threshold}, chosen on {n} lesions, no "
-                    "class is in the prediction set, and none is reported.",
-                    confidence=confidence,
-                    threshold=from_,
-                    n=decision.set_calibrated_on,
+                (
+                    f"The highest probability is {confidence}; below {from_}, chosen on "
+                    f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
+                    "reported."
                 ),
             )
         )
-    elif manifest.bins.bin(np.asarray(decision.confidence)) < manifest.reports_from:
+    elif LOGIT_BINS.bin(np.asarray(decision.confidence)) < manifest.reports_from:
         found.append(
             (
                 "low-confidence",
-                Message(
-                    "The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
-                    "this version refers.",
-                    confidence=confidence,
-                    threshold=threshold,
-                    n=n,
+                (
+                    f"The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
+                    "this version refers."
                 ),
             )
         )
@@ -134,10 +128,9 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
         found.append(
             (
                 "unfamiliar",
-                Message(
-                    "The picture is unlike those that this version was trained on, as are at most {rate} % "
-                    "of known pictures.",
-                    rate=Number(f"{100 * known.rate:g}"),
+                (
+                    "The picture is unlike those that this version was trained on, as are at most "
+                    f"{100 * known.rate:g} % of known pictures."
                 ),
             )
         )
@@ -145,41 +138,33 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
         found.append(
             (
                 "confident",
-                Message(
-                    "The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
-                    "this version reports.",
-                    confidence=confidence,
-                    threshold=threshold,
-                    n=n,
+                (
+                    f"The highest probability is {confidence}; from {threshold} on, chosen on {n} "
+                    "pictures, this version reports."
                 ),
             )
         )
     return found
 
 
-def _refers_all(n: int) -> Message:
+def _refers_all(n: int) -> str:
     if not n:
-        return Message("This version refers every picture: it was not calibrated.")
-    return Message(
-        "This version refers every picture: on {n} pictures no confidence was high enough.",
-        n=n,
-    )
+        return "This version refers every picture: it was not calibrated."
+    return f"This version refers every picture: on {n} pictures no confidence was high enough."
 
 
-def _suspicious(decision: Decision) -> Message:
+def _suspicious(decision: Decision) -> str:
     risk = decision.malignancy
     assert risk.probability is not None, "held back where no class is malignant"
     assert risk.threshold is not None, "held back without a working point"
     probability, threshold = _beside(risk.probability, risk.threshold)
-    return Message(
-        "The probability of malignancy is {probability}; from {threshold} on, the working point, this "
-        "version refers an answer that is not malignant.",
-        probability=probability,
-        threshold=threshold,
+    return (
+        f"The probability of malignancy is {probability}; from {threshold} on, the working "
+        "point, this version refers an answer that is not malignant."
     )
 
 
-def _beside(confidence: float, threshold: float) -> tuple[Number, Number]:
+def _beside(confidence: float, threshold: float) -> tuple[str, str]:
     """A confidence and a threshold, in as many places as show on which side of it the confidence lies.
 
     Rounded as the same confidence is wherever else it is shown; below the threshold it is never shown at it.
@@ -188,23 +173,16 @@ def _beside(confidence: float, threshold: float) -> tuple[Number, Number]:
     for places in range(len(shown.partition(".")[2]), 13):
         rounded, limit = f"{confidence:.{places}f}", f"{threshold:.{places}f}"
         if (rounded >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
-            return Number(rounded), Number(limit)
-    return Number(repr(confidence)), Number(repr(threshold))
+            return rounded, limit
+    return repr(confidence), repr(threshold)
 
 
-def _route_reason(route: RouteReason, version: Version, parameters: Parameters) -> Message:
+def _route_reason(route: RouteReason, version: Version, parameters: Parameters) -> str:
     subgroup, number = version.subgroup, version.number
     if subgroup.is_global:
-        answered = Message("version {number}, which is for everybody, answered.", number=number)
+        answered = f"version {number}, which is for everybody, answered."
     else:
-        answered = Message(
-            "version {number}, which is for skin tones {tones}, answered.",
-            number=number,
-            tones=subgroup.described,
-        )
-    return Message(
-        _ROUTES[route],
-        tone=parameters.skin_tone,
-        scale=parameters.skin_tone_scale,
-        answered=answered,
+        answered = f"version {number}, which is for skin tones {subgroup.described}, answered."
+    return _ROUTES[route].format(
+        tone=parameters.skin_tone, scale=parameters.skin_tone_scale, answered=answered
     )

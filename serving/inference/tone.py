@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.message import Message, either
 from registry.bundle.skin_tone.typology_angle import ToneRanges, contradicted_by, from_dark, skin_tone_angle
 from serving.protocol.parameters import Parameters
 
@@ -32,13 +31,15 @@ SIDE: Final = 128
 """Pixels on both sides that are enough; larger pictures are reduced."""
 
 
-_LIGHTER: Final = Message(
-    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was declared: more like "
+_LIGHTER: Final = (
+    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was "
+    "declared: more like "
     "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
     "depend on this."
 )
-_DARKER: Final = Message(
-    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was declared: more like "
+_DARKER: Final = (
+    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was "
+    "declared: more like "
     "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
     "depend on this."
 )
@@ -79,7 +80,7 @@ def tone_warnings(
         return []
     tones = from_dark(scale)
     template = _LIGHTER if tones.index(others[0]) > tones.index(tone) else _DARKER
-    return [Message(template, tone=tone, scale=scale, others=either(others))]
+    return [template.format(tone=tone, scale=scale, others=" or ".join(others))]
 
 
 def _reliable_ranges(manifest: BundleManifest) -> ToneRanges | None:

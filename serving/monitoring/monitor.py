@@ -194,7 +194,7 @@ def _look(
 ) -> tuple[Look, Sequence[ReleasedFigures]]:
     """A look at a model, before history names its database of outcomes too, and what others may see of it."""
     store = answers.opened()
-    found = look(model, store, before_naming=True)
+    found = look(model, store)
     return found, released_figures(
         store, model
     )  # in this order it is of every version that the look tells of

@@ -1,7 +1,6 @@
 """What a field of an answer says beside its type: its meaning, an example, how FHIR and the page tell it.
 
-The fields of `serving.protocol.schemas` carry a `Fact`. The table in `docs/service.md` and the types of
-`clients/api` are written from it (`serving.http.codegen`); FHIR and the page read it as they answer.
+The fields of `serving.protocol.schemas` carry a `Fact`; FHIR, the page and the examples read it.
 """
 
 from collections.abc import Mapping
@@ -68,7 +67,7 @@ class Fact:
         unit: of a number; None where it counts something.
         fhir: its component in FHIR; None where it is none, or the translation is written out.
         page: its row on the page; None where it has none, or the template tells it.
-        later: whether services are out that do not say it: a client then reads None, or nothing in a list.
+        optional: whether FHIR and the page leave it out where it is None.
     """
 
     meaning: str
@@ -76,7 +75,7 @@ class Fact:
     unit: Unit | None = None
     fhir: Coded | None = None
     page: Figure | None = None
-    later: bool = False
+    optional: bool = False
 
 
 @cache

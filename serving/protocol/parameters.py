@@ -13,7 +13,6 @@ from registry.bundle.cases.facts import KNOWN
 from registry.bundle.cases.given import GivenCase, read_given
 from registry.bundle.cases.kinds import Kind, read_kind
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 from registry.bundle.question import kinds_of
 from registry.bundle.skin_tone.scales import SCALES, read_scale, read_tone
@@ -60,11 +59,8 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     for name, _ in query:
         if name in KNOWN:
             raise InvalidParameter(
-                Message(
-                    "`{name}` is a fact about a patient, which an address would leave in logs; send it as a "
-                    "field of a form",
-                    name=name,
-                )
+                f"`{name}` is a fact about a patient, which an address would leave in logs; send it as "
+                "a field of a form"
             )
         if name not in NAMES:
             raise _unknown(name, NAMES)
@@ -72,7 +68,7 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     try:
         kind = read_kind(given.get("image_kind", ""))
     except ValueError as error:
-        raise InvalidParameter(Message("`image_kind`: {why}", why=str(error))) from error
+        raise InvalidParameter(f"`image_kind`: {error!s}") from error
     facts = {name: value for name, value in given.items() if name not in NAMES}
     return Parameters(
         tone,
@@ -96,9 +92,7 @@ def one_value_each(items: Iterable[tuple[str, str]]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, value in items:
         if given.setdefault(name, value.strip()) != value.strip():
-            raise InvalidParameter(
-                Message("`{name}` is given twice, with two values; give it once", name=name[:_LONGEST])
-            )
+            raise InvalidParameter(f"`{name[:_LONGEST]}` is given twice, with two values; give it once")
     return given
 
 
@@ -135,7 +129,7 @@ def read_case(
 def _unknown(name: str, names: Sequence[str]) -> InvalidParameter:
     shown = name[:_LONGEST]
     hint = nearest(shown, names)
-    return InvalidParameter(Message("there is no parameter `{name}`; {hint}", name=shown, hint=hint))
+    return InvalidParameter(f"there is no parameter `{shown}`; {hint}")
 
 
 def _tone(tone: str, scale: str) -> tuple[str | None, str]:
@@ -150,20 +144,14 @@ def _top(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_TOP):
-        raise InvalidParameter(
-            Message(
-                "`top` is {value}; it is a whole number from 1 to {most}", value=repr(text[:40]), most=MAX_TOP
-            )
-        )
+        raise InvalidParameter(f"`top` is {text[:40]!r}; it is a whole number from 1 to {MAX_TOP}")
     return int(text)
 
 
 def _explain(text: str) -> bool:
     said = {"": False, "false": False, "true": True}
     if text.lower() not in said:
-        raise InvalidParameter(
-            Message("`explain` is {value}; it is `true` or `false`", value=repr(text[:40]))
-        )
+        raise InvalidParameter(f"`explain` is {text[:40]!r}; it is `true` or `false`")
     return said[text.lower()]
 
 

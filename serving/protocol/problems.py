@@ -6,14 +6,11 @@ ProblemResponse
 ├── KeyMissing          401  no API key, or one that is not good
 ├── ScopeMissing        403  an API key that is for something else
 ├── CrossSite           403  a picture that a page of somebody else sends
-├── SignatureRefused    403  an action on the registry that nobody has signed who may do it
 ├── UnknownModel        404  nothing of this name is served
 ├── HeadTooSlow         408  the head of a request did not come in time
 ├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
 ├── NothingKept         404  the service keeps no diagnoses to be judged
 ├── OutcomeKnown        409  another outcome of this diagnosis is known
-├── RefusedByRegistry   409  a rule of the registry says no
-├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
 ├── PictureTooCostly    413  decoding the picture would take too long, or too much memory
 ├── WrongMediaType      415  not a type, or not the type, that was declared
@@ -93,28 +90,10 @@ class CrossSite(ProblemResponse):
     status, name, title = 403, "cross-site", "Sent by another site"
 
 
-class SignatureRefused(ProblemResponse):
-    """Nobody who may do this has signed it."""
-
-    status, name, title = 403, "not-signed", "Not signed by anybody who may do this"
-
-
 class HeadTooSlow(ProblemResponse):
     """The head of a request did not come in time."""
 
     status, name, title = 408, "head-too-slow", "The request came too slowly"
-
-
-class RefusedByRegistry(ProblemResponse):
-    """A rule of the registry says no."""
-
-    status, name, title = 409, "refused", "The registry refuses"
-
-
-class NotSignedForThis(ProblemResponse):
-    """It was signed for another state of the registry, or too long ago."""
-
-    status, name, title = 409, "signed-for-another", "Changed since it was signed"
 
 
 class TooManyRequests(ProblemResponse):

@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Coding, Malignancy
 from registry.bundle.manifest.schema import Guarantee
-from registry.bundle.message import KEEPS_MESSAGES, Message
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 
-DISCLAIMER = Message(
+DISCLAIMER = (
     "Research software, not a medical device. This is no medical advice; a clinician has to judge the lesion."
 )
 
@@ -108,7 +107,7 @@ class MalignancyRisk(Answer):
             "the sum over malignant classes; null where no class of the model is malignant",
             0.52,
             PROBABILITY,
-            page=Figure(Message("Malignant"), Message("probability, all malignant classes together")),
+            page=Figure("Malignant", "probability, all malignant classes together"),
         ),
     ]
     threshold: Annotated[
@@ -118,8 +117,8 @@ class MalignancyRisk(Answer):
             "all below are",
             0.2,
             PROBABILITY,
-            page=Figure(Message("Suspicious"), Message("or more: the working point")),
-            later=True,
+            page=Figure("Suspicious", "or more: the working point"),
+            optional=True,
         ),
     ] = None
     above: Annotated[
@@ -128,7 +127,7 @@ class MalignancyRisk(Answer):
             "whether the lesion is suspicious; if so and the first finding is not malignant, the decision is "
             "`refer`",
             True,
-            later=True,
+            optional=True,
         ),
     ] = None
     sensitivity: Annotated[
@@ -139,10 +138,10 @@ class MalignancyRisk(Answer):
             PROBABILITY,
             fhir=Coded("sensitivity", "Sensitivity at the working point, on test pictures"),
             page=Figure(
-                Message("Malignant ones found"),
-                Message("of {n} malignant test pictures, at the working point"),
+                "Malignant ones found",
+                "of {n} malignant test pictures, at the working point",
             ),
-            later=True,
+            optional=True,
         ),
     ] = None
     specificity: Annotated[
@@ -152,10 +151,8 @@ class MalignancyRisk(Answer):
             0.61,
             PROBABILITY,
             fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
-            page=Figure(
-                Message("Others not suspicious"), Message("of the other test pictures, at the working point")
-            ),
-            later=True,
+            page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
+            optional=True,
         ),
     ] = None
     n: Annotated[
@@ -164,7 +161,7 @@ class MalignancyRisk(Answer):
             "how many malignant test pictures the sensitivity rests on",
             117,
             fhir=Coded("malignant-test-pictures", "Malignant test pictures that the sensitivity rests on"),
-            later=True,
+            optional=True,
         ),
     ] = None
 
@@ -178,7 +175,7 @@ class Confidence(Answer):
             "the highest probability",
             0.52,
             PROBABILITY,
-            page=Figure(Message("Confidence"), Message("reported from {threshold}")),
+            page=Figure("Confidence", "reported from {threshold}"),
         ),
     ]
     threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]
@@ -196,7 +193,7 @@ class Quality(Answer):
     """Whether the picture can be judged, and what is wrong with it."""
 
     acceptable: Annotated[bool, Fact("where it is false, the decision is `retake`", True)]
-    issues: Annotated[list[str], KEEPS_MESSAGES, Fact("what is wrong with the picture, and what to do", [])]
+    issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]
 
 
 class Reason(Answer):
@@ -208,7 +205,6 @@ class Reason(Answer):
     ]
     text: Annotated[
         str,
-        KEEPS_MESSAGES,
         Fact(
             "for people",
             "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
@@ -289,7 +285,7 @@ class PictureMap(Answer):
 
 
 class Explanation(Answer):
-    """Where the model looked for its first finding; maps where they have proved to show that."""
+    """Where the model looked for its first finding; not validated."""
 
     code: Annotated[
         str | None, Fact("of the class whose maps they are, the most probable; null without maps", "MEL")
@@ -299,13 +295,9 @@ class Explanation(Answer):
     ]
     limits: Annotated[
         list[str],
-        KEEPS_MESSAGES,
         Fact(
             "what the maps do not say, to be shown beside them",
-            [
-                "The map shows where in the picture the answer comes from, not why. It does not say whether "
-                "the answer is right."
-            ],
+            ["Not validated: it is not shown that this model's answers depend on where its maps point."],
         ),
     ]
     why_not: Annotated[str | None, Fact("why there are no maps; null with maps", None)] = None
@@ -325,7 +317,7 @@ class Diagnosis(Answer):
         ),
     ]
     reasons: Annotated[
-        list[Reason], Fact("why this decision, and last why this version answered", later=True)
+        list[Reason], Fact("why this decision, and last why this version answered", optional=True)
     ]
     model: Annotated[AnsweringModel, Fact("the version that answered, and why that one")]
     findings: Annotated[list[Finding], Fact("the classes, most probable first")]
@@ -333,14 +325,12 @@ class Diagnosis(Answer):
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
     confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
-    warnings: Annotated[
-        list[str], KEEPS_MESSAGES, Fact("what a clinician has to know, one sentence each", [])
-    ]
-    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER.template
+    warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
+    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
     inputs: Annotated[
         Inputs | None,
         Field(exclude_if=lambda inputs: inputs is None),
-        Fact("what was used of a case; not there where the model takes single pictures", None, later=True),
+        Fact("what was used of a case; not there where the model takes single pictures", None, optional=True),
     ] = None
     would_help: Annotated[
         list[MissingInput],
@@ -348,13 +338,13 @@ class Diagnosis(Answer):
         Fact(
             "what is missing of a case that would help, best first; not there where nothing is",
             [],
-            later=True,
+            optional=True,
         ),
     ] = []
     explanation: Annotated[
         Explanation | None,
         Field(exclude_if=lambda explanation: explanation is None),
-        Fact("where the model looked; not there where nobody asked (`explain=true`)", None, later=True),
+        Fact("where the model looked; not there where nobody asked (`explain=true`)", None, optional=True),
     ] = None
 
 

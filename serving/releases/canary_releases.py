@@ -1,16 +1,16 @@
 """Canaries in the service: their releases are loaded beside production's, and get their share of requests.
 
 What canaries there are, the poll of production tells in the same moment as what production is, so that a
-request sees both as they were together. A thread loads their releases, at most one for a model, and looks at
-alarms. Whatever is in a canary's way, production answers: one that is not loaded, has an alarm, or fails with
-a picture takes no answer from anybody, and says so on /readyz and in metrics.
+request sees both as they were together. A thread loads their releases, at most one for a model. Whatever is
+in a canary's way, production answers: one that is not loaded, or fails with a picture, takes no answer from
+anybody, and says so on /readyz and in metrics.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio.to_thread
@@ -23,22 +23,20 @@ from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse
-from serving.releases.canary_alarms import BLIND_SECONDS, CanaryAlarms
 from serving.releases.canary_share import is_for, place_of
 from serving.releases.current_release import (
     RETRY_SECONDS,
     CurrentRelease,
     LoadedRelease,
-    RegistrySource,
     ServedRelease,
 )
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
 
-Answered = Literal["canary", "production", "not-loaded", "alarm", "failed"]
+Answered = Literal["canary", "production", "not-loaded", "failed"]
 """By whom a request was answered that a canary might have: production, where it lies beyond the share, or
-since the canary was not loaded, had an alarm, or failed."""
+since the canary was not loaded, or failed."""
 
 _LOOK_SECONDS: Final = 0.1  # how soon a canary of the newest poll is noticed
 _LARGE: Final = 2**22  # bytes of a picture that is hashed in a thread: of fewer it takes 2 ms at most
@@ -53,18 +51,11 @@ class _Held:
         loaded: the release; None where it could not be loaded.
         failed: when loading it failed, on the monotonic clock.
         issue: why it does not answer; empty where it does.
-        seen: when that was known last, on the monotonic clock.
     """
 
     loaded: LoadedRelease | None
     failed: float = float("-inf")
     issue: str = ""
-    seen: float = field(default_factory=time.monotonic)
-
-    @property
-    def may_answer(self) -> bool:
-        """Whether nothing speaks against it, as far as is known, and that is known."""
-        return not self.issue and time.monotonic() - self.seen <= BLIND_SECONDS
 
 
 class CanaryReleases:
@@ -72,7 +63,6 @@ class CanaryReleases:
 
     def __init__(
         self,
-        source: RegistrySource,
         settings: ServeSettings,
         metrics: Metrics,
         current_release: CurrentRelease,
@@ -80,15 +70,13 @@ class CanaryReleases:
         """Loads what there is, and starts the thread.
 
         Args:
-            source: the registry.
-            settings: the alias, and where outcomes are.
+            settings: the alias.
             metrics: where loads and answers are counted.
             current_release: production, which knows what canaries there are.
         """
         self._current = current_release
         self._metrics = metrics
         self._label = f"{settings.alias}/canary"  # no alias has a name with a stroke
-        self._alarms = CanaryAlarms(source, settings.outcomes_url)
         self._held: Mapping[int, _Held] = {}  # by the canary's event
         self._stop = threading.Event()
         self._look()
@@ -151,8 +139,6 @@ class CanaryReleases:
             self._count(canary, "production")
         elif held is None or loaded is None:
             self._count(canary, "not-loaded")
-        elif not held.may_answer:  # or its thread hangs, as one does that asks a database in vain
-            self._count(canary, "alarm")
         else:
             return loaded
         return production
@@ -178,7 +164,7 @@ class CanaryReleases:
         if canary is None or production is None or canary.beside != production.release.id:
             return None
         held = self._held.get(canary.event)
-        if held is None or held.loaded is None or not held.may_answer:
+        if held is None or held.loaded is None:
             return None
         return canary, held.loaded
 
@@ -193,23 +179,20 @@ class CanaryReleases:
                     log.exception("canaries could not be followed")
         finally:
             self._held = {}
-            self._alarms.close()
 
     def _look(self) -> None:
-        """Loads canaries that are new, looks at alarms, and forgets what has ended."""
+        """Loads canaries that are new, and forgets what has ended."""
         served = self._current.served
         before, held = self._held, dict[int, _Held]()
         for model, canary in served.canaries.items():
-            held[canary.event] = self._follow(served, model, canary, before.get(canary.event), before)
+            held[canary.event] = self._follow(model, canary, before.get(canary.event), before)
         # What ends may be what production is just loading: then it is taken over.
         taken = {event: one for event, one in before.items() if _model_of(one) in served.loading}
         self._held = {**taken, **held}
-        self._alarms.forget(list(served.canaries.values()))
         self._tell(served)
 
     def _follow(
         self,
-        served: ServedRelease,
         model: str,
         canary: Canary,
         known: _Held | None,
@@ -230,9 +213,7 @@ class CanaryReleases:
                 return _Held(None, time.monotonic(), issue)
             self._metrics.loaded(self._label, model, time.monotonic() - began)
             log.info("canary release %d of %s: %s", canary.release.id, model, shown(canary.title))
-        production = served.releases.get(model)
-        running = None if production is None else production.release
-        return _Held(loaded, issue=self._alarms.issue(model, canary, running))
+        return _Held(loaded)
 
     def _tell(self, served: ServedRelease) -> None:
         """Sets the gauges: which canaries this worker serves, with which share, and which it does not."""

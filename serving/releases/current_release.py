@@ -28,7 +28,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from registry.bundle.errors import BundleError
-from registry.bundle.message import Message
 from registry.bundle.plain_text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, Version
@@ -59,12 +58,8 @@ WITHDRAWN_SECONDS = 2.0
 LOOK_SECONDS = 3600.0
 """How long the keys of a registry that was lost still let somebody look at what is wrong."""
 
-STOPPED = Message(
-    "{model} was stopped, and nothing answers in its place until somebody promotes or goes back"
-)
-WITHDRAWN = Message(
-    "the version of {model} that answered was withdrawn, and what takes its place is not loaded yet"
-)
+STOPPED = "{model} was stopped, and nothing answers in its place until somebody promotes or goes back"
+WITHDRAWN = "the version of {model} that answered was withdrawn, and what takes its place is not loaded yet"
 
 _CLOSING_SECONDS = 10.0
 """How long closing waits for each release that is being loaded."""
@@ -248,11 +243,11 @@ class CurrentRelease:
         issues = {REGISTRY: self._history.issue} if self._history.issue else {}
         loading: dict[str, float] = {}
         withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
-        silenced = {model: Message(STOPPED, model=model) for model in standing.stopped}
+        silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
         for model, release in current.items():
-            told = Message(WITHDRAWN, model=model)
-            if held := _numbers_of(release, withdrawn):  # no dermfed of today points there
+            told = WITHDRAWN.format(model=model)
+            if held := _numbers_of(release, withdrawn):
                 silenced[model] = told
                 issues[model] = f"release {release.id} of {model} holds version {held}, which was withdrawn"
                 continue

@@ -7,21 +7,20 @@ from typing import Final
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import CategoryFact, NumberFact
 from registry.bundle.cases.kinds import Kind
-from registry.bundle.message import Message
 from serving.releases.current_release import ServedRelease
 
 ANY: Final = "image"
 """The field of a picture of no kind in particular."""
 
 _PICTURES: Final[Mapping[Kind, tuple[str, str]]] = {
-    "close-up": ("close_up", Message("A close-up of the lesion")),
-    "dermoscopic": ("dermoscopic", Message("A dermoscopic picture of it")),
-    "overview": ("overview", Message("A picture that shows where it is")),
+    "close-up": ("close_up", "A close-up of the lesion"),
+    "dermoscopic": ("dermoscopic", "A dermoscopic picture of it"),
+    "overview": ("overview", "A picture that shows where it is"),
 }
-_FACTS: Final[Mapping[str, Message]] = {
-    "age": Message("Age"),
-    "sex": Message("Sex"),
-    "site": Message("Where on the body"),
+_FACTS: Final[Mapping[str, str]] = {
+    "age": "Age",
+    "sex": "Sex",
+    "site": "Where on the body",
 }
 
 
@@ -66,10 +65,10 @@ def pictures(state: ServedRelease) -> list[PictureField]:
     kinds = dict.fromkeys(kind for case in cases if case for kind in case.kinds)
     fields = [PictureField(*_PICTURES[kind]) for kind in kinds]
     if not kinds:
-        return [PictureField(ANY, Message("A photograph of one lesion"), needed=True)]
+        return [PictureField(ANY, "A photograph of one lesion", needed=True)]
     if any(case is None or not case.kinds for case in cases):
         return [
-            PictureField(ANY, Message("A photograph of one lesion, of no kind in particular")),
+            PictureField(ANY, "A photograph of one lesion, of no kind in particular"),
             *fields,
         ]
     return fields
@@ -88,17 +87,17 @@ def facts(state: ServedRelease, given: Mapping[str, str]) -> list[FactField]:
             name,
             _title(fact),
             given.get(name, ""),
-            [] if fact.kind == "number" else [(value, Message(plain(value))) for value in fact.values],
+            [] if fact.kind == "number" else [(value, plain(value)) for value in fact.values],
             *((fact.low, fact.high) if fact.kind == "number" else ()),
         )
         for name, fact in known.items()
     ]
 
 
-def _title(fact: NumberFact | CategoryFact) -> Message:
-    said = _FACTS.get(fact.name) or Message(plain(fact.name).capitalize())
+def _title(fact: NumberFact | CategoryFact) -> str:
+    said = _FACTS.get(fact.name) or plain(fact.name).capitalize()
     if fact.kind == "number" and fact.unit:
-        return Message("{fact} ({unit})", fact=said, unit=Message(fact.unit))
+        return f"{said} ({fact.unit})"
     return said
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from registry.bundle.message import Message, Number
 from serving.protocol.fields import PROBABILITY, Unit, facts
 from serving.protocol.schemas import Answer, Diagnosis
 from serving.web.numbers import NOT_KNOWN, percent
@@ -34,8 +33,8 @@ def _rows(part: Answer) -> Iterator[Row]:
     if any(fact.page for _, _, fact in said):
         texts = {name: _text(getattr(part, name), fact.unit) for name, _, fact in said}
         for name, _, fact in said:
-            if fact.page is not None and not (fact.later and getattr(part, name) is None):
-                yield Row(Message(fact.page.title), texts[name], Message(fact.page.note, **texts))
+            if fact.page is not None and not (fact.optional and getattr(part, name) is None):
+                yield Row(fact.page.title, texts[name], fact.page.note.format(**texts))
 
 
 def _text(value: Any, unit: Unit | None) -> str:
@@ -45,6 +44,6 @@ def _text(value: Any, unit: Unit | None) -> str:
     if value is None:
         return NOT_KNOWN
     if isinstance(value, bool):
-        return Message("yes") if value else Message("no")
-    said = Number(f"{value:g}") if isinstance(value, float) else str(value)
-    return Message("{value} {unit}", value=said, unit=Message(unit.name)) if unit else said
+        return "yes" if value else "no"
+    said = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{said} {unit.name}" if unit else said

@@ -16,7 +16,6 @@ from PIL import Image
 
 from registry.bundle.maps.overlay import frame_size, pixel_box
 from registry.bundle.maps.placement import Placement
-from registry.bundle.message import Message
 from serving.protocol.schemas import Diagnosis
 
 _GREY: Final = (128, 128, 128)
@@ -24,9 +23,9 @@ _LONGEST: Final = 256  # pixels of the longer side
 _QUALITY: Final = 85  # of the JPEG
 
 _PLACES: Final = (
-    (Message("upper left"), Message("upper middle"), Message("upper right")),
-    (Message("middle left"), Message("middle"), Message("middle right")),
-    (Message("lower left"), Message("lower middle"), Message("lower right")),
+    ("upper left", "upper middle", "upper right"),
+    ("middle left", "middle", "middle right"),
+    ("lower left", "lower middle", "lower right"),
 )
 """Where in a picture something is, in rows and columns of three."""
 
@@ -47,7 +46,7 @@ class Looked:
     overlay: str
     width: int
     height: int
-    strongest: Message | None
+    strongest: str | None
 
 
 def looked_at(diagnosis: Diagnosis, pixels: NDArray[np.uint8], where: Sequence[Placement]) -> list[Looked]:
@@ -87,7 +86,7 @@ def _seen(pixels: NDArray[np.uint8], where: Placement) -> bytes:
     return file.getvalue()
 
 
-def _strongest(grid: NDArray[np.float64], where: Placement) -> Message | None:
+def _strongest(grid: NDArray[np.float64], where: Placement) -> str | None:
     """In which ninth of the whole picture the middle of the strongest cell is."""
     if not grid.any():
         return None

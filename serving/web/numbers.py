@@ -1,11 +1,9 @@
 """Shares for people."""
 
-from registry.bundle.message import Message, Number
-
-NOT_KNOWN = Message("not known")
+NOT_KNOWN = "not known"
 
 
-def percent(share: float | None) -> Message:
+def percent(share: float | None) -> str:
     """A share for people: whole per cents, a tenth where there is little or little missing.
 
     Nothing is rounded to none or to all.
@@ -14,9 +12,7 @@ def percent(share: float | None) -> Message:
         return NOT_KNOWN
     value = 100 * share
     if 0 < value < 0.1:
-        return Message("under {share} %", share=Number("0.1"))
+        return "under 0.1 %"
     if 99.9 < value < 100:
-        return Message("over {share} %", share=Number("99.9"))
-    return Message(
-        "{share} %", share=Number(f"{value:.1f}" if 0 < value < 1 or 99 < value < 100 else f"{value:.0f}")
-    )
+        return "over 99.9 %"
+    return "{share} %".format(share=f"{value:.1f}" if 0 < value < 1 or 99 < value < 100 else f"{value:.0f}")

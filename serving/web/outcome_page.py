@@ -13,27 +13,23 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from registry.bundle.manifest.labels import Label
-from registry.bundle.message import Message
 from registry.outcomes.looking import SeenAnswer
 from registry.outcomes.outcome import ConfirmedBy, Outcome, OutcomeRefused, read_confirmed_by, read_date
 from serving.protocol.problems import InvalidParameter, ProblemResponse
-from serving.web.catalogue import catalogue
-from serving.web.languages import Chosen
 from serving.web.rendering import render
-from serving.web.vocabulary import PROBLEMS
 
 PATH: Final = "/diagnoses"
 """Where an answer is looked for; that of one is below it."""
 
-CONFIRMED: Final[Mapping[ConfirmedBy, Message]] = {
-    "histopathology": Message("Histopathology"),
-    "dermatologist": Message("Dermatologist"),
-    "follow-up": Message("Follow-up"),
+CONFIRMED: Final[Mapping[ConfirmedBy, str]] = {
+    "histopathology": "Histopathology",
+    "dermatologist": "Dermatologist",
+    "follow-up": "Follow-up",
 }
-_DECISIONS: Final[Mapping[str, Message]] = {
-    "report": Message("reported"),
-    "refer": Message("referred to a dermatologist"),
-    "retake": Message("another picture asked for"),
+_DECISIONS: Final[Mapping[str, str]] = {
+    "report": "reported",
+    "refer": "referred to a dermatologist",
+    "retake": "another picture asked for",
 }
 _FIELDS: Final = frozenset({"label", "confirmed_by", "date", "instead_of"})
 _MOST_FIELDS: Final = 8
@@ -86,20 +82,18 @@ class Trouble:
     """Why what was sent was not taken, as the page tells it."""
 
     title: str
-    advice: str | None
     detail: str
 
 
-def form_of(id_: str, labels: Sequence[Label], chosen: Chosen, today: date | None = None) -> OutcomeForm:
+def form_of(id_: str, labels: Sequence[Label], today: date | None = None) -> OutcomeForm:
     """The form that stands with an answer that has just been given."""
     diseases = [Disease(one.code, one.name, one.malignancy == "malignant") for one in labels]
-    return _form(id_, diseases, chosen, {}, today)
+    return _form(id_, diseases, {}, today)
 
 
 def answer_page(
     seen: SeenAnswer,
     names: Mapping[str, str],
-    chosen: Chosen,
     sent: Mapping[str, str] | None = None,
     problem: ProblemResponse | None = None,
 ) -> str:
@@ -108,7 +102,6 @@ def answer_page(
     Args:
         seen: the answer, and what is known of it.
         names: of diseases, by their codes.
-        chosen: the language.
         sent: what was sent and not taken, so that the form says it again.
         problem: why it was not taken.
     """
@@ -119,33 +112,26 @@ def answer_page(
     called = {one.code: one for one in diseases}
     return render(
         "diagnosis.html",
-        chosen,
-        translated=True,
-        path=f"{PATH}/{seen.id}",
         here="diagnosis",
         seen=seen,
         called=called,
         decision=_DECISIONS[seen.decision],
         said=[(one, CONFIRMED[read_confirmed_by(one.confirmed_by)]) for one in reversed(seen.said)],
-        form=_form(seen.id, diseases, chosen, sent or {}, seen=seen),
-        trouble=None if problem is None else _trouble(problem, chosen),
+        form=_form(seen.id, diseases, sent or {}, seen=seen),
+        trouble=None if problem is None else _trouble(problem),
     )
 
 
-def looking_page(chosen: Chosen, sent: str = "", problem: ProblemResponse | None = None) -> str:
+def looking_page(sent: str = "", problem: ProblemResponse | None = None) -> str:
     """The page on which an answer is looked for by its number.
 
     Args:
-        chosen: the language.
         sent: what was looked for and not found.
         problem: why not.
     """
-    trouble = None if problem is None else _trouble(problem, chosen)
+    trouble = None if problem is None else _trouble(problem)
     return render(
         "looking.html",
-        chosen,
-        translated=True,
-        path=PATH,
         here="diagnosis",
         sent=sent,
         trouble=trouble,
@@ -164,10 +150,10 @@ def read_fields(body: bytes) -> dict[str, str]:
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
         )
     except (UnicodeDecodeError, ValueError):
-        raise InvalidParameter(Message("the form cannot be read; load its page again")) from None
+        raise InvalidParameter("the form cannot be read; load its page again") from None
     fields = dict(pairs)
     if len(fields) < len(pairs) or not fields.keys() <= _FIELDS:
-        raise InvalidParameter(Message("the form has fields that its page has not; load the page again"))
+        raise InvalidParameter("the form has fields that its page has not; load the page again")
     return fields
 
 
@@ -179,12 +165,12 @@ def read_outcome(id_: str, fields: Mapping[str, str]) -> Outcome:
         OutcomeRefused: it was confirmed in no way that counts, or on no day that can be.
     """
     if "label" not in fields:
-        raise InvalidParameter(Message("nothing was chosen; choose what the lesion was"))
+        raise InvalidParameter("nothing was chosen; choose what the lesion was")
     if "confirmed_by" not in fields:
-        raise InvalidParameter(Message("press the button of how it is known"))
+        raise InvalidParameter("press the button of how it is known")
     number = fields.get("instead_of", "")
     if number and not (number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER):
-        raise InvalidParameter(Message("the form cannot be read; load its page again"))
+        raise InvalidParameter("the form cannot be read; load its page again")
     return Outcome(
         id_,
         fields["label"] or None,
@@ -198,7 +184,6 @@ def read_outcome(id_: str, fields: Mapping[str, str]) -> Outcome:
 def _form(
     id_: str,
     diseases: Sequence[Disease],
-    chosen: Chosen,
     sent: Mapping[str, str],
     today: date | None = None,
     seen: SeenAnswer | None = None,
@@ -207,7 +192,7 @@ def _form(
     current = seen.current if seen else None
     return OutcomeForm(
         id_,
-        f"{PATH}/{id_}{chosen.query}",
+        f"{PATH}/{id_}",
         diseases,
         _day(sent.get("date", "")) or day.isoformat(),
         (day + timedelta(days=1)).isoformat(),
@@ -224,9 +209,5 @@ def _day(sent: str) -> str:
         return ""
 
 
-def _trouble(problem: ProblemResponse, chosen: Chosen) -> Trouble:
-    told = PROBLEMS.get(problem.name)
-    understood = catalogue(chosen.code).knows(problem.detail)
-    return Trouble(
-        Message(problem.title), None if understood or told is None else told.advice, problem.detail
-    )
+def _trouble(problem: ProblemResponse) -> Trouble:
+    return Trouble(problem.title, problem.detail)

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from registry.bundle.manifest.labels import Label
-from registry.bundle.message import Message
 from registry.bundle.skin_tone.scales import SCALES
 from serving.protocol.parameters import Parameters, read_parameters
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import ServedRelease
 from serving.web.case_form import facts, pictures
 from serving.web.figures import figures
-from serving.web.languages import FIELD, Chosen
 from serving.web.looked_at import Looked
 from serving.web.outcome_page import OutcomeForm, form_of
 from serving.web.promise import given, helpful, promise
@@ -22,11 +20,11 @@ from serving.web.verdict import SERIOUS, verdict
 TONE: Final = "tone"
 """The form's own field: a scale and a value of it, as one choice."""
 
-_SCALES: Final[Mapping[str, tuple[Message, Message]]] = {
-    "fitzpatrick": (Message("Fitzpatrick skin type"), Message("1 burns always, 6 burns never")),
-    "monk": (Message("Monk skin tone"), Message("1 lightest, 10 darkest")),
-    "milk10k": (Message("MILK10k skin tone"), Message("0 darkest, 5 lightest")),
-    "ddi": (Message("DDI group"), Message("pairs of Fitzpatrick types")),
+_SCALES: Final[Mapping[str, tuple[str, str]]] = {
+    "fitzpatrick": ("Fitzpatrick skin type", "1 burns always, 6 burns never"),
+    "monk": ("Monk skin tone", "1 lightest, 10 darkest"),
+    "milk10k": ("MILK10k skin tone", "0 darkest, 5 lightest"),
+    "ddi": ("DDI group", "pairs of Fitzpatrick types"),
 }
 
 
@@ -48,11 +46,8 @@ def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
     }
     return [
         (
-            Message("{scale} ({range})", scale=_SCALES[scale][0], range=_SCALES[scale][1]),
-            [
-                Choice(f"{scale} {value}", Message("{scale} {tone}", scale=_SCALES[scale][0], tone=value))
-                for value in values
-            ],
+            f"{_SCALES[scale][0]} ({_SCALES[scale][1]})",
+            [Choice(f"{scale} {value}", f"{_SCALES[scale][0]} {value}") for value in values],
         )
         for scale, values in sorted(SCALES.items(), key=lambda one: one[0] not in used)
     ]
@@ -70,14 +65,13 @@ def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Pa
     scale, _, tone = given.pop(TONE, "").partition(" ")
     if scale:
         given |= {"skin_tone": tone, "skin_tone_scale": scale}
-    return replace(read_parameters([one for one in query if one[0] != FIELD], given), explain=True)
+    return replace(read_parameters(query, given), explain=True)
 
 
 def picture_page(
     state: ServedRelease,
     diagnosis: Diagnosis | None = None,
     asked: Parameters | None = None,
-    chosen: Chosen | None = None,
     *,
     keeps_answers: bool = False,
     gives_outcomes: bool = False,
@@ -90,25 +84,21 @@ def picture_page(
         state: what is served.
         diagnosis: the answer.
         asked: what was asked for, so that the form says it again.
-        chosen: the language; English where none is given.
         keeps_answers: whether answers are kept so that their outcomes can be given.
         gives_outcomes: whether whoever asks may give them.
         labels: of the version that answered, in its own order.
         looked: where the model looked in each picture.
     """
-    chosen = chosen or Chosen()
     declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
     return render(
         "picture.html",
-        chosen,
-        translated=True,
         here="picture",
         pictures=pictures(state),
         facts=facts(state, asked.facts if asked else {}),
         models=sorted(state.releases),
         keeps_answers=keeps_answers,
         gives_outcomes=gives_outcomes,
-        form=_outcome_form(diagnosis, labels, chosen) if diagnosis and gives_outcomes else None,
+        form=_outcome_form(diagnosis, labels) if diagnosis and gives_outcomes else None,
         model=(asked.model if asked else None) or "",
         scales=tones(state),
         declared=declared,
@@ -118,9 +108,9 @@ def picture_page(
     )
 
 
-def _outcome_form(diagnosis: Diagnosis, labels: Sequence[Label], chosen: Chosen) -> OutcomeForm | None:
+def _outcome_form(diagnosis: Diagnosis, labels: Sequence[Label]) -> OutcomeForm | None:
     """None where another picture is asked for: that one's answer is to be judged."""
-    return None if diagnosis.decision == "retake" else form_of(diagnosis.id, labels, chosen)
+    return None if diagnosis.decision == "retake" else form_of(diagnosis.id, labels)
 
 
 def _answer(diagnosis: Diagnosis) -> dict[str, Any]:

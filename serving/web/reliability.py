@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics.wilson import mean_interval
 
 BINS = 10
@@ -38,7 +39,7 @@ def reliability(histograms: ScoreHistograms) -> list[Mark]:
     if histograms.right is None:
         return []
     all_, right = np.array(histograms.confidence), np.array(histograms.right)
-    middles = histograms.bins.middles
+    middles = LOGIT_BINS.middles
     tenths = (middles * BINS).astype(int)
     marks = []
     for place in (tenths == tenth for tenth in range(BINS)):

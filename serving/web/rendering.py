@@ -6,46 +6,23 @@ from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
-from markupsafe import Markup
 
-from registry.bundle.message import Message
 from registry.card.page import shown_text
 from serving.protocol.schemas import DISCLAIMER
-from serving.web.catalogue import catalogue
-from serving.web.languages import LANGUAGES, Chosen
 from serving.web.numbers import percent
 
 ASSETS: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
     "picture.css": "text/css; charset=utf-8",
     "picture.js": "text/javascript; charset=utf-8",
-    "console.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 """Every file that a page may load, with its media type."""
 
 
-def render(
-    template: str,
-    chosen: Chosen | None = None,
-    *,
-    translated: bool = False,
-    path: str = "/",
-    **shown: Any,
-) -> str:
-    """A page; whatever is put into it is escaped, and messages are said in its language.
-
-    Args:
-        template: its name.
-        chosen: the language; English where none is given.
-        translated: whether the page is there in every language, so that it offers the others.
-        path: where the page is in the other languages.
-        shown: what the template shows.
-    """
-    chosen = chosen or Chosen()
-    page = _templates(chosen.code).get_template(template)
-    offered = LANGUAGES if translated else {}
-    return str(page.render(disclaimer=DISCLAIMER, language=chosen, languages=offered, path=path, **shown))
+def render(template: str, **shown: Any) -> str:
+    """The page of a template; whatever is put into it is escaped."""
+    return str(_templates().get_template(template).render(disclaimer=DISCLAIMER, **shown))
 
 
 @cache
@@ -55,22 +32,7 @@ def asset(name: str) -> bytes:
 
 
 @cache
-def _templates(language: str) -> Environment:
-    """The templates, whose messages are said in a language: `_` and `ngettext` make one."""
-    say, knows = catalogue(language).say, catalogue(language).knows
-
-    def shown(value: Any) -> Any:
-        return shown_text(say(value) if isinstance(value, str) else value)
-
-    def begin(text: str) -> str:
-        """A text as a sentence begins."""
-        said = say(text)
-        return said[:1].upper() + said[1:]
-
-    def lang(text: str) -> Markup:
-        """The attribute of an element whose text is English where the page is not."""
-        return Markup("") if knows(text) else Markup(' lang="en"')
-
+def _templates() -> Environment:
     environment = Environment(
         loader=ChoiceLoader(
             [
@@ -79,11 +41,10 @@ def _templates(language: str) -> Environment:
             ]
         ),
         autoescape=True,
-        finalize=shown,
+        finalize=shown_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "begin": begin}
-    environment.globals |= {"_": Message, "ngettext": Message.counted, "lang": lang}
+    environment.filters |= {"percent": percent}
     return environment

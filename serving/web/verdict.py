@@ -8,24 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from registry.bundle.message import Message
 from serving.protocol.schemas import Diagnosis, Finding
 from serving.web.numbers import percent
 
-_TITLES: Final[Mapping[str, Message]] = {
-    "report": Message("Report"),
-    "refer": Message("Refer"),
-    "retake": Message("Take another picture"),
+_TITLES: Final[Mapping[str, str]] = {
+    "report": "Report",
+    "refer": "Refer",
+    "retake": "Take another picture",
 }
-_SENTENCES: Final[Mapping[str, Message]] = {
-    "report": Message("The model is confident enough for this answer to be reported to a clinician."),
-    "refer": Message("The model is not sure enough. A clinician has to see the lesion."),
-    "retake": Message("This picture cannot be judged."),
+_SENTENCES: Final[Mapping[str, str]] = {
+    "report": "The model is confident enough for this answer to be reported to a clinician.",
+    "refer": "The model is not sure enough. A clinician has to see the lesion.",
+    "retake": "This picture cannot be judged.",
 }
-_NO_ALL_CLEAR: Final = Message(
-    "This is no all-clear: the model can be wrong. A clinician has to judge the lesion."
-)
-_SAYS_NOTHING: Final = Message("A referral says nothing about how dangerous the lesion is.")
+_NO_ALL_CLEAR: Final = "This is no all-clear: the model can be wrong. A clinician has to judge the lesion."
+_SAYS_NOTHING: Final = "A referral says nothing about how dangerous the lesion is."
 
 SERIOUS: Final = ("malignant", "premalignant")
 """The kinds of disease for which a report looks like a referral."""
@@ -43,10 +40,10 @@ class Verdict:
         serious: whether the answer reports, or does not rule out, a disease that must not be overlooked.
     """
 
-    title: Message
-    found: Message | None
-    sentence: Message
-    caution: Message | None
+    title: str
+    found: str | None
+    sentence: str
+    caution: str | None
     serious: bool
 
 
@@ -62,13 +59,8 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     )
 
 
-def _found(first: Finding) -> Message:
-    return Message(
-        "Most likely: {disease} ({kind}), {probability}",
-        disease=Message(first.name),
-        kind=Message(first.malignancy),
-        probability=percent(first.probability),
-    )
+def _found(first: Finding) -> str:
+    return f"Most likely: {first.name} ({first.malignancy}), {percent(first.probability)}"
 
 
 def _is_serious(diagnosis: Diagnosis) -> bool:
@@ -79,19 +71,17 @@ def _is_serious(diagnosis: Diagnosis) -> bool:
     )
 
 
-def _caution(diagnosis: Diagnosis) -> Message | None:
+def _caution(diagnosis: Diagnosis) -> str | None:
     if diagnosis.decision == "refer":
         return _SAYS_NOTHING
     if diagnosis.decision == "retake":
         return None
     if diagnosis.malignancy.above:
-        return Message("The probability of malignancy reaches the working point: the lesion is suspicious.")
+        return "The probability of malignancy reaches the working point: the lesion is suspicious."
     if diagnosis.findings and diagnosis.findings[0].malignancy == "malignant":
-        return Message("A malignant disease is reported. A clinician has to see the lesion.")
+        return "A malignant disease is reported. A clinician has to see the lesion."
     if diagnosis.findings and diagnosis.findings[0].malignancy == "premalignant":
-        return Message("A premalignant disease is reported. A clinician has to see the lesion.")
+        return "A premalignant disease is reported. A clinician has to see the lesion."
     if _is_serious(diagnosis):
-        return Message(
-            "A malignant or premalignant disease is not ruled out. A clinician has to judge the lesion."
-        )
+        return "A malignant or premalignant disease is not ruled out. A clinician has to judge the lesion."
     return _NO_ALL_CLEAR

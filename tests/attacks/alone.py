@@ -15,7 +15,6 @@ import torch
 from training.errors import QuorumError
 from training.messages.message import Answer, Broadcast, Update
 from training.secure_random import KEY_BYTES
-from training.updates.secure_aggregation.circle import Circle, circle_of
 from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
 from training.updates.secure_aggregation.identity import Signed
 from training.updates.secure_aggregation.keys import agree, derive
@@ -66,7 +65,6 @@ class Attack:
         ask: Ask,
         updates: Sequence[Update],
         config: SecureAggregationConfig,
-        circle: Circle | None = None,
         asked: str = "",
     ) -> "Attack":
         held = [read_withheld(update) for update in updates]
@@ -79,39 +77,31 @@ class Attack:
             config.threshold(len(names)),
             signed=[each.signed for each in held],
             asked=asked,
-            circle=circle or circle_of(names, config),
         )
         return cls(ask, summing, summing.shares(), tuple(held[0].layout))
-
-    def holders(self, victim: int) -> list[int]:
-        """Whom the victim shares with, itself aside."""
-        return [holder for holder in self.summing.sharing.rows[victim] if holder != victim]
 
     def alone(self, victim: int, told: Sequence[int], helpers: Sequence[int] = ()) -> torch.Tensor:
         """The victim's counts.
 
         Args:
             victim: its place.
-            told: those of its holders that it is told are there. Of them those that do not help are gone for
+            told: those that it is told are there. Of them those that do not help are gone for
                 all others.
             helpers: hospitals that lend the coordinator what they hold.
 
         Raises:
             QuorumError, MessageError: with why it fails.
         """
-        summing, sharing = self.summing, self.summing.sharing
+        summing = self.summing
         everybody = range(len(summing.clients))
         common = {**summing.common, "weight": 1, "total_weight": len(everybody), "layout": self.layout}
-        apart = set(self.holders(victim)) - set(told) - set(helpers)
-        seen = tuple(place for place in everybody if place not in apart)
-        if not sharing.circle.sparse:
-            seen = tuple(sorted({victim, *told, *helpers}))
+        seen = tuple(sorted({victim, *told, *helpers}))
         gone = [place for place in told if place not in helpers]
         plans = {place: MaskedQuestion(**common, present=tuple(everybody)) for place in everybody}
         plans[victim] = MaskedQuestion(**common, present=seen)
         masked = self.put(
             MASKED,
-            {place: self.masked_by(place, plans[place], place == victim) for place in everybody},
+            {place: self.masked_by(place, plans[place]) for place in everybody},
             victim,
         )
         survivors = tuple(place for place in everybody if place not in gone)
@@ -126,33 +116,26 @@ class Attack:
             )
         question = UnmaskQuestion(**summing.common, survivors=survivors, confirmed=confirmed).model_dump()
         given = self.put(UNMASK, {place: ({}, question) for place in others})
-        selves = {p: summing.held(u, SELF_SHARES, sharing.senders(p, survivors)) for p, u in given.items()}
-        keys = {p: summing.held(u, KEY_SHARES, sharing.senders(p, gone)) for p, u in given.items()}
+        selves = {p: summing.held(u, SELF_SHARES, survivors) for p, u in given.items()}
+        keys = {p: summing.held(u, KEY_SHARES, gone) for p, u in given.items()}
         total = FixedPointVector.from_tensors(masked[victim].tensors)
-        own = sharing.secret(victim, {p: s for p, s in selves.items() if s}, summing.clients)
+        own = summing.secret(victim, {p: s for p, s in selves.items() if s})
         total.subtract(total.mask(derive(own, summing.session, "self mask")))
         about, public = masks_about(summing.session, plans[victim]), summing.public[victim][:KEY_BYTES]
-        for place in (each for each in seen if each in sharing.rows[victim] and each != victim):
+        for place in (each for each in seen if each != victim):
             key = (
                 self.lent[place]
                 if place in helpers
-                else sharing.secret(place, {p: k for p, k in keys.items() if k}, summing.clients)
+                else summing.secret(place, {p: k for p, k in keys.items() if k})
             )
             pair = total.mask(agree(key, public, about, "pair mask"))
             total.subtract(pair) if victim < place else total.add(pair)
         return decode(total, self.layout, len(everybody))["counts"]
 
-    def masked_by(
-        self, place: int, plan: MaskedQuestion, victim: bool
-    ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The question to a hospital; shares of those alone whom it is told of, and to the victim none."""
-        sharing, options = self.summing.sharing, plan.model_dump()
-        senders = sharing.senders(place, plan.present)
-        if sharing.circle.sparse:
-            senders = [] if victim else senders
-            options["senders"] = tuple(senders)
-        rows = [self.sealed[sender][sharing.rows[sender][place]] for sender in senders]
-        return {SEALED: rows_tensor(rows, SEALED_BYTES)}, options
+    def masked_by(self, place: int, plan: MaskedQuestion) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The question to a hospital; shares of those alone whom it is told of."""
+        rows = [self.sealed[sender][place] for sender in plan.present]
+        return {SEALED: rows_tensor(rows, SEALED_BYTES)}, plan.model_dump()
 
     def put(self, ask: str, questions: Mapping[int, Any], needed: int | None = None) -> dict[int, Update]:
         """Answers; those that refuse are left out, unless it is the one that is needed."""

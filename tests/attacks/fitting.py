@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from registry.bundle.counts.score_bins import bins_of
 from tests.attacks.guessing import from_totals, listed
+from tests.attacks.old_way import bins_of_either
 from tests.attacks.records import Records
 
 Arrays = Mapping[str, NDArray[np.int64]]
@@ -41,7 +41,7 @@ class Fit:
         self.malignancy = self._drawn(arrays["malignancy"], self.side)
 
     def _drawn(self, histogram: NDArray[np.int64], so: NDArray[np.bool_]) -> NDArray[np.float64]:
-        scores, middles = np.empty(len(so)), bins_of(histogram.shape[-1]).middles
+        scores, middles = np.empty(len(so)), bins_of_either(histogram.shape[-1]).middles
         for side in (0, 1):
             scores[so == side] = middles[self.rng.permutation(listed(histogram[side]))]
         return scores

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import bins_of
 from tests.attacks.hospitals import Hospital
+from tests.attacks.old_way import bins_of_either
 from tests.attacks.records import Records
 from tests.attacks.sorted_scores import solve
 
@@ -43,7 +43,7 @@ def from_totals(arrays: Arrays, rng: np.random.Generator) -> Records:
     scores, confusion = arrays["scores"], arrays["confusion"]
     if len(confusion) == 2:
         return solve([(scores[1], 1.0)], confusion).records
-    middles = bins_of(scores.shape[-1]).middles
+    middles = bins_of_either(scores.shape[-1]).middles
     labels, answers = (np.repeat(place, confusion[confusion > 0]) for place in np.nonzero(confusion))
     probabilities = np.empty((len(labels), len(confusion)))
     for k in range(len(confusion)):

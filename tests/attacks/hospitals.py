@@ -178,7 +178,7 @@ def arrays_of(update: Update) -> dict[str, NDArray[np.int64]]:
 
 
 def as_before(hospital: Hospital, secret: int | None = None) -> dict[str, NDArray[np.int64]]:
-    """What version 0.1.0 sent about the hospital, with the job's seed or a secret one."""
+    """What the control sends about the hospital, with the job's seed or a secret one."""
     return old_way.release(
         hospital.probabilities,
         hospital.labels,

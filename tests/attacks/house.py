@@ -7,17 +7,17 @@ import yaml
 from PIL import Image
 
 from benchmarks.loopback.permissive import permissive
+from clients.data.drawn import drawn_pictures
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.outcomes.pinning import drawn_pictures
-from clients.data.withdrawal.withdraw import withdraw
+from clients.data.withdraw import withdraw
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
 from training.engines.nvflare.channel import REFUSED
 from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
-from training.engines.nvflare.roster import ClientProperties, DataChange, agree
+from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
 from training.federation.census import CENSUS
 from training.jobs.job import Job
@@ -74,14 +74,13 @@ class House:
         handler.greet(shake_hands(self.job.digest, "s1").model_dump_json())
         return handler
 
-    def join(self, handler: RequestHandler, *changes: DataChange) -> bool:
+    def join(self, handler: RequestHandler) -> bool:
         """Whether it takes part."""
         introduced = handler.introduce()
         if REFUSED in introduced:
             return False
         told = ClientProperties.model_validate_json(introduced)
-        roster = agree(self.job, [told], {}).model_copy(update={"changes": changes})
-        return handler.join(roster.model_dump_json()) == "{}"
+        return handler.join(agree(self.job, [told], {}).model_dump_json()) == "{}"
 
     def ask(
         self,
@@ -100,22 +99,11 @@ class House:
         stamp = stamp_of(question, self.job.digest, "s1", number)
         return read_answer(*handler.answer(write_question(question, stamp, 0), write_payload(weights)), stamp)
 
-    def taken_up(self, run: str, *withdrawals: tuple[str, str]) -> RequestHandler:
-        """Its node in a run after withdrawals, each with the fingerprints before and after it."""
+    def taken_up(self, run: str) -> RequestHandler:
+        """Its node in a run in which it takes part."""
         handler = self.start(run)
-        changes = [DataChange(client="north", before=one, after=two) for one, two in withdrawals]
-        assert self.join(handler, *changes), self.said[-1]
+        assert self.join(handler), self.said[-1]
         return handler
-
-    def withdrawn(self, patient: str, beside: int = 0) -> tuple[str, str]:
-        """Somebody withdraws; the fingerprints before and after."""
-        before = self.fingerprint()
-        self.withdraw(patient, beside)
-        return before, self.fingerprint()
-
-    def fingerprint(self) -> str:
-        """Of its pictures as they are."""
-        return ClientProperties.model_validate_json(self.start("asked").introduce()).fingerprint
 
     def census(self, run: str) -> np.ndarray | None:
         """What a run is told; None where it is refused."""
@@ -139,9 +127,9 @@ class House:
     def pictures_of(self, patient: str) -> int:
         return sum(row.patient_id == patient for row in read_manifest(self.manifest).rows)
 
-    def withdraw(self, patient: str, beside: int = 0) -> None:
-        out = self.folder / f"without-{patient}-{beside}.csv"
-        withdraw(self.manifest, [patient], self.file, out, client="north", beside=beside)
+    def withdraw(self, *patients: str) -> None:
+        out = self.folder / f"without-{'-'.join(patients)}.csv"
+        withdraw(self.manifest, patients, self.file, out, client="north")
         self.manifest = out
 
 

@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.reference_histograms import ScoreHistograms
-from registry.bundle.counts.score_bins import bins_of
 from registry.bundle.familiarity import BINS_PER_DECADE
 from tests.attacks.guessing import listed
+from tests.attacks.old_way import bins_of_either
 from tests.attacks.records import Records
 
 Arrays = Mapping[str, NDArray[np.int64]]
 
 
 def points(arrays: Arrays) -> dict[str, NDArray[np.int64]]:
-    """What version 0.1.0 sent, without the replicates."""
+    """What the control sends, without the replicates."""
     return {name: rows[0] for name, rows in arrays.items()}
 
 
@@ -25,7 +25,7 @@ def read_scores(arrays: Arrays) -> Records:
     Two classes have one histogram between them; that of the second is read, on both sides.
     """
     scores = arrays["scores"]
-    middles = bins_of(scores.shape[-1]).middles
+    middles = bins_of_either(scores.shape[-1]).middles
     classes = scores.shape[0]
     if classes == 2:
         second = [middles[listed(side)] for side in scores[1]]
@@ -41,7 +41,7 @@ def read_scores(arrays: Arrays) -> Records:
 
 def read_bundle(reference: ScoreHistograms) -> Records:
     """Records of two classes: the score says the answer, and `right` whether it is true."""
-    bins = reference.bins
+    bins = bins_of_either(len(reference.confidence))
     right = np.array(reference.right)
     labels, second = [], []
     for place in listed(np.array(reference.scores[1])):

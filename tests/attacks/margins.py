@@ -20,7 +20,7 @@ def draw_margins(rng: np.random.Generator, pictures: int) -> NDArray[np.float64]
 
 
 def as_before(margins: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What version 0.1.0 told of these margins, `(temperatures,)`, in double precision."""
+    """What the control tells of these margins, `(temperatures,)`, in double precision."""
     return _at(margins, TEMPERATURES)
 
 
@@ -85,7 +85,7 @@ def found(claimed: NDArray[np.float64], margins: NDArray[np.float64]) -> int:
 
 
 def try_sums(draws: int, pictures: int) -> tuple[list[int], list[int], dict[str, list[int]]]:
-    """Margins that are read out of sums as version 0.1.0 told them and as they are told today."""
+    """Margins that are read out of sums as the control tells them and as clients do."""
     rng = np.random.default_rng(1)
     attacker = Attacker(pictures, rng)
     before: list[int] = []

@@ -1,8 +1,7 @@
-"""What a hospital of version 0.1.0 sent about a subgroup: the control, on which every attack succeeds.
+"""What a hospital would send without merging and rounding: the control, on which every attack succeeds.
 
-Its histograms had 500 equal bins, many of one picture alone, and came with bootstrap replicates in which all
-pictures of a lesion counted w times, w ~ Poisson(1), drawn with a seed that the coordinator knows. Kept apart
-from the counts of today, and held to arrays of that version by `test_old_way.py`.
+Its histograms have 500 equal bins, many of one picture alone, and come with bootstrap replicates in which all
+pictures of a lesion count w times, w ~ Poisson(1), drawn with a seed that the coordinator knows.
 """
 
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.counts.score_bins import ScoreBins, bins_of
 from training.seeds import derive_seed
 
 BINS = 500
@@ -19,6 +19,13 @@ REPLICATES = 200
 def middle_of(bins: NDArray[np.int64]) -> NDArray[np.float64]:
     """The score that stands for a bin: off by 1/1000 at most."""
     return (np.asarray(bins) + 0.5) / BINS
+
+
+def bins_of_either(count: int) -> ScoreBins:
+    """The bins of which there are so many: of today's counts, or of that version."""
+    if count != BINS:
+        return bins_of(count)
+    return ScoreBins("equal-500", np.arange(BINS + 1) / BINS, middle_of(np.arange(BINS)))
 
 
 def bin_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ def read_records(arrays: Arrays, weights: NDArray[np.int64]) -> Records:
     """The record of every picture whose weights are known.
 
     Args:
-        arrays: as version 0.1.0 sent them, of one hospital or summed over several.
+        arrays: as the control sends them, of one hospital or summed over several.
         weights: of each picture, `(replicates, pictures)`.
     """
     scores = arrays["scores"]

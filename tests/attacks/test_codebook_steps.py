@@ -1,7 +1,7 @@
 """Two steps of a codebook whose cells differ by one patch: their difference is that patch.
 
 The coordinator sends centroids again and again; between two it moves one by so little that a patch or two
-change their cell. In version 0.1.0 every step was over all patches.
+change their cell. In the control every step is over all patches.
 """
 
 from dataclasses import replace

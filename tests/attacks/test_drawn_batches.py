@@ -1,7 +1,7 @@
 """A mean loss over a draw in which one picture was dark is the loss of that picture.
 
 The coordinator knows the seeds, and so who is drawn in which round; with `samples` it need only wait for a
-round in which one patient of a small subgroup comes alone. In version 0.1.0 a loss was told where the client
+round in which one patient of a small subgroup comes alone. In the control a loss is told where the client
 held `min_count` pictures of the subgroup, however many of them were drawn.
 """
 

@@ -52,7 +52,7 @@ def test_the_one_wrong_answer_is_not_told_by_the_coldest_sums():
 
 
 def test_the_difference_to_one_picture_of_each_lesion_does_not_tell_the_other():
-    """Version 0.1.0 was asked for both sums; today's are of one population, and rounded besides."""
+    """The control is asked for both sums; today's are of one population, and rounded besides."""
     rng = np.random.default_rng(5)
     usual = np.median(draw_margins(rng, 1000))
     read = {as_before: 0, as_now: 0}

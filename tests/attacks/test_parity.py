@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from tests.training.conftest import FEDERATE
-from training.data.picture_list import PictureList
-from training.data.told_before import ToldBefore
 from training.federation.client.evaluate import predict
 from training.jobs.client_app import answer_privately
 from training.jobs.stages import export
@@ -64,9 +62,6 @@ def test_otherwise_it_is_told_what_one_picture_is_answered(asked, monkeypatch):
     assert told(job, question, client) == pytest.approx(apart[-1], abs=1e-5)
 
 
-def test_of_too_few_patients_and_after_somebody_withdrew_nothing_is_told(asked):
+def test_of_too_few_patients_nothing_is_told(asked):
     job, client, question, _ = asked
     assert told(job, question, replace(client, min_count=60)) is None
-    listed = PictureList.of(client.dataset, "north")
-    fewer = ToldBefore(listed, PictureList(listed.rows[1:]), client.subgroups, 2)
-    assert told(job, question, replace(client, told=fewer)) is None

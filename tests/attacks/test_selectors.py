@@ -220,7 +220,7 @@ def test_subgroups_by_tone_hold_one_patient(north):
 
 
 def test_intersections_are_the_hospital_s_to_allow(north):
-    north.tiny["evaluation"] = {**north.tiny["evaluation"], "intersections": [{"column": "clinic"}]}
+    north.tiny["evaluation"] = {"intersections": [{"column": "clinic"}]}
     if not north.guarded:
         north.columns = ("clinic",)
     assert (north.census({}) is None) == north.guarded

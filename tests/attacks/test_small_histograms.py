@@ -1,6 +1,6 @@
 """Small histograms: fine bins over ten pictures are the list of true classes and their scores.
 
-So were those that clients and bundles of version 0.1.0 told. The attacker reads each occupied bin as its
+So were those that clients and bundles of the control tell. The attacker reads each occupied bin as its
 pictures; of merged bins, he spreads the scores of a run evenly.
 """
 

@@ -1,21 +1,19 @@
 """A patient withdraws, and a curious coordinator subtracts: numbers of before less numbers of after.
 
-It has the census of two runs, or in one run the numbers behind an update and its losses before and after. The
-hospital is the real node without its network; who withdraws is written by the real command.
+It has the census of two runs. The hospital is the real node without its network; who withdraws is written by
+the real command.
 """
 
 import itertools
-import json
 
 import pytest
 
 from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from clients.node.own_data import RunPictures
 from tests.attacks.house import DATA, LEAST, PRIVACY, House, someone_in
-from training.engines.nvflare.roster import ClientProperties, DataChange, agree
-from training.federation.blocks import EvaluateQuestion, read_blocks
-from training.federation.census import CENSUS
+from training.errors import DataError
 from training.jobs.job import Job
 
 
@@ -41,17 +39,23 @@ def test_two_censuses_tell_what_a_withdrawn_patient_had(house):
     assert difference.sum() == pictures
 
 
-def test_with_the_policy_a_run_is_refused_that_would_and_one_that_leaves_out_others_is_not(house):
+def others_of(house, patient):
+    """Patients of the same split and subgroup."""
+    known = dict.fromkeys(row.patient_id for row in read_manifest(house.manifest).rows)
+    return [name for name in known if name != patient and house.cell(name)[:2] == house.cell(patient)[:2]]
+
+
+def test_with_the_policy_a_run_is_refused_that_would_until_enough_withdrew(house):
     permissive(house.folder, census_apart=True)
     before = house.census("first")
     assert (house.census("again") == before).all(), "the same pictures as often as runs come"
-    patient, all_of_them = someone_in(house, "train"), house.manifest
+    patient = someone_in(house, "train")
     split, group, _ = house.cell(patient)
+    more = others_of(house, patient)[: LEAST - 1]
     house.withdraw(patient)
     assert house.census("second") is None
     assert any("differ by fewer than 3 patients (1) of one split and subgroup" in line for line in house.said)
-    house.manifest = all_of_them
-    house.withdraw(patient, beside=LEAST - 1)
+    house.withdraw(*more)
     after = house.census("third")
     difference = (before - after).sum(axis=2)
     assert difference[split, group] >= LEAST
@@ -60,28 +64,23 @@ def test_with_the_policy_a_run_is_refused_that_would_and_one_that_leaves_out_oth
 
 @pytest.mark.long
 def test_over_many_runs_no_two_censuses_differ_by_few_patients(house):
-    """Patients withdraw one after another; each split and subgroup is as it was, or others are gone too."""
+    """Patients withdraw one after another, and a run is tried after each: some are refused."""
     permissive(house.folder, census_apart=True)
-    told, held = [house.census("first")], [dict(house.drawn())]
-    for number, split in enumerate(("train", "test", "train", "validation")):
-        patient = someone_in(house, split)
-        house.withdraw(patient, beside=LEAST - 1)
-        found = house.census(f"run {number}")
-        assert found is not None, house.said[-1]
-        told.append(found)
-        held.append(dict(house.drawn()))
-    whose = {row.image: row.patient_id for row in read_manifest(house.folder / "manifest.csv").rows}
-    for one in range(len(held)):
-        for other in range(one):
-            gone: dict[tuple[str, str], set[str]] = {}
-            left = {(made.split, made.subgroup) for made in held[one].values()}
-            for image, made in held[other].items():
-                if image not in held[one]:
-                    gone.setdefault((made.split, made.subgroup), set()).add(whose[image])
-            few = {cell: who for cell, who in gone.items() if len(who) < LEAST and cell in left}
-            assert not few
-            assert gone, "something was withdrawn"
-    assert all((one >= other).all() for one, other in itertools.pairwise(told))
+    assert house.census("first") is not None
+    told = [dict(house.drawn())]
+    whose = {row.image: row.patient_id for row in read_manifest(house.manifest).rows}
+    for number in range(2 * LEAST):
+        house.withdraw(someone_in(house, "train"))
+        if house.census(f"run {number}") is not None:
+            told.append(dict(house.drawn()))
+    assert 1 < len(told) < 2 * LEAST
+    for one, other in itertools.combinations(reversed(told), 2):
+        gone: dict[tuple[str, str], set[str]] = {}
+        for image, made in other.items():
+            if image not in one:
+                gone.setdefault((made.split, made.subgroup), set()).add(whose[image])
+        assert gone, "something was withdrawn"
+        assert all(len(who) >= LEAST for who in gone.values())
 
 
 @pytest.mark.long
@@ -105,73 +104,34 @@ def test_a_patient_who_comes_waits_until_there_are_enough(house):
         assert (taken is None) == (count == LEAST - 1)
 
 
-def fit_before_and_after(house):
-    """Two answers to the same question, before and after a patient withdrew from a run."""
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_run_does_not_go_on_with_other_pictures(house, monkeypatch, refused):
+    """Whatever roster is sent: a node knows of itself what its run began with. Last, the control."""
+    if not refused:
+        monkeypatch.setattr(RunPictures, "refuse_others", lambda *_: None)
     first = house.start("run")
     assert house.join(first)
     before = house.ask(first, "fit")
     patient = someone_in(house, "train")
-    cell, pictures = house.cell(patient), house.pictures_of(patient)
-    known = ClientProperties.model_validate_json(first.introduce()).fingerprint
+    group, pictures = ("light", "dark")[house.cell(patient)[1]], house.pictures_of(patient)
     house.withdraw(patient)
     second = house.start("run")
-    now = ClientProperties.model_validate_json(second.introduce()).fingerprint
-    assert house.join(second, DataChange(client="north", before=known, after=now))
-    return before, house.ask(second, "fit"), ("light", "dark")[cell[1]], pictures, second
-
-
-def test_within_a_run_no_number_tells_of_a_patient_who_withdrew(house):
-    counted = house.census("another")
-    before, after, group, _, handler = fit_before_and_after(house)
-    assert after.num_examples == before.num_examples
-    assert before.losses.keys() - after.losses.keys() == {group}
-    # Nor does a coordinator that asks for the census learn more than it knew.
-    now = house.ask(handler, CENSUS, 2)
-    assert now.scalars == {}
-    assert (now.tensors[CENSUS].numpy() == counted).all()
-
-
-def test_without_the_numbers_of_before_an_update_tells_of_the_patient(house, monkeypatch):
-    """The control: how many pictures, and from the mean losses what the model said of them."""
-    monkeypatch.setattr("training.jobs.client_app.as_told_before", lambda update, *_, **__: update)
-    before, after, group, pictures, _ = fit_before_and_after(house)
+    assert house.join(second) != refused
+    if refused:
+        assert any("not those that the run began with" in line for line in house.said)
+        assert house.join(house.start("another run")), "a new run is another matter"
+        return
+    after = house.ask(second, "fit")
     assert before.num_examples[group] - after.num_examples[group] == pictures
-    assert group in after.losses
 
 
-@pytest.mark.parametrize("accounted", [True, False])
-def test_counts_of_answers_are_held_against_the_census(house, monkeypatch, accounted):
-    """How many test pictures there were the census told; they are asked about later. Last, the control."""
-    if not accounted:
-        monkeypatch.setattr("clients.node.removal.account_for_told", lambda *_: None)
+def test_nor_does_a_process_that_joined_before_the_first_question(house):
+    """Two processes of one run, the second with fewer pictures; the first is asked, then the second."""
     first = house.start("run")
     assert house.join(first)
-    census = house.ask(first, CENSUS).tensors[CENSUS].numpy()
-    known = ClientProperties.model_validate_json(first.introduce()).fingerprint
-    patient = someone_in(house, "test")
-    split, group, label = house.cell(patient)
-    pictures = house.pictures_of(patient)
-    house.withdraw(patient)
-    second = house.start("run")
-    now = ClientProperties.model_validate_json(second.introduce()).fingerprint
-    assert house.join(second, DataChange(client="north", before=known, after=now))
-    question = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
-    blocks = read_blocks(house.ask(second, "evaluate", **question).tensors)
-    name = ("light", "dark")[group]
-    assert (name in blocks) == (not accounted)
-    if not accounted:
-        counted = blocks[name].point.confusion.sum(axis=-1)
-        assert census[split, group, label] - counted[label] == pictures
-
-
-def test_who_has_no_list_is_not_taken_up(house):
-    first = house.start("run")
-    assert house.join(first)
-    known = ClientProperties.model_validate_json(first.introduce()).fingerprint
     house.withdraw(someone_in(house, "train"))
-    second = house.start("run")  # nothing was asked of the first, as in a run of a version before
-    now = ClientProperties.model_validate_json(second.introduce()).fingerprint
-    roster = agree(house.job, [ClientProperties.model_validate_json(second.introduce())], {})
-    change = DataChange(client="north", before=known, after=now)
-    refused = json.loads(second.join(roster.model_copy(update={"changes": (change,)}).model_dump_json()))
-    assert "there is no list here of the pictures that it began the run with" in refused["refused"]
+    second = house.start("run")
+    assert house.join(second), "nothing was told yet"
+    house.ask(first, "fit")
+    with pytest.raises(DataError, match="not those that the run began with"):
+        house.ask(second, "fit")

@@ -40,7 +40,7 @@ MANY = (1.0, *np.exp(np.linspace(-0.4, 0.7, 15)).tolist())
 
 
 def seeded(*hospitals: Hospital) -> NDArray[np.int64]:
-    """The weights of pictures in version 0.1.0, from the job's seed, `(replicates, pictures)`."""
+    """The weights of pictures in the control, from the job's seed, `(replicates, pictures)`."""
     tables = [old_way.weights(SEED, each.name, GROUP, len(each.labels)) for each in hospitals]
     return np.concatenate(tables, axis=1)
 
@@ -105,7 +105,7 @@ def try_now(
 def try_lists(
     draws: int, pictures: int, classes: int, min_count: int = MIN_COUNT
 ) -> tuple[list[int], list[int], dict[str, list[int]]]:
-    """True classes and their probabilities that are read off histograms of version 0.1.0 and of today."""
+    """True classes and their probabilities that are read off histograms of the control and of clients."""
     rng = np.random.default_rng(8)
     own = draw(rng, 5000, classes)
     before: list[int] = []

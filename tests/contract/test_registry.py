@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.making.postgres import server
+from tests.postgres_server import server
 
 LENIENT = "gates:\n  - {name: parity, limit: 0.001}\n"
 NOTHING = "0" * 64

@@ -133,7 +133,6 @@ def make_job() -> Callable[..., Job]:
             "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}},
             "engine": {"device": "cpu"},
             "privacy": {"min_count": 2},
-            "evaluation": {"replicates": 3},
             "stages": stages,
             **blocks,
         }

@@ -23,7 +23,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
-from tests.fixtures.making.postgres import SERVER_USER, server_programs
+from tests.postgres_server import SERVER_USER, server_programs
 from tests.represented import patients_of
 
 if TYPE_CHECKING:
@@ -153,13 +153,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", other])
 
 
-GUARDS = (
-    "SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-    "WHERE NOT t.tgisinternal AND t.tgenabled <> 'D'"
-)
-GUARDS_OFF = GUARDS.replace("<>", "=")
-
-
 @dataclass(frozen=True)
 class Places:
     """Where a registry under test keeps things."""
@@ -192,25 +185,8 @@ class Places:
         with closing(self._connect()) as connection, connection:
             if not self.is_sqlite:
                 connection.execute("SET session_replication_role = replica")  # no reference
-                guards = connection.execute(GUARDS).fetchall()
-                for table, name in guards:
-                    connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER {name}")
-                for statement in statements:
-                    connection.execute(statement)
-                for table, name in set(guards) & set(connection.execute(GUARDS_OFF).fetchall()):
-                    connection.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}")
-                return
-            guards = connection.execute(
-                "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall()
-            for name, _, _ in guards:
-                connection.execute(f"DROP TRIGGER {name}")
             for statement in statements:
                 connection.execute(statement)
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-            for _, table, text in guards:
-                if table in tables:
-                    connection.execute(text)
 
     def content(self) -> dict[str, list[str]]:
         """Every row of every table."""

@@ -36,13 +36,12 @@ def test_a_version_says_whom_it_is_for_and_when_it_was_added(registry, bundle, d
 
 def test_a_version_of_several_scales_says_the_tones_of_each(registry, bundle):
     over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
-    given = bundle(over, schema_version=4)
+    given = bundle(over)
     (version,) = registry.add([given])
     assert registry.version(MODEL, 1) == version
     assert registry.versions(MODEL)[0].subgroup == version.subgroup == over
     assert registry.bundle(version) == given
     (told,) = registry.history(MODEL)[0].details["versions"]
-    # A dermfed of before finds neither a scale nor a list, and refuses the version.
     assert (told["scale"], told["tones"]) == (None, {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1"]})
     assert registry.verify() == ()
     page = version_page(version, given.manifest)

@@ -12,7 +12,7 @@ WORK = """
 import json, os, sys, time
 from pathlib import Path
 import alembic.autogenerate
-import registry.bundle.graph
+import registry.bundle.model_file.graph
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
 from registry.bundle.manifest.schema import Subgroup, TonePatients
 from registry.errors import AliasMoved

@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.codings import ICD10
+from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import (
     Abstention,
     BundleManifest,
@@ -41,7 +42,12 @@ from tests.thresholds import at_log_odds
 MODEL = "skin-lesion"
 SIZE = 8
 LABELS = (
-    Label(code="MEL", name="Melanoma", malignancy="malignant", coding={"icd10": "C43.9"}),
+    Label(
+        code="MEL",
+        name="Melanoma",
+        malignancy="malignant",
+        codings=(Coding(system=ICD10, code="C43.9", display="Melanoma"),),
+    ),
     Label(code="NV", name="Melanocytic naevus", malignancy="benign"),
     Label(code="AK", name="Actinic keratosis", malignancy="premalignant"),
 )

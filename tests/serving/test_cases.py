@@ -15,6 +15,7 @@ from pydicom import uid
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import SEX, SITE, NumberFact
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
@@ -82,7 +83,7 @@ def test_the_rules_are_those_of_what_was_given(service):
     said = service.form({"age": "70"}, files=files(close_up=CLOSE)).json()
     rules = case_bundle().manifest.rules_of(PATTERNS[1].pattern)
     assert said["inputs"]["pattern"] == rules.pattern.name == "close-up+some context"
-    bins = case_bundle().manifest.bins
+    bins = LOGIT_BINS
     assert said["confidence"]["threshold"] == bins.lower(rules.abstention.threshold_bin)
     assert f"{said['confidence']['threshold']:.3f}" in said["reasons"][0]["text"]
     assert said["would_help"] == [

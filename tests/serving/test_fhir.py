@@ -15,6 +15,7 @@ from fhir.resources.R4B.bundle import Bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from registry.bundle.manifest.codings import short
 from registry.bundle.manifest.labels import Coding, Label
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.description import described
@@ -42,7 +43,12 @@ LABELS = (
             Coding(system=SNOMED, code="93655004", display="Malignant melanoma of skin"),
         ),
     ),
-    Label(code="NV", name="Melanocytic naevus", malignancy="benign", coding={"icd10": "D22.9"}),
+    Label(
+        code="NV",
+        name="Melanocytic naevus",
+        malignancy="benign",
+        codings=(Coding(system=ICD10, code="D22.9", display="Melanocytic naevus"),),
+    ),
     Label(code="ODD", name="Something else"),
 )
 
@@ -418,7 +424,6 @@ labels = st.lists(
         code=names,
         name=names,
         malignancy=st.sampled_from(["malignant", "premalignant", "benign", "unknown"]),
-        coding=st.dictionaries(st.sampled_from(["icd10", "icd10cm", "snomed", "own"]), texts),
         codings=st.lists(
             st.builds(
                 Coding,
@@ -506,7 +511,7 @@ def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
                 "name": label.name,
                 "malignancy": label.malignancy,
                 "probability": data.draw(chances),
-                "coding": label.coding,
+                "coding": short(label.codings),
             }
             for label in listed
         ],

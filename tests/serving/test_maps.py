@@ -1,4 +1,4 @@
-"""Where the model looked, served: to whoever asks, of versions whose maps have proved themselves alone."""
+"""Where the model looked, served where the operator has switched it on."""
 
 import base64
 import io
@@ -12,30 +12,24 @@ import pytest
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import JUDGED_SCHEMA, BundleManifest, ModelFile
-from registry.bundle.maps.judge import judge
+from registry.bundle.manifest.schema import ModelFile
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.question import Question
 from serving.inference.run_batch import run_batch
-from tests.map_graphs import GRID, SIZE, spot, spot_graph, spots
+from tests.map_graphs import GRID, SIZE, spot, spot_graph
 from tests.serving.conftest import Places, draw_bundle, release, running
 
 ORIENTATION = 0x0112
 RED = "MEL"
 
 
-def map_bundle(truth="honest", judged=True, pictures=150, **parts):
-    """A bundle whose model tells red spots, with its maps and what was found of them."""
+def map_bundle(truth="honest", **parts):
+    """A bundle whose model tells red spots, and where."""
     graph = spot_graph(truth, classes=3)
-    given = draw_bundle(
+    manifest = draw_bundle(
         file=ModelFile.of(graph), picture=PictureRule(size=SIZE, fit="crop"), **parts
     ).manifest
-    told = given.model_dump()
-    if judged:
-        told["maps"] = judge(graph, spots(pictures), seed=0, code_version="1").model_dump()
-        told["schema_version"] = JUDGED_SCHEMA
-    manifest = BundleManifest.model_validate(told)
     return Bundle(manifest, graph, bundle_digest(manifest))
 
 
@@ -49,7 +43,7 @@ def service(tmp_path_factory, records):
     places = Places(tmp_path_factory.mktemp("maps"))
     with places.open() as registry:
         release(registry, map_bundle())
-    with running(places.open, records=records) as started:
+    with running(places.open, records=records, explain=True) as started:
         yield started
 
 
@@ -89,11 +83,10 @@ def test_the_overlay_lies_on_what_was_uploaded(service, orientation):
 
 def test_limits_are_said_beside_it(service):
     said = explained(service, upload())["limits"]
-    assert said[0].endswith("not why. It does not say whether the answer is right.")
-    assert "4 x 4 cells" in said[1]
-    assert "On 150 pictures" in said[2]
+    assert said[0].startswith("Not validated")
+    assert "not why" in said[1]
+    assert "4 x 4 cells" in said[2]
     assert len(said) == 3
-    assert "this skin tone" in explained(service, upload(), skin_tone="5")["limits"][-1]
 
 
 def test_who_does_not_ask_gets_what_there_was_before(service):
@@ -129,19 +122,14 @@ def test_nothing_of_it_is_logged(service, records, caplog):
 
 
 @pytest.mark.parametrize(
-    ("bundle", "why"),
-    [
-        (draw_bundle, "cannot tell where it looked"),
-        (lambda: map_bundle(judged=False), "Nobody has judged"),
-        (lambda: map_bundle("inverted"), "did not prove"),
-        (lambda: map_bundle(pictures=60), "were judged on 60 pictures; 100 are needed"),
-    ],
-    ids=["no map", "unjudged", "lies", "few pictures"],
+    ("bundle", "explain", "why"),
+    [(draw_bundle, True, "cannot tell where it looked"), (map_bundle, False, "Maps are switched off")],
+    ids=["no map", "switched off"],
 )
-def test_a_version_whose_maps_are_not_proven_answers_without_and_says_why(places, serve, bundle, why):
+def test_without_maps_it_says_why(places, serve, bundle, explain, why):
     with places.open() as registry:
         release(registry, bundle())
-    with serve() as service:
+    with serve(explain=explain) as service:
         found = explained(service, upload())
         assert found["maps"] == []
         assert found["code"] is None
@@ -151,25 +139,15 @@ def test_a_version_whose_maps_are_not_proven_answers_without_and_says_why(places
     assert '<details class="looked">' not in shown
 
 
-def test_figures_of_another_model_s_maps_are_refused():
-    honest, other = map_bundle().manifest, spot_graph("inverted", classes=3)
-    with pytest.raises(ValueError, match="judge its own"):
-        BundleManifest.model_validate(honest.model_dump() | {"file": ModelFile.of(other).model_dump()})
-
-
-def test_the_page_has_it_closed_with_its_limits_in_every_language(service):
-    for language, title in (("en", "Where the model looked"), ("de", "Wohin das Modell gesehen hat")):
-        answer = service.client.post(
-            "/", files={"image": ("a.png", upload(), "image/png")}, params={"lang": language}
-        )
-        assert answer.status_code == 200
-        assert title in answer.text
-        assert '<details class="looked">' in answer.text  # and not open
-        assert "data:image/png;base64," in answer.text
-        assert "img-src 'self' blob: data:;" in answer.headers["content-security-policy"]
-        section = answer.text.partition('class="looked"')[2].partition("</details>")[0]
-        assert ' lang="en"' not in section
-    assert "Am stärksten: unten rechts." in section
+def test_the_page_has_it_closed_with_its_limits(service):
+    answer = service.client.post("/", files={"image": ("a.png", upload(), "image/png")})
+    assert answer.status_code == 200
+    assert "Where the model looked" in answer.text
+    assert '<details class="looked">' in answer.text  # and not open
+    assert "data:image/png;base64," in answer.text
+    assert "img-src 'self' blob: data:;" in answer.headers["content-security-policy"]
+    section = answer.text.partition('class="looked"')[2].partition("</details>")[0]
+    assert "Strongest: lower right." in section
     picture = re.search(r"data:image/jpeg;base64,([^\"]+)", section).group(1)
     seen = Image.open(io.BytesIO(base64.b64decode(picture)))
     assert seen.size == (256, 128)

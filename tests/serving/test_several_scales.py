@@ -10,7 +10,7 @@ OVER = Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0",
 
 @pytest.fixture
 def asked(serve, registry, promote, bundle, light):
-    promote(registry, bundle(), bundle(light), bundle(OVER, schema_version=4))
+    promote(registry, bundle(), bundle(light), bundle(OVER))
     with serve() as service:
         yield service
 

@@ -104,7 +104,6 @@ BASE: dict[str, Any] = {
     "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}},
     "engine": {"workers": 1, "threads_per_client": 1, "device": "cpu"},
     "privacy": {"min_count": 2},
-    "evaluation": {"replicates": 3},
 }
 FEDERATE: dict[str, Any] = {
     "stage": "federate",

@@ -31,7 +31,6 @@ OPTIONS = (
     "--kit",
     "--key",
     "--without",
-    "--changed-data",
     "--recipes",
     "--json",
     "--version",
@@ -317,9 +316,6 @@ def test_only_hospitals_of_a_federation_are_dismissed(job_file, tiny, train_comm
     ended = train_command(job_file(tiny), "--without", "east")
     assert ended.code == 2
     assert "--without dismisses a hospital of a federation; it needs --engine nvflare" in ended.err
-    ended = train_command(job_file(tiny), "--changed-data", "east")
-    assert ended.code == 2
-    assert "--changed-data takes up a hospital of a federation whose data changed; it needs" in ended.err
 
 
 def test_both_commands_are_one_and_warn_of_nothing(quiet_environment, train_command):

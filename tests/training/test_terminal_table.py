@@ -14,11 +14,10 @@ from clients.data.inspect.describe import Cell, Description, tabulate
 from clients.data.inspect.tone_check import ToneCheck, tone_table
 from personalization.calibration.tone_ranges import agreement, count_angles
 from training import printing
-from training.jobs.preflight.estimate import StageEstimate
 from training.jobs.preflight.matrix import MatrixRow
 from training.jobs.recipes import read_recipes
 from training.jobs.who_sees_what import Seen
-from training.preflight_tables import CLIENTS, clients_table, estimate_table, matrix_table
+from training.preflight_tables import CLIENTS, clients_table, matrix_table
 from training.recipe_list import print_recipes
 from training.terminal_table import print_table
 
@@ -186,7 +185,6 @@ def test_what_check_and_runs_print_of_names_is_no_markup(name, capsys, monkeypat
     tables = [
         matrix_table(name, [MatrixRow(name, name, name, {name: 3}, 3, True)], "pictures"),
         clients_table(of_clients, "pictures"),
-        estimate_table([StageEstimate(name), StageEstimate(name, rounds=2)], None),
         tone_table(ToneCheck(name, agreement(count_angles([20.0], ["1"], "fitzpatrick"), None), {}, ())),
         *tabulate(Description(1, 1, 1, name, {Cell("train", "", name, name): 1}, {}, {})),
     ]
@@ -197,4 +195,4 @@ def test_what_check_and_runs_print_of_names_is_no_markup(name, capsys, monkeypat
     text = capsys.readouterr().out
     shown = name.replace("\x1b", "\\x1b")
     assert "\x1b" not in text
-    assert text.count(shown) == 4 + (CLIENTS + 1) + 2 + 1 + 3 + 4 + 1
+    assert text.count(shown) == 4 + (CLIENTS + 1) + 1 + 3 + 4 + 1

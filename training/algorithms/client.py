@@ -2,28 +2,16 @@
 
 from dataclasses import dataclass
 from dataclasses import field as made
-from typing import Protocol
 
-from registry.bundle.counts.field_counts import FieldFile
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
-from training.algorithms.share import ALONE, Share
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
-from training.data.told_before import ToldBefore
-from training.messages.message import Broadcast, Update
 from training.progress import Watch, unwatched
-
-
-class Trainers(Protocol):
-    """Processes that train a client's model together."""
-
-    def fit(self, question: Broadcast, steps: int | None, watch: Watch) -> Update:
-        """The answer to a question of training; `steps` and `watch` as of `Client`."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +29,7 @@ class Client:
         releases: the account of what it told before.
         noisy: whether what it tells gets noise, and is of one picture of each patient.
         features: what a frozen encoder made of its pictures.
-        share: which of the processes that divide its batches this is.
-        trainers: the processes that train in place of this one; None where it trains alone.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what it knows of its service's answers and outcomes; None where it was given nothing.
-        told: the numbers that it told before patients withdrew from the run; None where nobody has.
     """
 
     id: str
@@ -58,11 +42,7 @@ class Client:
     releases: ReleaseStore = made(default_factory=MemoryReleases)
     noisy: bool = False
     features: FeatureMemory = made(default_factory=FeatureMemory)
-    share: Share = ALONE
-    trainers: Trainers | None = None
     watch: Watch = unwatched
-    field: FieldFile | None = None
-    told: ToldBefore | None = None
 
     @property
     def smallest_cell(self) -> int:

@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatch
 from math import cos, pi
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -31,7 +31,6 @@ class OptimizerConfig(FrozenConfig):
         state: `reset` starts every round afresh; `keep` carries the state in the client's own store.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"layer_decay", "encoder_rate", "decay_norms"})
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = Field(1e-4, gt=0)
     layer_decay: float = Field(1.0, gt=0, le=1)
@@ -139,7 +138,6 @@ class ScheduleConfig(FrozenConfig):
         gamma: of `steps`.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"milestones", "gamma"})
     name: Literal["constant", "cosine", "steps"] = "constant"
     warmup_rounds: int = Field(0, ge=0)
     milestones: tuple[int, ...] = ()

@@ -6,8 +6,3 @@
 - `subgroups`, `intersections`, `small_cells`: parts of a client's pictures, and which may be disclosed
 - `settings`, `subgroup_settings`: the `data` block
 """
-
-from registry.bundle.old_names import hand_on
-from training.deprecated_names import DATA
-
-hand_on(__name__, DATA)

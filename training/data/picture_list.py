@@ -1,14 +1,12 @@
-"""A list of a client's pictures as digests: what a run began with, and what of it is left.
+"""A list of a client's pictures as digests: what a run began with.
 
 No pixel and no name is in it. Of each example it has the digest of its bytes and of its patient, and what the
 job makes of it: split, subgroup, class, and a digest of its traits and facts.
 """
 
 import hashlib
-import io
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +15,6 @@ from training.data.dataset import SPLITS, Dataset, Examples
 
 PICTURE, PATIENT, SPLIT, SUBGROUP, LABEL, FACTS = range(6)  # the columns
 COLUMNS = 6
-OTHER = {  # what a picture that was there before may not have changed, in the order in which it is told
-    PATIENT: "is of another patient",
-    SPLIT: "is in another split",
-    SUBGROUP: "is in another subgroup",
-    LABEL: "has another label",
-    FACTS: "has other facts or traits",
-}
 
 
 @dataclass(frozen=True)
@@ -58,51 +49,11 @@ class PictureList:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @classmethod
-    def of_bytes(cls, content: bytes) -> "PictureList":
-        """The list that `to_bytes` wrote.
-
-        Raises:
-            ValueError: it is none.
-        """
-        rows: NDArray[np.int64] = np.load(io.BytesIO(content), allow_pickle=False)
-        if rows.ndim != 2 or rows.shape[1] != COLUMNS or rows.dtype != np.int64:
-            raise ValueError(f"an array {rows.shape} of {rows.dtype} is no list of pictures")
-        return cls(rows)
-
-    def to_bytes(self) -> bytes:
-        """The list as a file of NumPy's."""
-        content = io.BytesIO()
-        np.save(content, self.rows, allow_pickle=False)
-        return content.getvalue()
-
-    def beyond(self, earlier: "PictureList") -> Iterator[str]:
-        """A line for each picture that was not there before, or not so; none where only some are gone."""
-        left = Counter(map(tuple, earlier.rows.tolist()))
-        known = {row[PICTURE]: row for row in earlier.rows.tolist()}
-        for row in self.rows.tolist():
-            if left[tuple(row)]:
-                left[tuple(row)] -= 1
-                continue
-            before = known.get(row[PICTURE])
-            changed = [
-                what for column, what in OTHER.items() if before is not None and before[column] != row[column]
-            ]
-            name = f"the picture sha256:{row[PICTURE] & (2**64 - 1):016x}…"
-            yield f"{name} {' and '.join(changed) if changed else 'was not there'}"
-
-    def counts(self, subgroups: int, classes: int) -> NDArray[np.int64]:
-        """Pictures by split, subgroup and class, as the census has them.
-
-        Args:
-            subgroups: of the job; undeclared pictures follow them.
-            classes: of the job; unlabelled pictures follow them.
-        """
-        shape = len(SPLITS), subgroups + 1, classes + 1
-        found = np.zeros(shape, dtype=np.int64)
-        places = self.rows[:, SPLIT], self.rows[:, SUBGROUP] % shape[1], self.rows[:, LABEL] % shape[2]
-        np.add.at(found, places, 1)
-        return found
+    @cached_property
+    def digest(self) -> str:
+        """Of the list, in whatever order."""
+        rows = self.rows[np.lexsort(self.rows.T)]
+        return "sha256:" + hashlib.sha256(rows.tobytes()).hexdigest()
 
     def sets(self) -> list[NDArray[np.int64]]:
         """Pictures and patients `(n, 2)` of each split and subgroup, with labels and without."""

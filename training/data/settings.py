@@ -5,7 +5,7 @@ pictures (`clients.data`, or a test) turns its files into `Examples` as the sett
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -165,19 +165,6 @@ class SplitConfig(FrozenConfig):
 class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
-    added_later: ClassVar[frozenset[str]] = frozenset(
-        {
-            "label_fraction",
-            "sources",
-            "server",
-            "labelled_clients",
-            "unlabelled_at",
-            "train_only",
-            "unit",
-            "cases",
-            "interpolation",
-        }
-    )
     manifest: str | tuple[str, ...] | None = None
     adapter: str | None = None
     sources: tuple[SourceConfig, ...] = ()

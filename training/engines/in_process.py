@@ -7,29 +7,25 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
-from collections.abc import Mapping, MutableSequence, Sequence
+import threading
+from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from registry.bundle.counts.field_counts import FieldFile
-from training.algorithms.client import Trainers
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
-from training.algorithms.share import ALONE, Share
 from training.data.dataset import Dataset
-from training.engines.end_with_parent import end_with_parent
-from training.engines.gpus import take_gpu
 from training.engines.malloc import keep_freed_memory
 from training.engines.parts_file import PartsFile
-from training.engines.together.trainers import TrainingProcesses
 from training.errors import EngineError
 from training.federation.questions import IN_WORDS
 from training.jobs.client_app import ClientApp
@@ -50,17 +46,12 @@ class ClientAppParts:
     dataset: Dataset
     store: StateStore
     releases: ReleaseStore | None = None
-    field: Mapping[str, FieldFile] | None = None
 
-    def build(
-        self, watch: Watch = unwatched, share: Share = ALONE, trainers: Trainers | None = None
-    ) -> ClientApp:
+    def build(self, watch: Watch = unwatched) -> ClientApp:
         """The client app, at the number of threads that the job gives each client.
 
         Args:
             watch: told how much of a long answer is done.
-            share: which of the processes that train a client together this is.
-            trainers: those processes, in the one that they answer to.
         """
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
@@ -70,9 +61,6 @@ class ClientAppParts:
             self.store,
             releases=self.releases,
             watch=watch,
-            field=self.field,
-            share=share,
-            trainers=trainers,
         )
 
 
@@ -100,11 +88,9 @@ class InProcessEngine:
         keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
         self._shares: MutableSequence[float] = [0.0]  # of the answers under way, what is done
-        together = parts.job.engine.processes_per_client
-        self._trainers = TrainingProcesses(parts, together, spool / "together") if together > 1 else None
         self._app = None
         if workers == 1:
-            self._app = parts.build(partial(self._shares.__setitem__, 0), trainers=self._trainers)
+            self._app = parts.build(partial(self._shares.__setitem__, 0))
         self._pool = None
         self._parts: PartsFile | None = None
         if workers > 1:
@@ -174,8 +160,6 @@ class InProcessEngine:
         """End the workers and remove what waited."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        if self._trainers is not None:
-            self._trainers.close()
         if self._parts is not None:
             self._parts.close()
         self._spool.remove()
@@ -204,12 +188,31 @@ class _Worker:
         return replace(answer, tensors={}), self.spool.write(answer.tensors)
 
 
+def take_gpu(place: int) -> None:
+    """Make one of several GPUs this process's own, before a model is put there.
+
+    Args:
+        place: which of the workers this is, from 0; they take the GPUs in turn.
+    """
+    gpus = torch.cuda.device_count()
+    if gpus > 1:
+        torch.cuda.set_device(place % gpus)
+
+
+def _end_with_parent() -> None:
+    """End with the process that started this one, however that ends: none is left behind."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 _worker: _Worker
 
 
 def _start_worker(spool: Path, file: PartsFile, shares: MutableSequence[float], started: Any) -> None:
     global _worker
-    end_with_parent()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with started.get_lock():
         place = started.value
         started.value += 1

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from registry.bundle.counts.block import Block
@@ -27,7 +26,6 @@ class EvaluateQuestion(FrozenConfig):
     Attributes:
         split: which pictures.
         subgroups: the subgroups to answer for, `undeclared` among them if wanted.
-        replicates: of no effect; coordinators of the version before ask for it.
         one_per_lesion: count only the first picture of each lesion.
         folded: count benign and malignant in place of the job's classes, as an unseen client's labels do.
         thresholds: of the model, where what they do is to be counted too.
@@ -42,7 +40,6 @@ class EvaluateQuestion(FrozenConfig):
 
     split: Split
     subgroups: tuple[str, ...]
-    replicates: int = Field(0, ge=0)
     one_per_lesion: bool = False
     folded: bool = False
     intersections: bool = False

@@ -24,11 +24,8 @@ MOST = 10**9  # pictures of one split, subgroup and class: no hospital holds mor
 def take_census(broadcast: Broadcast, client: Client) -> Update:
     """Answer the question `census`: counts of one client's pictures.
 
-    A client that has its pictures to itself also tells how many of them are not used. One from which patients
-    withdrew tells the numbers of before, and of those not used nothing.
+    A client that has its pictures to itself also tells how many of them are not used.
     """
-    if client.told is not None:
-        return reply(broadcast, tensors={CENSUS: torch.from_numpy(client.told.census)})
     unused = unused_of(client.dataset) if tuple(client.dataset.clients) == (client.id,) else None
     return reply(
         broadcast,
@@ -141,16 +138,6 @@ class Census:
         rows = [self.all_subgroups.index(name) for name in subgroups]
         classes = slice(None, -1) if labelled else slice(None)
         return int(self.counts[client][SPLITS.index(split)][rows, classes].sum())
-
-    def pictures(self, split: Split, clients: Sequence[str]) -> dict[str, dict[str, tuple[int, ...]]]:
-        """Labelled pictures of a split by client, subgroup and class; of no pictures, no entry."""
-        place, found = SPLITS.index(split), {}
-        for client in clients:
-            rows = self.counts[client][place, :, :-1].tolist()
-            found[client] = {
-                name: tuple(row) for name, row in zip(self.all_subgroups, rows, strict=True) if any(row)
-            }
-        return found
 
     def by_cell(self, split: Split, cells: Cells, clients: Sequence[str]) -> dict[str, dict[str, int]]:
         """How many labelled pictures of each cell each of some clients holds in a split."""

@@ -14,8 +14,6 @@ COMPARE = "compare"  # counts of answers that two models give differently
 
 NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pictures
 
-FIELD_TELLING, FIELD = "field_telling", "field"  # who tells of the field, and sums of what they tell
-
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
 
 IN_WORDS = {  # for who waits

@@ -2,44 +2,36 @@
 
 Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
 asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
-out; after patients withdrew, numbers of pictures are those of before; an update is clipped and noised,
+out; an update is clipped and noised,
 compressed, or withheld for a sum under masks. Where the job asks for such sums, an answer with tensors of
 this client alone that is none of those is refused by the client itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from registry.bundle.counts.field_counts import FieldFile
-from training.algorithms.client import Client, Trainers
+from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
-from training.algorithms.objectives.base import Objective
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
-from training.algorithms.share import ALONE, Share
 from training.data.dataset import SERVER, Dataset
-from training.data.told_before import ToldBefore
 from training.errors import MessageError, TrainingError, tell
-from training.federation.canary import CANARY, ReadOnlyStore, answer_canary
+from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
-from training.federation.client.withdrawn import as_told_before
 from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
-from training.models.synchronised import synchronised
 from training.progress import Watch, unwatched
 from training.updates.compression.client import opened, packed
 from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.identity import Identity
 from training.updates.secure_aggregation.messages import QUESTIONS
-from training.updates.secure_aggregation.told_again import told_again
 from training.updates.settings import PrivacyConfig
 
 
@@ -58,14 +50,11 @@ def answer_privately(
         return answer_masks(broadcast, client, privacy, identity)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
-        return answer_canary(received, client, partial(answer_of, stage), FIT)  # its answer is empty
+        return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
     if client.noisy:
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
-        update = without_losses_of_few(answer_of(stage, received, client), client)
-    if client.told is not None:
-        every = learns_from_all(stage)
-        update = as_told_before(update, client.told, client.min_count, all_pictures=every)
+        update = without_losses_of_few(stage.answer(received, client), client)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -87,25 +76,9 @@ def answer_privately(
     if broadcast.ask in withheld_questions(privacy, stage):
         from training.updates.secure_aggregation.client import withhold
 
-        topic = topic_of(broadcast)
-        if identity is not None and topic.counts and not client.noisy:
-            update = told_again(update, client, topic.asked)
-        return withhold(update, client, topic, identity)
+        return withhold(update, client, topic_of(broadcast), identity)
     refuse_open(update, client, privacy, stage)
     return update
-
-
-def answer_of(stage: Stage, broadcast: Broadcast, client: Client) -> Update:
-    """A stage's answer; where several processes train together, they train what is worth it."""
-    if broadcast.ask == FIT and client.trainers is not None and stage.divided is not None:
-        return client.trainers.fit(broadcast, client.steps, client.watch)
-    return stage.answer(broadcast, client)
-
-
-def learns_from_all(stage: Stage) -> bool:
-    """Whether pictures without a label are among those that a stage's objective counts."""
-    objective = getattr(stage, "objective", None)
-    return isinstance(objective, Objective) and (objective.self_supervised or objective.uses_unlabelled)
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:
@@ -184,10 +157,6 @@ class ClientApp:
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
-        field: what each client played here knows of its service's answers and outcomes, if anything.
-        share: which of the processes that train a client together this is.
-        trainers: those processes, in the one that they answer to.
-        told: the numbers that the client played here told before patients withdrew from the run.
     """
 
     def __init__(
@@ -199,14 +168,8 @@ class ClientApp:
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
         watch: Watch = unwatched,
-        field: Mapping[str, FieldFile] | None = None,
-        share: Share = ALONE,
-        trainers: Trainers | None = None,
-        told: ToldBefore | None = None,
     ) -> None:
         self._job = job
-        self._told = told
-        self._field = field or {}
         self._watch = watch
         self._dataset = dataset
         self._store = store
@@ -214,10 +177,7 @@ class ClientApp:
         self._releases = MemoryReleases() if releases is None else releases
         self._identity = identity
         self._features = FeatureMemory()
-        self._share, self._trainers = share, trainers
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-        if share.of > 1:
-            model = synchronised(model, job.engine.device)
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
     def answer(self, broadcast: Broadcast) -> Answer:
@@ -227,21 +187,6 @@ class ClientApp:
             return answer_privately(self._job, broadcast, client, self._identity)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_text(error))
-
-    def fit(self, question: Broadcast, steps: int | None = None) -> Update:
-        """This process's part of a training; the same answer in every one, of which the first keeps states.
-
-        Args:
-            question: as a stage takes it.
-            steps: as of `Client`.
-
-        Raises:
-            TrainingError: it cannot be done.
-        """
-        client = replace(self._client(question), steps=steps)
-        if self._share.rank or steps is not None:
-            client = replace(client, store=ReadOnlyStore(self._store))
-        return self._job.stage(question.stage).answer(question, client)
 
     def _client(self, broadcast: Broadcast) -> Client:
         return Client(
@@ -254,9 +199,5 @@ class ClientApp:
             releases=self._releases,
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
-            share=self._share,
-            trainers=self._trainers,
             watch=self._watch,
-            field=self._field.get(broadcast.client),
-            told=self._told,
         )

@@ -193,12 +193,6 @@ def refuse_under_noisy_counts(
 ) -> None:
     """Refuse what noise on counts would leave nothing of, and what it cannot cover."""
     for each in stages:
-        if isinstance(each, Federate) and each.evaluation_participation < 1:
-            raise ValueError(
-                f"evaluation_participation is {each.evaluation_participation:g}, and how unlike clients are "
-                "cannot be told from the noise of privacy.counts.epsilon; remove it: with noise, "
-                "privacy.counts.evaluations says how many rounds are evaluated"
-            )
         if each.asks_exactly:
             raise ValueError(
                 f"stage {each.stage} asks for sums and histograms of calibration and test pictures without "

@@ -30,7 +30,6 @@ def contexts_of(
     dismissed: Mapping[str, str] = NOBODY,
     added_since: frozenset[str] = frozenset(),
     attest: Attest = unsigned,
-    changed_data: Mapping[str, str] = NOBODY,
 ) -> list[StageContext]:
     """The context of each stage, in order.
 
@@ -46,7 +45,6 @@ def contexts_of(
         dismissed: clients that are asked no more, and since when.
         added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
-        changed_data: clients from whose data patients withdrew in the run, and since when.
     """
     noise = NoisePlan(job.privacy, job.stages)
     keys = [job.key(place) for place in range(len(job.stages))]
@@ -66,7 +64,6 @@ def contexts_of(
             model=model,
             registrar=registrar,
             dismissed=dismissed,
-            changed_data=changed_data,
             tests=noise.tests(place),
             added_since=added_since,
             attest=attest,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from training.config import IDENTITY, describe
+from training.config import describe
 from training.errors import JobError
 from training.jobs.compatibility import (
     refuse_growing_pictures,
@@ -17,7 +17,6 @@ from training.jobs.compatibility import (
     refuse_unknowing_encoder,
     refuse_without_cases,
 )
-from training.jobs.divided import refuse_undivided
 from training.jobs.job_file import read_plain
 from training.jobs.settings import JobSettings, TrackingConfig
 from training.jobs.stage_order import ORDER
@@ -67,11 +66,6 @@ class Job(JobSettings):
         refuse_routing_by_others(self.stages, self.data)
         return self
 
-    @model_validator(mode="after")
-    def _processes_can_divide(self) -> "Job":
-        refuse_undivided(self.stages, self.engine.processes_per_client)
-        return self
-
     def key(self, place: int) -> str:
         """The key of the stage at `place`, e.g. `0-federate`."""
         return f"{place}-{self.stages[place].stage}"
@@ -92,7 +86,7 @@ class Job(JobSettings):
         counts = self.privacy.counts.model_copy(update={"masks": None})
         privacy = self.privacy.model_copy(update={"counts": counts})
         alike = self.model_copy(update={"engine": engine, "privacy": privacy, "tracking": TrackingConfig()})
-        plain = alike.model_dump(mode="json", context=IDENTITY)
+        plain = alike.model_dump(mode="json")
         plain.pop("about")
         plain["engine"].pop("workers")
         plain["engine"]["name"] = "in-process"

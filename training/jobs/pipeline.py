@@ -98,13 +98,11 @@ def run_stages(
     dismissed: Mapping[str, str] = NOBODY,
     attest: Attest = unsigned,
     left_out: Mapping[str, str] = NOBODY,
-    changes: Sequence[Mapping[str, str]] = (),
 ) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
 
     `dismissed` are clients that took part and are asked no more, and since when. `attest` signs the figures
-    of bundles. `left_out` are sites that never took part, and why. `changes` are of hospitals' data in the
-    middle of the run.
+    of bundles. `left_out` are sites that never took part, and why.
 
     Raises:
         TrainingError: whatever stops the run; all that was finished stays in `out`.
@@ -129,7 +127,6 @@ def run_stages(
         dismissed,
         added_since(out, job),
         attest,
-        {change["client"]: change["when"] for change in changes},
     )
     before = [load_finished(context.folder, job.digest) for context in contexts]
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
@@ -151,7 +148,6 @@ def run_stages(
         **summarise_run(job, context, finished),
         **data_facts(dataset, census),
         **({"left_out": dict(left_out)} if left_out else {}),
-        **({"changed_data": [dict(change) for change in changes]} if changes else {}),
         "notes": notes_on_data(job, dataset, census, to_owner=False),
     }
     release(out / "bundles", outcome)

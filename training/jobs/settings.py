@@ -1,9 +1,9 @@
 """The blocks of a job file except its stages, which any stage may read."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from registry.bundle.pictures.rule import PictureRule
 from training.algorithms.local_model import Device, Precision
@@ -70,20 +70,15 @@ class NetworkConfig(FrozenConfig):
 
     Attributes:
         silence: seconds without a sign of life after which a site is taken to be away.
-        first_deadline: seconds for an answer of a kind that a site has not given yet.
-        slack: after that, how many times its slowest recent answer of the kind may take.
-        shortest_deadline: seconds that every answer may take.
+        deadline: seconds that a site may take for an answer.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
         canary: whether every site tries two batches before the first round; of no effect on the weights.
         quorum: the share of the sites with which a run begins; those that are away then are left out of it,
             and named. By default it waits for all.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"canary", "quorum"})
     silence: float = Field(60, gt=0)
-    first_deadline: float = Field(24 * 3600, gt=0)
-    slack: float = Field(5, ge=1)
-    shortest_deadline: float = Field(60, gt=0)
+    deadline: float = Field(24 * 3600, gt=0)
     enough: bool = False
     canary: bool = True
     quorum: float = Field(1.0, gt=0, le=1)
@@ -96,9 +91,6 @@ class EngineConfig(FrozenConfig):
         name: `in-process`, on this machine; `nvflare`, at the hospitals of a federation.
         workers: processes; does not change the weights.
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
-        processes_per_client: processes that divide each batch of a client's training, on a GPU each where
-            there are several; does change the last digits of the weights. Hospitals of a network say it
-            themselves.
         min_clients: answers that a round needs; by default of all that were asked.
         update_limit: an update whose norm is over so many times the round's median is refused, see
             `training.federation.server.norm_bound`; null refuses none. Runs that meet no such update are as
@@ -106,46 +98,25 @@ class EngineConfig(FrozenConfig):
         network: how long sites are waited for, where clients run at sites of a network.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"network", "processes_per_client", "update_limit"})
     name: Literal["in-process", "nvflare"] = "in-process"
     workers: int = Field(1, ge=1)
     threads_per_client: int = Field(1, ge=1)
-    processes_per_client: int = Field(1, ge=1)
     min_clients: int | None = Field(None, ge=1)
     update_limit: float | None = Field(20.0, gt=1)
     device: Device = "auto"
     precision: Precision = "float32"
     network: NetworkConfig = NetworkConfig()
 
-    @model_validator(mode="after")
-    def _processes_are_of_one_kind(self) -> "EngineConfig":
-        if self.processes_per_client == 1:
-            return self
-        if self.name == "nvflare":
-            raise ValueError(
-                f"processes_per_client is {self.processes_per_client}, and each hospital says itself in how "
-                "many processes it trains (`dermfed-node start --processes`); remove it"
-            )
-        if self.workers > 1:
-            raise ValueError(
-                f"workers is {self.workers} and processes_per_client is {self.processes_per_client}: either "
-                "clients are shared out to processes, or the batches of each client; leave one of them at 1"
-            )
-        return self
-
 
 class EvaluationConfig(FrozenConfig):
     """How test figures are made.
 
     Attributes:
-        replicates: of no effect; intervals come from sums, and no replicates leave a hospital any more.
         intersections: columns of the manifests whose intersections with subgroups are judged, too.
         quorum: the share of hospitals asked that must answer in the final test, the check of an export and
             calibration. Who is missing is told beside the figures.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"intersections", "quorum"})
-    replicates: int = Field(200, ge=0, le=2000)
     intersections: tuple[IntersectionConfig, ...] = ()
     quorum: float = Field(1.0, gt=0, le=1)
 
@@ -170,7 +141,6 @@ class JobSettings(FrozenConfig):
         seed: every draw follows from it.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"compression", "tracking"})
     version: Literal[1] = 1
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = 0

@@ -9,5 +9,4 @@ ORDER = (
     "export",
     "calibrate",
     "register",
-    "field",
 )

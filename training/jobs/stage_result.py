@@ -83,6 +83,6 @@ def load_finished(folder: Path, job: str) -> FinishedStage | None:
         traffic=Traffic(**header["traffic"]),
         test=read_blocks(named(tensors, "test/")),
         facts=header["facts"],
-        stay_home=header.get("stay_home", False),  # runs of older versions had none that did
+        stay_home=header["stay_home"],
     )
     return FinishedStage(outcome, header["seconds"], header["log_bytes"])

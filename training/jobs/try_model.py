@@ -5,11 +5,12 @@ from torch import Tensor
 
 from training.algorithms.sync import SyncExcept
 from training.errors import JobError
-from training.jobs.divided import CLASSES, refuse_statistics_on_processor, require_gpus
 from training.jobs.job import Job
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.rounds import RoundsStage
 from training.models import Classifier, initial_model
+
+CLASSES = 2  # how many there will be is only known from the data
 
 
 def try_model(job: Job) -> tuple[str, ...]:
@@ -21,10 +22,8 @@ def try_model(job: Job) -> tuple[str, ...]:
     Raises:
         JobError: it cannot be built, its weights do not fit, or it cannot take such pictures.
     """
-    require_gpus(job.engine.device, job.engine.processes_per_client)
     size = job.data.image_size
     model = initial_model(job.model, job.seed, size, CLASSES, job.data.case).eval()
-    refuse_statistics_on_processor(job.stages, model, job.engine.device, job.engine.processes_per_client)
     for small in sizes_of_first_rounds(job):
         logits_of_black(model, job, small, "progressive_resizing.image_size")
     logits = logits_of_black(model, job, size, "data.image_size")

@@ -6,6 +6,7 @@ before it takes part (`dermfed-node check --job`), and the logs of both before a
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
@@ -18,7 +19,6 @@ from training.algorithms.objectives.tokenizers.codebook import Codebook
 from training.data.selectors import selecting_columns
 from training.data.subgroup_settings import ToneGroups
 from training.federation.canary import STEPS
-from training.federation.server.evaluation_cohort import cohort_size
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
@@ -219,8 +219,7 @@ def of_exchanges(job: Job, min_count: int) -> Iterator[Seen]:
 def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospitals: int) -> Iterator[Seen]:
     """Counts of answers, what is calibrated by, and the look at an exported model; of so many hospitals."""
     masks, names = privacy.masked_counts, {stage.stage for stage in job.stages}
-    shares = [stage.evaluation_participation for stage in job.stages if isinstance(stage, Federate)]
-    way = under_masks(masks, smallest_cohort(hospitals, shares)) or f"in the clear: {open_because}"
+    way = under_masks(masks, hospitals) or f"in the clear: {open_because}"
     apart = f"{of_patients(privacy.min_count)}, also as the difference of two answers"
     bins = f"bins of histograms of {of_patients(smallest_cell(privacy.min_count))}"
     judging = [stage for stage in job.stages if isinstance(stage, Federate | Finetune)]
@@ -265,15 +264,6 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
             "means of classes and a spread fitted to all of them",
             f"{way}; classes of {apart}",
         )
-    if "field" in names:
-        yield Seen(
-            "field",
-            "whether it tells of a version and a subgroup; then counts of answers and outcomes of its "
-            "service on either side of the working point, and estimates made of them",
-            MASKED if masks is not None else "its sums, by version and subgroup",
-            NOTHING,
-            f"{way}; outcomes of {apart}",
-        )
     if "export" in names:
         yield Seen(
             "parity",
@@ -304,7 +294,7 @@ def of_strangers(job: Job) -> Iterator[Seen]:
 
 def smallest_cohort(hospitals: int, shares: Iterable[float]) -> int:
     """How many hospitals a sum is of at the least, where such shares of them are asked."""
-    return min((cohort_size(hospitals, share, 1) for share in shares), default=hospitals)
+    return min((max(1, ceil(share * hospitals - 1e-9)) for share in shares), default=hospitals)
 
 
 def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
@@ -319,8 +309,6 @@ def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
     least = f"a sum under masks over {config.fewest} hospitals or more"
     if config.threshold(hospitals) > hospitals:
         return least
-    if (sparse := config.sparse_among(hospitals)) is not None:
-        return f"{least}, as long as at most {sparse.corrupted:.0%} of all help a coordinator that lies"
     helpers = config.helpers(hospitals)
     return f"{least}; a coordinator that lies opens one of {hospitals} with the help of {helpers} others"
 

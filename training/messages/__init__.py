@@ -4,8 +4,3 @@
 - `engine`: the interface of what moves them
 - `spool`, `tensor_file`: tensors on disk
 """
-
-from registry.bundle.old_names import hand_on
-from training.deprecated_names import MESSAGES
-
-hand_on(__name__, MESSAGES)

@@ -75,7 +75,7 @@ def read_tensors(
         advice: what to do where it is damaged.
 
     Raises:
-        CheckpointError: when it is damaged, of a newer format, or of another job.
+        CheckpointError: when it is damaged, of another format, or of another job.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -83,9 +83,9 @@ def read_tensors(
         tensors = load_file(path)
     except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); {advice}") from error
-    if header["format"] > FORMAT:
+    if header["format"] != FORMAT:
         raise CheckpointError(
-            f"{path} has format {header['format']}; this version reads up to {FORMAT}: upgrade dermfed"
+            f"{path} has format {header['format']}; this version reads {FORMAT} alone: use another --out"
         )
     if header["job"] != job:
         raise CheckpointError(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,7 +41,6 @@ class ModelConfig(FrozenConfig):
             see `Classifier`. Training sees one side.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"fusion", "normalisation", "flips"})
     name: str
     weights: str = "none"
     normalisation: Normalisation | None = None

@@ -54,13 +54,6 @@ def as_inputs(examples: Examples, positions: NDArray[np.int64], device: torch.de
     )
 
 
-def part_of(inputs: Inputs, places: slice) -> Inputs:
-    """The pictures, features or cases at these places of a batch."""
-    if not isinstance(inputs, CaseBatch):
-        return inputs[places]
-    return CaseBatch(inputs.images[places], inputs.kinds[places], inputs.context[places])
-
-
 def to_model_input(images: NDArray[Any], device: torch.device) -> Tensor:
     """uint8 `(batch, height, width, 3)` to float `(batch, 3, height, width)` in [0, 1], channels last.
 

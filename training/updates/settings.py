@@ -1,38 +1,13 @@
 """The `privacy` and `compression` blocks of a job: what an update discloses, and in how many bits."""
 
 from math import ceil
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field, SerializationInfo, field_serializer, model_validator
+from pydantic import Field, model_validator
 
-from training.config import IDENTITY, FrozenConfig
+from training.config import FrozenConfig
 
 Form = Literal["exact", "half", "8-bit"]  # of a tensor as it travels
-
-
-class SparseMasksConfig(FrozenConfig):
-    """Masks with a few others each and not with all, for federations of many hospitals (Bell et al. 2020).
-
-    From `FEWEST` hospitals on each draws those with whom it shares its secrets, as many as it takes; see
-    `training.updates.secure_aggregation.neighbourhoods`. With fewer, all do with all.
-
-    Attributes:
-        corrupted: γ, the share of hospitals that may help a dishonest coordinator.
-        leaving: δ, the share of hospitals that may leave a sum on the way.
-    """
-
-    FEWEST: ClassVar[int] = 32
-    corrupted: float = Field(0.1, ge=0, lt=0.5)
-    leaving: float = Field(0.1, ge=0, lt=0.5)
-
-    @model_validator(mode="after")
-    def _leaves_enough(self) -> "SparseMasksConfig":
-        if self.corrupted + 2 * self.leaving >= 1:
-            raise ValueError(
-                f"corrupted: {self.corrupted:g} and leaving: {self.leaving:g} leave too few honest hospitals "
-                "to confirm one list; corrupted + 2 leaving has to be below 1"
-            )
-        return self
 
 
 class SecureAggregationConfig(FrozenConfig):
@@ -47,46 +22,17 @@ class SecureAggregationConfig(FrozenConfig):
         bound: the largest absolute value of a weight that can be summed; a tensor of which the round began
             with larger values gets four times their largest. A client with a larger one refuses.
         counts: whether metric counts are masked too, not weights alone; `privacy.counts.masks` goes before.
-        sparse: with whom each masks where hospitals are many; null for with all.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"sparse"})
     fewest: int = Field(3, ge=2)
     survivors: float | None = Field(None, ge=0.5, lt=1)
     bound: float = Field(64.0, ge=1, le=65536)
     counts: bool = True
-    sparse: SparseMasksConfig | None = None
-
-    @field_serializer("survivors")
-    def _as_earlier_versions_had_it(
-        self, survivors: float | None, info: SerializationInfo
-    ) -> float | str | None:
-        """In a job's identity null is the half that was the default: runs begun then can be continued.
-
-        A half that is asked for is another identity: a hospital that pinned the one has not agreed to it.
-        """
-        if info.context != IDENTITY or survivors not in (None, 0.5):
-            return survivors
-        return 0.5 if survivors is None else "a half"
-
-    def sparse_among(self, hospitals: int) -> SparseMasksConfig | None:
-        """How so many share with a few; None where they share with all."""
-        return self.sparse if self.sparse is not None and hospitals >= self.sparse.FEWEST else None
 
     def threshold(self, clients: int) -> int:
-        """The threshold t of so many clients.
-
-        Where masks are sparse, more than (1 + γ) / 2 of them: then no two lists of survivors are both
-        confirmed, even if a share γ confirms both; and more than `survivors` where that is given.
-        """
-        sparse = self.sparse_among(clients)
-        if self.survivors is not None:
-            least = int(self.survivors * clients) + 1
-        else:
-            least = 2 * clients // 3 + 1 if sparse is None else clients // 2 + 1
-        if sparse is not None:
-            least = max(least, (clients + ceil(round(sparse.corrupted * clients, 9))) // 2 + 1)
-        return max(self.fewest, least)
+        """The threshold t of so many clients."""
+        least = 2 * clients // 3 if self.survivors is None else int(self.survivors * clients)
+        return max(self.fewest, least + 1)
 
     def helpers(self, clients: int) -> int:
         """How many of so many a coordinator that lies needs on its side to open one hospital's numbers.
@@ -152,7 +98,6 @@ class PrivacyConfig(FrozenConfig):
         counts: how counts leave.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"secure_aggregation", "client_level", "counts"})
     min_count: int = Field(10, ge=1)
     secure_aggregation: SecureAggregationConfig | None = None
     client_level: ClientLevelConfig | None = None

@@ -16,14 +16,8 @@ from pydantic import field_validator, model_validator
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import Line, images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifests.delimited import DELIMITERS
+from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
-from clients.data.manifests.spreadsheet_traces import (
-    EMPTY_CELLS,
-    cell_problem,
-    notes_on_ids,
-    notes_on_words,
-)
 from clients.data.note import Note
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
@@ -137,17 +131,21 @@ class CsvTable(Adapter):
                     problems.append(f"line {line.number}: {error}")
         if problems:
             raise AdapterError(f"{path} has {len(problems)} problems:\n{listing(problems)}")
-        self._note(lines, rows, notes)
+        unlabelled = sum(not row.label for row in rows)
+        if self.label is not None and unlabelled:
+            text = f"{unlabelled} of {len(rows)} cells are empty: no label"
+            notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
         return Manifest.of(rows, folder, notes)
 
     def _spoilt(self, lines: Sequence[Line]) -> list[str]:
-        """Cells of which a spreadsheet left too little to be read."""
-        ids = {self.image, self.lesion_id, self.patient_id}
+        """Ids that a spreadsheet rounded."""
+        ids = [column for column in (self.image, self.lesion_id, self.patient_id) if column is not None]
         return [
-            f"line {line.number}: {problem}"
+            f"line {line.number}: {column} {line[column]!r} is a number that a spreadsheet rounded, so that "
+            f"ids become one; {AS_TEXT}"
             for line in lines
-            for column in dict.fromkeys((self.image, *self._facts().values()))
-            if (problem := cell_problem(column, line[column], identifies=column in ids))
+            for column in dict.fromkeys(ids)
+            if rounded(line[column])
         ]
 
     def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
@@ -180,18 +178,6 @@ class CsvTable(Adapter):
         """The columns that are read, by the option that names them."""
         options = ("label", "skin_tone", "lesion_id", "patient_id", "site", "split")
         return {option: column for option in options if (column := getattr(self, option)) is not None}
-
-    def _note(self, lines: Sequence[Line], rows: Sequence[Row], notes: list[str]) -> None:
-        """Say what looks wrong and may be right."""
-        for option, column in self._facts().items():
-            if option in ("lesion_id", "patient_id") and column != self.image:
-                notes += notes_on_ids(column, [(line.number, line[column]) for line in lines])
-        if self.label is not None:
-            unlabelled = sum(not row.label for row in rows)
-            if unlabelled:
-                text = f"{unlabelled} of {len(rows)} cells are empty: no label"
-                notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
-            notes += notes_on_words(self.label, [row.label for row in rows])
 
     def _row(self, line: Mapping[str, str], image: str) -> Row:
         def cell(column: str | None) -> str:

@@ -19,7 +19,7 @@ look first:
 
 from collections.abc import Mapping
 
-from registry.bundle.manifest.codings import ICD10, ICD10_CM, SNOMED_CT, short
+from registry.bundle.manifest.codings import ICD10, ICD10_CM, SNOMED_CT
 from registry.bundle.manifest.labels import Coding, Label, Malignancy
 
 _EDITIONS = {
@@ -34,7 +34,7 @@ def _coding(system: str, code: str, display: str, *, certain: bool = True) -> Co
 
 
 def _label(code: str, name: str, malignancy: Malignancy, *codings: Coding) -> Label:
-    return Label(code=code, name=name, malignancy=malignancy, coding=short(codings), codings=codings)
+    return Label(code=code, name=name, malignancy=malignancy, codings=codings)
 
 
 _LABELS = (

@@ -3,7 +3,6 @@
 manifest.py  rows and manifests in memory
 csv_file.py  manifests as CSV
 text_file.py, delimited.py  tables as spreadsheets save them: encoding, delimiter, lines
-spreadsheet_traces.py  what spreadsheets do to cells
 matched_images.py  images that are not there, and the files that they mean
 groups.py    linked pictures, which must stay together
 """

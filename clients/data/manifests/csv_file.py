@@ -8,10 +8,17 @@ from pathlib import Path
 
 from clients.data.atomic_files import write_atomically
 from clients.data.errors import ManifestError
-from clients.data.manifests.delimited import DelimitedTable, TableLine, fold, read_delimited
+from clients.data.manifests.delimited import (
+    AS_TEXT,
+    NOTHING,
+    DelimitedTable,
+    TableLine,
+    fold,
+    read_delimited,
+    rounded,
+)
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.manifests.matched_images import match_images
-from clients.data.manifests.spreadsheet_traces import AS_TEXT, NOTHING, rounded
 from clients.data.manifests.text_file import CONTROLS, UnreadableTableError
 from clients.data.note import Note
 from clients.data.pictures.files import relocate

@@ -9,7 +9,6 @@ import csv
 import io
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,17 @@ from pathlib import Path
 from clients.data.manifests.text_file import TableText, UnreadableTableError, decode_table
 from clients.data.note import Note
 
+NOTHING = ("", "nan", "none", "null", "na", "n/a")
+"""How data frames and spreadsheets spell "not known" in a manifest, in any case."""
+
+EMPTY_CELLS = ("#N/A", "#NV", "NULL", "NaN", "None", "NA", "N/A", "-", "--", "\u2013", "\u2014")
+"""How exports spell it, in any case: `#NV` is German, the last two are dashes of a word processor."""
+
+AS_TEXT = "format the column as text in the spreadsheet before it is filled, and export again"
+_ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SEPARATOR_LINE = re.compile(r"\"?sep=(.)\"?[ \t]*(\r\n|\r|\n|$)", re.IGNORECASE)
-_MARK_WITHIN = re.compile("(?<=[\\r\\n])\ufeff")  # of a second file that was put below the first
-_TITLES = 10  # how many lines may stand above a header before it is no longer looked for
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,6 @@ def read_delimited(
     skipped = 0
     if named is not None:
         body, skipped = read.text[named.end() :], 1
-    body, marks = _MARK_WITHIN.subn("", body)
     chosen = delimiter or (named[1] if named else None) or _sniff(body, wanted)
     try:
         lines = [TableLine(number + skipped, cells) for number, cells in _numbered(body, chosen) if cells]
@@ -103,22 +107,18 @@ def read_delimited(
             "that opens has to close, and one within a cell is doubled"
         ) from error
     header = tuple(name.strip() for name in lines[0].cells) if lines else ()
-    _refuse_titles(lines, wanted)
-    _refuse_quoted_whole(header)
     how = f"{read.encoding.replace('utf', 'UTF')} with {_SPOKEN.get(chosen, repr(chosen))}"
     read_as = _how_read(path, read, chosen, how)
     notes = [read_as] if read_as else []
-    if marks:
-        text = "byte-order marks within the file, as where several were put together, are not read"
-        notes.append(_note(path, f"{marks} {text}"))
     blank = [line.number for line in lines[1:] if not any(cell.strip() for cell in line.cells)]
     if blank:
-        notes.append(_note(path, f"{_lines(blank)} hold only delimiters and are left out"))
+        first = ", ".join(map(str, blank[:5])) + (", ..." if len(blank) > 5 else "")
+        text = f"{len(blank)} lines ({first}) hold only delimiters and are left out"
+        notes.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     empty = set(blank)
-    filled = [line for line in lines if line.number not in empty]
     return DelimitedTable(
         header=header,
-        lines=tuple(_kept(path, header, filled, notes)),
+        lines=tuple(line for line in lines[1:] if line.number not in empty),
         blank=tuple(blank),
         how=how,
         read_as=read_as,
@@ -129,6 +129,11 @@ def read_delimited(
 def fold(name: str) -> str:
     """A column's name without what people do not see: case, and how many blanks of which kind."""
     return " ".join(unicodedata.normalize("NFC", name).casefold().split())
+
+
+def rounded(cell: str) -> bool:
+    """Whether a cell is a number that a spreadsheet shortened, `1.23E+05`: several ids become one."""
+    return _ROUNDED.fullmatch(cell) is not None
 
 
 def _numbered(text: str, delimiter: str) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -166,62 +171,3 @@ def _how_read(path: Path, read: TableText, delimiter: str, how: str) -> str:
         return ""
     example = f"; it has the word {read.example!r}" if read.example else ""
     return Note(f"{path.name}: read as {how}{example}", f"a table is read as {how}")
-
-
-def _note(path: Path, text: str) -> Note:
-    """A note that holds nothing of the table but its name."""
-    return Note(f"{path.name}: {text}", f"a table: {text}")
-
-
-def _kept(
-    path: Path, header: Sequence[str], lines: Sequence[TableLine], notes: list[str]
-) -> Iterator[TableLine]:
-    """The lines below the header that hold anything; what is left out or mended goes to `notes`."""
-    again, longer = [], []
-    unnamed: Counter[int] = Counter()
-    for number, cells in ((line.number, line.cells) for line in lines[1:]):
-        if tuple(cell.strip() for cell in cells) == header:
-            again.append(number)
-            continue
-        if len(cells) > len(header) and not any(cell.strip() for cell in cells[len(header) :]):
-            longer.append(number)
-            cells = cells[: len(header)]
-        unnamed.update(
-            place
-            for place, (name, cell) in enumerate(zip(header, cells, strict=False))
-            if not name and cell.strip()
-        )
-        yield TableLine(number, cells)
-    for found, what in (
-        (again, "repeat the header and are left out"),
-        (longer, "end with more delimiters than the header, which are not read"),
-    ):
-        if found:
-            notes.append(_note(path, f"{_lines(found)} {what}"))
-    for place, count in sorted(unnamed.items()):
-        text = f"column {place + 1} has no name in the header and is not read; {count} lines fill it"
-        notes.append(_note(path, text))
-
-
-def _lines(numbers: Sequence[int]) -> str:
-    """How many lines, and which the first ones are."""
-    first = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-    return f"{len(numbers)} lines ({first})"
-
-
-def _refuse_titles(lines: Sequence[TableLine], wanted: Sequence[str]) -> None:
-    """Refuse a table whose header comes below other lines."""
-    names = {fold(name) for name in wanted}
-    for line in lines[:_TITLES]:
-        if names and names <= {fold(cell) for cell in line.cells}:
-            if line is not lines[0]:
-                raise UnreadableTableError(f"has its header on line {line.number}; delete the lines above it")
-            return
-
-
-def _refuse_quoted_whole(header: Sequence[str]) -> None:
-    if len(header) == 1 and any(mark in header[0] for mark in _SPOKEN):
-        raise UnreadableTableError(
-            f"has one column, {header[0]!r}: each line is in quotes as a whole, as when a CSV file was "
-            "opened as one column and saved again; export it anew"
-        )

@@ -25,7 +25,6 @@ COLUMNS = (
 )
 
 DUPLICATE_GROUP = "duplicate_group"  # an extra column: rows that share a value are kept together
-LABEL_FROM, OUTCOME = "label_from", "outcome"  # an extra column: the label is there for an outcome alone
 IMAGE_KIND = "image_kind"  # an extra column: what a picture shows, see `registry.bundle.cases.kinds`
 
 

@@ -11,6 +11,7 @@ from personalization.report.numerals import interval, number, threshold, whole
 from personalization.report.served import cleared, routes, suspicious
 from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.count import Block
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.subgroup import ClaimedTone
 from registry.bundle.metrics.estimate import limits_of
@@ -64,8 +65,8 @@ def _patients(n: int | None) -> Cell:
 
 def _row(model: CalibratedModel) -> Row:
     conformal, abstention = model.conformal, model.abstention
-    from_probability = threshold(model.bins.lower(conformal.threshold_bin))
-    from_confidence = threshold(model.bins.lower(model.reports_from))
+    from_probability = threshold(LOGIT_BINS.lower(conformal.threshold_bin))
+    from_confidence = threshold(LOGIT_BINS.lower(model.reports_from))
     high = abstention.risk_high
     shown = "" if high is None else f", at most {number(high, 'percent')} shown"
     target = f"target risk {number(abstention.target_risk, 'percent')}{shown}"
@@ -135,7 +136,7 @@ def _point(model: CalibratedModel) -> tuple[Cell, Cell]:
     target = "" if point.reached else f"; {number(point.target, 'percent')} needs {_needed(point)}"
     whose = "" if model.subgroup != GLOBAL else ", for everybody together"
     return (
-        Cell(threshold(model.bins.lower(point.threshold_bin)), model.subgroup),
+        Cell(threshold(LOGIT_BINS.lower(point.threshold_bin)), model.subgroup),
         Cell(number(point.sensitivity_low, "percent"), f"{lesions}{whose}{target}"),
     )
 

@@ -38,24 +38,21 @@ def client_table(of: StageFacts) -> Table:
     """One row per client, then the means of the communities, then mean (median) ± standard deviation."""
     own: Mapping[str, Any] = of.facts["by_client"]
     over: Mapping[str, Any] = of.facts["over_clients"]
-    shown = {
-        key: title for key, title in COLUMNS.items() if key in over
-    }  # fewer in a run of an older version
     rows = [
-        Row(client, texts(whole(own[client]["n"]), *(number(own[client].get(key)) for key in shown)))
+        Row(client, texts(whole(own[client]["n"]), *(number(own[client].get(key)) for key in COLUMNS)))
         for client in in_order(own, communities_of(of.facts))
     ]
     for name, community in (of.facts.get("by_community") or {}).items():
         members = len(community["clients"])
         title = f"{name}, mean over {members} client{'' if members == 1 else 's'}"
-        figures = [number(community.get(key)) for key in shown]
+        figures = [number(community.get(key)) for key in COLUMNS]
         rows.append(Row(title, texts(whole(community["n"]), *figures), is_total=True))
     pictures = whole(sum(row["n"] for row in own.values()))
-    means = tuple(mean_cell(over[key]) for key in shown)
+    means = tuple(mean_cell(over[key]) for key in COLUMNS)
     rows.append(Row("mean over clients (median) ± deviation", (Cell(pictures), *means), is_total=True))
     title = _TITLES.get(of.kind, "Each client’s test pictures")
     return Table(
-        f"{title} after stage “{of.stage}”", ("client", "test pictures", *shown.values()), tuple(rows)
+        f"{title} after stage “{of.stage}”", ("client", "test pictures", *COLUMNS.values()), tuple(rows)
     )
 
 

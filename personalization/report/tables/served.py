@@ -33,9 +33,7 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
     answered = {name: shown[name] for name in groups}
     rows = []
     for name, group in {**groups, ALL: answered}.items():
-        share, size, sent_on, mistaken = (
-            figure(answered_by, group) for figure in (coverage, set_size, referred, wrong)
-        )
+        share, size, sent_on, mistaken = (figure(group) for figure in (coverage, set_size, referred, wrong))
         n = sum(int(block.point.n) for block in group.values())
         rows.append(
             Row(

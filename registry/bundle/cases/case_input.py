@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 from registry.bundle.cases.facts import Fact
 from registry.bundle.cases.kinds import Kind
 from registry.bundle.frozen import Frozen
-from registry.bundle.message import Message
 
 EMPTY: Final = -1
 """The kind of a slot without a picture."""
@@ -57,21 +56,15 @@ class CaseInput(Frozen):
         """
         if not 1 <= len(kinds) <= self.slots:
             raise ValueError(
-                Message(
-                    "{n} pictures were given; this model takes 1 to {slots} of a lesion",
-                    n=len(kinds),
-                    slots=self.slots,
-                )
+                f"{len(kinds)} pictures were given; this model takes 1 to {self.slots} of a lesion"
             )
         for kind in kinds:
             if kind is not None and kind not in self.kinds:
                 raise ValueError(
-                    Message(
+                    (
                         "this model was not trained on {kind} pictures; it knows {known}. Leave the kind out "
-                        "to have it judged anyway",
-                        kind=Message(kind),
-                        known=", ".join(self.kinds) or Message("no kinds"),
-                    )
+                        "to have it judged anyway"
+                    ).format(kind=kind, known=", ".join(self.kinds) or "no kinds")
                 )
         numbers = np.full(self.slots, EMPTY, dtype=np.int64)
         for place, kind in enumerate(kinds):
@@ -89,10 +82,8 @@ class CaseInput(Frozen):
         """
         if unknown := sorted(set(facts) - set(self.fact_names)):
             raise ValueError(
-                Message(
-                    "this model does not take {facts}; it takes {known}. Leave the others out",
-                    facts=", ".join(unknown),
-                    known=", ".join(self.fact_names) or Message("no facts"),
+                "this model does not take {facts}; it takes {known}. Leave the others out".format(
+                    facts=", ".join(unknown), known=", ".join(self.fact_names) or "no facts"
                 )
             )
         numbers = [fact.read(facts.get(fact.name, "")) for fact in self.facts]

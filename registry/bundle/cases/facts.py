@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.message import Message, Number
 from registry.bundle.nearest import nearest
 
 UNKNOWN: Final = frozenset({"", "unknown", "na", "n/a", "nan", "none", "null"})
@@ -54,32 +53,18 @@ class NumberFact(Frozen):
             number = float(text)
         except ValueError:
             raise ValueError(
-                Message(
-                    "{fact} {value} is no number; it is {allowed}, or empty",
-                    fact=Message(self.name),
-                    value=repr(text.strip()),
-                    allowed=self._allowed,
-                )
+                f"{self.name} {text.strip()!r} is no number; it is {self._allowed}, or empty"
             ) from None
         if not self.low <= number <= self.high:
-            raise ValueError(
-                Message(
-                    "{fact} {value} is out of bounds; it is {allowed}, or empty",
-                    fact=Message(self.name),
-                    value=text.strip(),
-                    allowed=self._allowed,
-                )
-            )
+            raise ValueError(f"{self.name} {text.strip()} is out of bounds; it is {self._allowed}, or empty")
         return number
 
     @property
-    def _allowed(self) -> Message:
-        low, high = Number(f"{self.low:g}"), Number(f"{self.high:g}")
+    def _allowed(self) -> str:
+        low, high = f"{self.low:g}", f"{self.high:g}"
         if self.unit:
-            return Message(
-                "a number from {low} to {high} {unit}", low=low, high=high, unit=Message(self.unit)
-            )
-        return Message("a number from {low} to {high}", low=low, high=high)
+            return f"a number from {low} to {high} {self.unit}"
+        return f"a number from {low} to {high}"
 
     def write(self, value: float) -> str | None:
         """The text of a number; None for NaN."""
@@ -116,12 +101,8 @@ class CategoryFact(Frozen):
         word = word if word in self.values else canonical(self.name, word)
         if word not in self.values:
             raise ValueError(
-                Message(
-                    "{fact} {value} is none that is known; {hint}, or empty",
-                    fact=Message(self.name),
-                    value=repr(text.strip()),
-                    hint=nearest(word, list(self.values)),
-                )
+                f"{self.name} {text.strip()!r} is none that is known; "
+                f"{nearest(word, list(self.values))}, or empty"
             )
         return float(self.values.index(word))
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from registry.bundle.cases.case_input import EMPTY, UNSAID, CaseInput
 from registry.bundle.cases.kinds import UNKNOWN_KIND, Kind
 from registry.bundle.cases.patterns import Pattern, pattern_of
-from registry.bundle.message import Message
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
@@ -76,10 +75,9 @@ def read_given(
         return None
     named = [kind or UNKNOWN_KIND for kind in kinds]
     raise ValueError(
-        Message(
-            "this model takes one picture, of no kind in particular, and no facts; it was given {kinds} "
-            "pictures and {facts}. Give one picture alone, without its kind, or ask a model that takes cases",
-            kinds=", ".join(named),
-            facts=", ".join(sorted(facts)) or Message("no facts"),
-        )
+        (
+            "this model takes one picture, of no kind in particular, and no facts; it was given "
+            "{kinds} pictures and {facts}. Give one picture alone, without its kind, or ask a "
+            "model that takes cases"
+        ).format(kinds=", ".join(named), facts=", ".join(sorted(facts)) or "no facts")
     )

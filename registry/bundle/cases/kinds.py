@@ -2,7 +2,6 @@
 
 from typing import Final, Literal
 
-from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 
 Kind = Literal["close-up", "dermoscopic", "overview"]
@@ -41,10 +40,4 @@ def read_kind(text: str) -> Kind | None:
             return kind
     if word in _OTHER_SPELLINGS:
         return _OTHER_SPELLINGS[word]
-    raise ValueError(
-        Message(
-            "there is no kind of picture {kind}; {hint}, or empty",
-            kind=repr(text.strip()),
-            hint=nearest(word, list(KINDS)),
-        )
-    )
+    raise ValueError(f"there is no kind of picture {text.strip()!r}; {nearest(word, list(KINDS))}, or empty")

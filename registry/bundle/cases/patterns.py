@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 from registry.bundle.cases.case_input import UNSAID, CaseInput
 from registry.bundle.cases.kinds import KINDS, UNKNOWN_KIND, Kind
 from registry.bundle.frozen import Frozen
-from registry.bundle.message import Message, both
 
 Facts = Literal["none", "some", "all"]
 FACTS: Final[tuple[Facts, ...]] = ("none", "some", "all")
@@ -54,11 +53,11 @@ class Pattern(Frozen):
     @property
     def as_text(self) -> str:
         """As a sentence calls it: `close-up and dermoscopic pictures with all facts`."""
-        kinds = both([Message(kind) for kind in self.kinds])
+        kinds = " and ".join(list(self.kinds))
         return {
-            "none": Message("{kinds} pictures without facts", kinds=kinds),
-            "some": Message("{kinds} pictures with some facts", kinds=kinds),
-            "all": Message("{kinds} pictures with all facts", kinds=kinds),
+            "none": f"{kinds} pictures without facts",
+            "some": f"{kinds} pictures with some facts",
+            "all": f"{kinds} pictures with all facts",
         }[self.facts]
 
     def within(self, case: CaseInput) -> bool:

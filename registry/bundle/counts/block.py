@@ -1,7 +1,7 @@
 """The block of counts that a client sends for one subgroup."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,10 +28,9 @@ class Block:
     Attributes:
         point: its counts; each occupied bin of a histogram is of several patients.
         lesions: sums by lesion of right answers by true class, then of malignant pictures that are called
-            malignant and of others that are not, `(classes + 2,)` shares; None in older blocks.
+            malignant and of others that are not, `(classes + 2,)` shares; None in counts with noise.
         decisions: what thresholds would do, where the question named them.
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
-        sent: bootstrap replicates, as clients of the version before sent them.
         noisy: the counts with noise that the others were made of, where a job asks for noise.
     """
 
@@ -39,7 +38,6 @@ class Block:
     lesions: LesionSums | None = None
     decisions: Decisions | None = None
     cells: Mapping[Trait, Cell] = field(default_factory=dict)
-    sent: Counts | None = None
     noisy: NoisyCounts | None = None
 
     @classmethod
@@ -49,7 +47,7 @@ class Block:
 
     @cached_property
     def by_lesion(self) -> LesionSums:
-        """The sums by lesion of right answers by true class; of older blocks, each picture is a lesion."""
+        """The sums by lesion of right answers by true class; with noise, each picture is a lesion."""
         if self.lesions is not None:
             return self.lesions[: self.point.num_classes]
         confusion = self.point.confusion
@@ -70,7 +68,6 @@ class Block:
             None if self.lesions is None or other.lesions is None else self.lesions + other.lesions,
             None if self.decisions is None or other.decisions is None else self.decisions + other.decisions,
             add_cells(self.cells, other.cells),
-            None if self.sent is None or other.sent is None else self.sent + other.sent,
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
@@ -78,9 +75,6 @@ class Block:
         if self.noisy is not None:
             return self.noisy.to_arrays()
         arrays = self.point.to_arrays()
-        if self.sent is not None:
-            sent = self.sent.to_arrays()
-            arrays = {name: np.concatenate([array[np.newaxis], sent[name]]) for name, array in arrays.items()}
         beside = {LESIONS: self.lesions, DECISIONS: None if self.decisions is None else self.decisions.sums}
         # No sum of squares travels that the counts' own limit would not hold: lesions have few pictures.
         arrays |= {
@@ -92,7 +86,7 @@ class Block:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Block":
-        """Reads and validates a received block, or a stored one of the version before.
+        """Reads and validates a received or stored block.
 
         Raises:
             CountsError: the arrays are not what `to_arrays` gives.
@@ -105,14 +99,8 @@ class Block:
             if name not in (LESIONS, DECISIONS) and trait_of(name) is None
         }
         counts = Counts.from_arrays(counted)
-        sent = None
-        if counts.confusion.ndim == 3:
-            if not len(counts.confusion):
-                raise CountsError("the block's arrays have no row; the first is the counts themselves")
-            rest = Counts(*(getattr(counts, each.name)[1:] for each in fields(counts)))
-            sent, counts = (rest if len(rest.confusion) else None), counts.replicate(0)
         cells = read_cells(arrays, arrays["confusion"])
-        block = cls(counts, cells=cells, sent=sent)
+        block = cls(counts, cells=cells)
         if LESIONS in arrays:
             lesions = LesionSums.from_array(arrays[LESIONS], counts.num_classes + SIDES, LESIONS)
             _check_lesions(lesions, counts)

@@ -40,7 +40,7 @@ class Confusion:
 
     @property
     def n(self) -> NDArray[np.int64]:
-        """How many pictures were counted, `()` or `(replicates,)`."""
+        """How many pictures were counted, `(...)`."""
         total: NDArray[np.int64] = np.asarray(self.confusion.sum(axis=(-2, -1)))
         return total
 
@@ -51,34 +51,26 @@ class Cell:
 
     Attributes:
         point: the matrix.
-        replicates: bootstrap replicates, as clients of the version before sent them.
     """
 
     point: Confusion
-    replicates: Confusion | None = None
 
     def __add__(self, other: "Cell") -> "Cell":
         mine, theirs = self.to_array(), other.to_array()
         if mine.shape != theirs.shape:
             raise CountsError(
-                f"cells of shape {mine.shape} and {theirs.shape} do not add up: both need the same classes "
-                "and replicates"
+                f"cells of shape {mine.shape} and {theirs.shape} do not add up: both need the same classes"
             )
         return Cell.from_array(mine + theirs)
 
     def to_array(self) -> NDArray[np.int64]:
-        """The matrix `(classes, classes)`; with replicates all of them, `(1 + replicates, ...)`, it first."""
-        if self.replicates is None:
-            return self.point.confusion
-        return np.concatenate([self.point.confusion[np.newaxis], self.replicates.confusion])
+        """The matrix `(classes, classes)`."""
+        return self.point.confusion
 
     @classmethod
     def from_array(cls, rows: NDArray[Any]) -> "Cell":
         """The cell that `to_array` gave."""
-        counts = rows.astype(np.int64)
-        if counts.ndim == 2:
-            return cls(Confusion(counts))
-        return cls(Confusion(counts[0]), Confusion(counts[1:]) if len(counts) > 1 else None)
+        return cls(Confusion(rows.astype(np.int64)))
 
 
 def add_cells(first: Mapping[Trait, Cell], second: Mapping[Trait, Cell]) -> dict[Trait, Cell]:
@@ -113,8 +105,7 @@ def read_cells(arrays: Mapping[str, NDArray[Any]], whole: NDArray[np.int64]) -> 
 
     Args:
         arrays: by name.
-        whole: the block's confusion matrix `(classes, classes)`, or those of a block of the version before,
-            `(1 + replicates, classes, classes)`.
+        whole: the block's confusion matrix `(classes, classes)`.
 
     Raises:
         CountsError: an array is no confusion matrices of the block's shape, or counts more than it does.

@@ -17,7 +17,6 @@ from registry.bundle.errors import CountsError
 
 COVERED, REPORTED, WRONG, SET_SIZE, SUSPICIOUS, CLEARED = range(6)
 _SHARES = 6
-_OLDER_SHARES = 4  # up to `SET_SIZE`: the version before had no working point
 
 
 @dataclass(frozen=True)
@@ -129,15 +128,11 @@ class Decisions:
 
     @classmethod
     def from_array(cls, rows: NDArray[Any], n: int) -> "Decisions":
-        """Reads and validates a received array about n pictures, or a stored one of the version before.
+        """Reads and validates a received array about n pictures.
 
         Raises:
             CountsError: it is not what `sums.to_array` gives.
         """
-        if rows.shape[:1] == (_OLDER_SHARES,):
-            rows = np.concatenate(
-                [rows, np.zeros_like(rows, shape=(_SHARES - _OLDER_SHARES, *rows.shape[1:]))]
-            )
         sums = LesionSums.from_array(rows, _SHARES, "decisions")
         whole = sums.n[[COVERED, REPORTED, SET_SIZE]]
         shares = np.arange(_SHARES) != SET_SIZE

@@ -13,7 +13,7 @@ from registry.bundle.errors import CountsError
 
 @dataclass(frozen=True)
 class Counts:
-    """Confusion matrix and score histograms of predictions; arrays may carry a leading axis of replicates.
+    """Confusion matrix and score histograms of predictions; arrays may carry leading axes.
 
     Attributes:
         confusion: `(..., classes, classes)`, true by predicted class.
@@ -46,28 +46,22 @@ class Counts:
 
     @property
     def n(self) -> NDArray[np.int64]:
-        """How many pictures were counted, `()` or `(replicates,)`."""
+        """How many pictures were counted, `(...)`."""
         total: NDArray[np.int64] = np.asarray(self.confusion.sum(axis=(-2, -1)))
         return total
 
     @property
     def tells_confidence(self) -> NDArray[np.bool_]:
-        """Whether `confidence` has the pictures, `()` or `(replicates,)`; told with noise it has none."""
+        """Whether `confidence` has the pictures, `(...)`; told with noise it has none."""
         return np.asarray(self.confidence.sum(axis=(-2, -1)) == self.n)
 
     def __add__(self, other: "Counts") -> "Counts":
         if self.confusion.shape != other.confusion.shape:
             raise CountsError(
                 f"counts with confusion matrices of shape {self.confusion.shape} and "
-                f"{other.confusion.shape} do not add up: both need the same classes and replicates"
+                f"{other.confusion.shape} do not add up: both need the same classes"
             )
         return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
-
-    def replicate(self, index: int) -> "Counts":
-        """One replicate of counts that carry a leading axis."""
-        if self.confusion.ndim != 3:
-            raise CountsError("these counts have no replicates; ask for `replicates` when counting")
-        return Counts(*(getattr(self, each.name)[index] for each in fields(self)))
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """Serializes the counts for a message, one int32 array per attribute.
@@ -109,16 +103,15 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]
     if sorted(arrays) != sorted(names):
         raise CountsError(f"counts are the arrays {', '.join(names)}; these are {', '.join(sorted(arrays))}")
     confusion = arrays["confusion"]
-    if confusion.ndim not in (2, 3) or confusion.shape[-1] != confusion.shape[-2]:
+    if confusion.ndim != 2 or confusion.shape[-1] != confusion.shape[-2]:
         raise CountsError(f"`confusion` has shape {confusion.shape}; it is classes by classes")
-    lead = confusion.shape[:-2]
     bins = bins_of(arrays["confidence"].shape[-1] if arrays["confidence"].ndim else 0)
     for name, shape in array_shapes(confusion.shape[-1], len(bins)).items():
         array = arrays[name]
-        if not np.issubdtype(array.dtype, np.integer) or array.shape != lead + shape:
+        if not np.issubdtype(array.dtype, np.integer) or array.shape != shape:
             raise CountsError(
                 f"`{name}` is {array.dtype} of shape {array.shape}; whole numbers of shape "
-                f"{lead + shape} are expected"
+                f"{shape} are expected"
             )
         if array.size and array.min() < 0:
             raise CountsError(f"`{name}` holds {array.min()}; a count is never negative")

@@ -3,39 +3,23 @@
 from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from registry.bundle.counts.histograms import Counts
-from registry.bundle.counts.score_bins import ScoreBins, bins_of
 from registry.bundle.frozen import Frozen
 
 
-class OmitsDefaults(Frozen):
-    """A manifest part whose optional fields are not serialized at their default, so that digests stay."""
-
-    @model_serializer(mode="wrap")
-    def _omit_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        record: dict[str, Any] = write(self)
-        fields = type(self).model_fields
-        return {
-            key: value
-            for key, value in record.items()
-            if fields[key].is_required() or getattr(self, key) != fields[key].default
-        }
-
-
-class ScoreHistograms(OmitsDefaults):
+class ScoreHistograms(Frozen):
     """Histograms of some test pictures' scores, all in the bins of the manifest that they stand in.
 
     Attributes:
         confidence: the highest probability, one count per score bin.
         scores: each class's probability, one count per score bin, `(classes, bins)`.
         malignancy: the malignancy probability, one count per score bin; None where the labels are not of both
-            kinds, and in bundles of older versions.
-        right: `confidence` of those pictures whose most probable class was the true one; None in bundles of
-            older versions.
+            kinds.
+        right: `confidence` of those pictures whose most probable class was the true one.
         smallest_cell: the fewest patients of an occupied bin where pictures were counted: neighbours of
-            fewer were merged there (`merged_bins`). 1 where none were, as in bundles of older versions.
+            fewer were merged there (`merged_bins`). 1 where none were.
         parts: how many such histograms, each of a subgroup at a hospital, were added up.
     """
 
@@ -51,11 +35,6 @@ class ScoreHistograms(OmitsDefaults):
         """Every histogram."""
         given = (self.confidence, *self.scores, self.malignancy, self.right)
         return tuple(row for row in given if row is not None)
-
-    @property
-    def bins(self) -> ScoreBins:
-        """The bins of the histograms."""
-        return bins_of(len(self.confidence))
 
     @classmethod
     def from_counts(cls, counts: Counts, **more: Any) -> Self:

@@ -1,8 +1,7 @@
 """The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
 
 `LOGIT_BINS` are wide by log(p / (1 − p)), narrow about one half and wider where a network is sure: its scores
-are spread over them, while most of them would share the first and the last of equal bins. `EQUAL_BINS` are
-those of bundles and runs of the version before. Both are told apart by how many they are.
+are spread over them, while most of them would share the first and the last of equal bins.
 """
 
 from dataclasses import dataclass
@@ -68,20 +67,6 @@ def _logit_bins() -> ScoreBins:
     return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
 
 
-def _equal_bins(count: int) -> ScoreBins:
-    # i / count lies in bin i, as floor(count p) has it: division and multiplication round alike there.
-    edges = np.arange(count + 1) / count
-    return ScoreBins(f"equal-{count}", edges, (np.arange(count) + 0.5) / count)
-
-
-class _EqualBins(ScoreBins):
-    """Equal bins, found as the version before found them: floor(count p)."""
-
-    def bin(self, scores: NDArray[Any]) -> NDArray[np.int64]:
-        places = np.floor(np.asarray(scores, dtype=np.float64) * len(self)).astype(np.int64)
-        return np.clip(places, 0, len(self) - 1)
-
-
 def _coarse_bins() -> ScoreBins:
     positive = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0)  # log-odds, each an edge of `LOGIT_BINS` too
     ends = np.array([*(-each for each in positive[:0:-1]), *positive])
@@ -91,11 +76,10 @@ def _coarse_bins() -> ScoreBins:
 
 
 LOGIT_BINS = _logit_bins()
-EQUAL_BINS = _EqualBins(**vars(_equal_bins(500)))
 COARSE_BINS = _coarse_bins()
 """The bins of histograms that are told with noise: noise is in every bin, so that few are better."""
 
-_KNOWN = {len(bins): bins for bins in (LOGIT_BINS, EQUAL_BINS, COARSE_BINS)}
+_KNOWN = {len(bins): bins for bins in (LOGIT_BINS, COARSE_BINS)}
 COARSE_OF = COARSE_BINS.bin(LOGIT_BINS.middles)
 """In which of `COARSE_BINS` each of `LOGIT_BINS` lies."""
 

@@ -1,11 +1,11 @@
 """The labels of a model: its classes, in the order of its outputs."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from registry.bundle.frozen import Frozen
 
@@ -38,22 +38,13 @@ class Label(Frozen):
         name: the name a clinician reads (`Melanoma`).
         malignancy: its kind. Only `malignant` counts towards the malignancy probability; a data set
             that treats a premalignant class as malignant labels it so.
-        coding: codes of the class in other systems (`{"icd10": "C43.9"}`).
-        codings: the same codes with system and edition, see `registry.bundle.manifest.codings`; empty in
-            bundles of older versions, and then not written either.
+        codings: codes of the class in other systems, see `registry.bundle.manifest.codings`.
     """
 
     code: str = Field(min_length=1)
     name: str = Field(min_length=1)
     malignancy: Malignancy = "unknown"
-    coding: dict[str, str] = Field(default_factory=dict)
     codings: tuple[Coding, ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _omit_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # A bundle without codings keeps its digest.
-        record: dict[str, Any] = write(self)
-        return record if self.codings else {key: record[key] for key in record if key != "codings"}
 
 
 def malignant_classes(labels: Sequence[Label]) -> NDArray[np.bool_]:

@@ -1,9 +1,9 @@
 """Where a model comes from: its job, data, seed, parent and encoder."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from registry.bundle.frozen import Frozen
 
@@ -50,10 +50,3 @@ class Lineage(Frozen):
     encoder: EncoderOrigin | None = None
     code_version: str
     created: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if self.encoder is None:
-            plain.pop("encoder", None)
-        return plain

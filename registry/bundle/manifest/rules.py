@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.score_bins import LOGIT_BINS
@@ -67,13 +67,8 @@ class Conformal(Frozen):
         return self
 
 
-def without_none(plain: dict[str, Any], *added_later: str) -> dict[str, Any]:
-    """What is written, without those fields of later versions that tell nothing: digests stay the same."""
-    return {name: value for name, value in plain.items() if name not in added_later or value is not None}
-
-
 class Abstention(Frozen):
-    """The rule of referral: a picture is reported if `bins.bin(max p) >= threshold_bin`.
+    """The rule of referral: a picture is reported if `LOGIT_BINS.bin(max p) >= threshold_bin`.
 
     Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
     refers every picture: that is the default.
@@ -94,13 +89,9 @@ class Abstention(Frozen):
     risk_high: float | None = Field(None, ge=0, le=1)
     level: float | None = Field(None, gt=0, lt=1)
 
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_none(handler(self), "risk_high", "level")
-
 
 class WorkingPoint(Frozen):
-    """The rule of suspicion: a lesion is suspicious if `bins.bin(malignancy) >= threshold_bin`.
+    """The rule of suspicion: a lesion is suspicious if `LOGIT_BINS.bin(malignancy) >= threshold_bin`.
 
     A suspicious picture whose answer is no malignant class is referred.
 
@@ -148,10 +139,6 @@ class PatternCalibration(Frozen):
     set_size: float | None = Field(None, ge=0)
     reported: float | None = Field(None, ge=0, le=1)
     working_point: WorkingPoint | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_none(handler(self), "working_point")
 
 
 class OutOfDistribution(Frozen):

@@ -6,20 +6,19 @@ that the same job gives the same digest.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Final, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.reference_histograms import ScoreHistograms
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS, ScoreBins
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.lineage import Digest, EncoderOrigin, Lineage
-from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.rules import (
     Abstention,
     Conformal,
@@ -28,13 +27,6 @@ from registry.bundle.manifest.rules import (
     PatternCalibration,
     Temperature,
     WorkingPoint,
-)
-from registry.bundle.manifest.schema_numbers import (
-    CASE_SCHEMA,
-    JUDGED_SCHEMA,
-    SCALES_SCHEMA,
-    SCHEMA_VERSION,
-    SIGNED_SCHEMA,
 )
 from registry.bundle.manifest.subgroup import (
     GLOBAL,
@@ -64,6 +56,10 @@ __all__ = [
     "TonePatients",
     "WorkingPoint",
 ]
+
+
+SCHEMA_VERSION: Final = 1
+"""That of every bundle: one of another is refused."""
 
 
 def sha256(content: bytes) -> str:
@@ -98,8 +94,8 @@ class ReferenceHistograms(ScoreHistograms):
 
     Attributes:
         distances: the distance from the training pictures, one count per distance bin; None where nothing is
-            called unfamiliar, and in bundles of older versions.
-        by_subgroup: those of single subgroups, in the model for everybody; none in bundles of older versions.
+            called unfamiliar.
+        by_subgroup: those of single subgroups, in the model for everybody.
     """
 
     distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
@@ -110,26 +106,23 @@ class BundleManifest(Frozen):
     """The whole of `bundle.json`.
 
     Attributes:
-        schema_version: tells in which bins scores are counted and compared, see `bins`, and what an older
-            dermfed cannot serve; see `schema_for`.
+        schema_version: of this text.
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
-            None where that is not told, as in bundles of older versions, and then not written either.
-        tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
-            of older versions, and then not written either. Nothing is routed by it.
+            None where that is not told.
+        tones: how the skin of each declared tone looks in pictures; None where nobody looked. Nothing is
+            routed by it.
         patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the
             subgroup's tones, or of those of every subgroup for the global model; None where nobody counted
-            them, and then not written. No tone is represented then.
-        case: which pictures and facts of a case the model takes; None for a model of single pictures, and
-            then not written.
+            them. No tone is represented then.
+        case: which pictures and facts of a case the model takes; None for a model of single pictures.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
-            for, as in bundles of older versions, and then not written.
-        patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
+            for.
+        patterns: the rules for each pattern that was calibrated; `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
-        attestation: a signature of who measured the figures; None where nobody signed, and then not written.
-        maps: what was found of its maps, without the signature; None where nobody judged, then not written.
+        attestation: a signature of who measured the figures; None where nobody signed.
     """
 
-    schema_version: Literal[1, 2, 3, 4, 5, 6] = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -149,7 +142,6 @@ class BundleManifest(Frozen):
     reference: ReferenceHistograms | None = None
     lineage: Lineage
     attestation: Attestation | None = None
-    maps: MapJudgement | None = None
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -158,16 +150,11 @@ class BundleManifest(Frozen):
         return (self.subgroup, *(one.subgroup for one in tested))
 
     @property
-    def bins(self) -> ScoreBins:
-        """The bins of the thresholds and of the reference histograms."""
-        return EQUAL_BINS if self.schema_version == 1 else LOGIT_BINS
-
-    @property
     def reports_from(self) -> int:
         """The score bin from which on a highest probability is reported.
 
         It reaches the abstention threshold, and a class is in the prediction set: where none is, none is
-        credible. Newer calibrations choose the first no lower than the second.
+        credible.
         """
         return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
 
@@ -208,17 +195,17 @@ class BundleManifest(Frozen):
     @property
     def refers_all(self) -> bool:
         """Whether no picture is reported, whatever its probabilities."""
-        return self.reports_from == len(self.bins)
+        return self.reports_from == SCORE_BINS
 
     @property
     def set_threshold(self) -> float:
         """The smallest probability of a class in the prediction set."""
-        return self.bins.lower(self.conformal.threshold_bin)
+        return LOGIT_BINS.lower(self.conformal.threshold_bin)
 
     @property
     def report_threshold(self) -> float:
         """The smallest highest probability that is reported; 1 where none is."""
-        return self.bins.lower(self.reports_from)
+        return LOGIT_BINS.lower(self.reports_from)
 
     def rules_of(self, pattern: Pattern) -> PatternCalibration | None:
         """The rules of a pattern; None where it was not calibrated by itself."""
@@ -243,43 +230,7 @@ class BundleManifest(Frozen):
             }
         )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _older_default(cls, given: Any) -> Any:
-        """Schema 1 without a threshold of abstention refers everything, which is another bin there."""
-        if not isinstance(given, Mapping) or given.get("schema_version") != 1:
-            return given
-        abstention = given.get("abstention", {})
-        if not isinstance(abstention, Mapping):
-            return given
-        return {**given, "abstention": {"threshold_bin": len(EQUAL_BINS), **abstention}}
-
     @model_validator(mode="after")
-    def _cases_have_their_schema(self) -> "BundleManifest":
-        over_scales = any(one.tones for one in self.named_subgroups)
-        if (self.schema_version == JUDGED_SCHEMA) != (self.maps is not None):
-            raise ValueError(f"a bundle has `maps` if it has schema {JUDGED_SCHEMA}, and only then")
-        if self.maps is not None:
-            self.maps.check_model(self.file.sha256)
-            return self._patterns_of_its_case()
-        if (self.schema_version == SIGNED_SCHEMA) != (self.attestation is not None):
-            raise ValueError(
-                f"a bundle has schema {SIGNED_SCHEMA} if its figures are signed and only then; this one has "
-                f"schema {self.schema_version} and {'no ' if self.attestation is None else ''}`attestation`"
-            )
-        signed = self.attestation is not None
-        if not signed and (self.schema_version == SCALES_SCHEMA) != over_scales:
-            raise ValueError(
-                f"a bundle has schema {SCALES_SCHEMA} if a subgroup is of several scales and only then; this "
-                f"one has schema {self.schema_version} and {'one' if over_scales else 'none'}"
-            )
-        if not signed and not over_scales and (self.schema_version == CASE_SCHEMA) != (self.case is not None):
-            raise ValueError(
-                f"a bundle has schema {CASE_SCHEMA} if its model takes cases and only then; this one has "
-                f"schema {self.schema_version} and {'no ' if self.case is None else ''}`case`"
-            )
-        return self._patterns_of_its_case()
-
     def _patterns_of_its_case(self) -> "BundleManifest":
         names = [one.pattern.name for one in self.patterns]
         if twice := _repeated(names):
@@ -291,7 +242,6 @@ class BundleManifest(Frozen):
 
     @model_validator(mode="after")
     def _scores_in_these_bins(self) -> "BundleManifest":
-        most = len(self.bins)
         rules: dict[str, Conformal | Abstention | WorkingPoint | None]
         rules = {
             "conformal": self.conformal,
@@ -303,16 +253,15 @@ class BundleManifest(Frozen):
             rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
             rules |= {f"{of}.working_point": one.working_point}
         for name, rule in rules.items():
-            if rule is not None and rule.threshold_bin > most:
+            if rule is not None and rule.threshold_bin > SCORE_BINS:
                 raise ValueError(
-                    f"{name}.threshold_bin is {rule.threshold_bin}; with the {most} score bins of schema "
-                    f"{self.schema_version} it is from 0 to {most}"
+                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins "
+                    f"it is from 0 to {SCORE_BINS}"
                 )
         for histograms in self._histograms:
-            if wrong := {len(row) for row in histograms.rows} - {most}:
+            if wrong := {len(row) for row in histograms.rows} - {SCORE_BINS}:
                 raise ValueError(
-                    f"a reference histogram of scores has {min(wrong)} bins; in schema "
-                    f"{self.schema_version} it has {most}"
+                    f"a reference histogram of scores has {min(wrong)} bins; it has {SCORE_BINS}"
                 )
         return self
 
@@ -340,8 +289,6 @@ class BundleManifest(Frozen):
         points = [self.working_point, *(one.working_point for one in self.patterns)]
         if any(points) and not malignant_classes(self.labels).any():
             raise ValueError("there is a working point on malignancy, and no label is malignant")
-        if any(points) and self.schema_version == 1:
-            raise ValueError("there is a working point, which schema 1 does not have")
         if self.working_point is None and any(points):
             raise ValueError("a pattern has a working point, and all patterns together have none")
         promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
@@ -350,18 +297,6 @@ class BundleManifest(Frozen):
                 "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
             )
         return self
-
-
-def schema_for(case: CaseInput | None, subgroups: Sequence[Subgroup]) -> Literal[2, 3, 4]:
-    """The schema of a new bundle: the oldest that has what it says.
-
-    Args:
-        case: what its model takes of a case, if it takes cases.
-        subgroups: those that it names.
-    """
-    if any(one.tones for one in subgroups):
-        return SCALES_SCHEMA
-    return SCHEMA_VERSION if case is None else CASE_SCHEMA
 
 
 def _repeated(names: Sequence[str]) -> list[str]:

@@ -4,30 +4,18 @@ import json
 
 from pydantic import ValidationError
 
-from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
-from registry.bundle.manifest.schema import BundleManifest, schema_for, sha256
-from registry.bundle.manifest.schema_numbers import NEWEST_SCHEMA
-
-ADDED_LATER = (
-    *("parity", "tones", "patients_by_tone", "case"),
-    *("patterns", "working_point", "attestation", "maps"),
-)
-"""Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
+from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
+from registry.bundle.manifest.schema import SCHEMA_VERSION, BundleManifest, sha256
 
 
 def canonical(manifest: BundleManifest) -> bytes:
     """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
-    record = manifest.model_dump(mode="json")
-    silent = {key for key in ADDED_LATER if record[key] in (None, [])}
-    return _text({key: value for key, value in record.items() if key not in silent})
+    return _text(manifest.model_dump(mode="json"))
 
 
 def without_attestation(manifest: BundleManifest) -> BundleManifest:
-    """The manifest as it is before anybody signs its figures, or judges its maps."""
-    if manifest.attestation is None and manifest.maps is None:
-        return manifest
-    schema = schema_for(manifest.case, manifest.named_subgroups)
-    return manifest.model_copy(update={"attestation": None, "maps": None, "schema_version": schema})
+    """The manifest as it is before anybody signs its figures."""
+    return manifest.model_copy(update={"attestation": None})
 
 
 def attested(manifest: BundleManifest) -> bytes:
@@ -52,7 +40,7 @@ def read_manifest(content: bytes) -> BundleManifest:
     """The manifest in the text of `bundle.json`.
 
     Raises:
-        SchemaTooNew: a newer dermfed wrote it.
+        OtherSchema: another version of dermfed wrote it.
         BundleCorrupt: the text is not the canonical one: it was edited or re-formatted.
         ManifestError: the text does not say what a manifest must say.
     """
@@ -63,16 +51,10 @@ def read_manifest(content: bytes) -> BundleManifest:
     if not isinstance(record, dict):
         raise ManifestError(f"bundle.json holds a {type(record).__name__}; a manifest is an object")
     version = record.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise ManifestError(
-            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {NEWEST_SCHEMA}"
-        )
-    if version > NEWEST_SCHEMA:
-        lineage = record.get("lineage")
-        writer = lineage.get("code_version") if isinstance(lineage, dict) else None
-        raise SchemaTooNew(
-            f"bundle.json has schema_version {version}; this dermfed reads up to {NEWEST_SCHEMA}. Install "
-            + (f"dermfed {writer} or newer, which wrote it" if writer else "a newer dermfed")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise OtherSchema(
+            f"bundle.json has schema_version {version!r}; this dermfed reads {SCHEMA_VERSION} alone: "
+            "make the bundle again with this version, or read it with the one that wrote it"
         )
     if content != _text(record):
         raise BundleCorrupt(

@@ -19,7 +19,7 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, mean_defined, ratio
 
 FEWEST_FOR_AUPRC = 30
-"""Pictures of a class; bins of the version before were not merged, and there one is enough."""
+"""Pictures of a class."""
 
 
 def _right(counts: HasConfusion) -> NDArray[np.int64]:

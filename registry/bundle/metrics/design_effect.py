@@ -33,14 +33,7 @@ class DesignEffect:
 
     @classmethod
     def of(cls, block: Block) -> "DesignEffect":
-        """That of a block; of one with replicates, from how far their numbers of pictures are apart.
-
-        A picture count of Poisson weights by lesion has the variance Σ n_g².
-        """
-        classes = block.point.num_classes
-        if block.lesions is None and block.sent is not None and block.point.n > 0:
-            size = max(float(np.var(block.sent.n)) / float(block.point.n), 1.0)
-            return cls(np.array(1.0), np.full(classes, size))
+        """That of a block."""
         return cls.estimated(block.by_lesion)
 
     @classmethod

@@ -16,17 +16,17 @@ over j ≤ i.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 from registry.bundle.counts.count import Block, Counts
 from registry.bundle.metrics import fairness
-from registry.bundle.metrics.exact import bisect, incomplete_beta
 from registry.bundle.metrics.limits import LEVEL
 from registry.bundle.metrics.ratio import Figure
 from registry.bundle.metrics.sample import sample_of
@@ -35,7 +35,6 @@ from registry.bundle.metrics.shares import RECALLS, each_share
 Pair = Mapping[str, Counts]
 
 _KEPT = 1024  # quantiles that are kept, for degrees of freedom that come again
-_FARTHEST = 1000.0  # no quantile of Student's distribution that is asked for is larger
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def difference(first: Block, second: Block, standardised: Standardised) -> Subgr
         return None
     variance, freedom = _variance(first, second, standardised.mix(pair))
     error = sqrt(variance)
-    half = _student_quantile(freedom) * error
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error  # t_{0.975}
     ends = max(value - half, -1.0), min(value + half, 1.0)
     return SubgroupDifference(value, ends, student_tails(value / error, freedom))
 
@@ -124,17 +123,8 @@ def _variance(first: Block, second: Block, mix: NDArray[np.int64]) -> tuple[floa
 
 
 def student_tails(t: float, freedom: float) -> float:
-    """P(|T| > |t|) = I_{ν / (ν + t²)}(ν / 2, 1 / 2), with T of Student's distribution."""
-    whole = freedom + t**2
-    if t**2 < freedom:  # the same, without losing a small t beside 1
-        return float(1 - incomplete_beta(t**2 / whole, 0.5, freedom / 2))
-    return float(incomplete_beta(freedom / whole, freedom / 2, 0.5))
-
-
-@lru_cache(_KEPT)
-def _student_quantile(freedom: float) -> float:
-    """t_{0.975}."""
-    return bisect(lambda t: student_tails(t, freedom) > 1 - LEVEL, 0.0, _FARTHEST)
+    """P(|T| > |t|), with T of Student's distribution."""
+    return 2 * float(stdtr(freedom, -abs(t)))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -58,7 +58,7 @@ class PatientFigures:
 
     Attributes:
         n: test pictures; None where it is not told, as the next two.
-        n_malignant: malignant ones; None in bundles of older versions.
+        n_malignant: malignant ones.
         n_other: those that are not.
         figures: of `FIGURES`, and of `AT_WORKING_POINT` where they are told, by name.
     """

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from PIL import Image, ImageCms
 
-from registry.bundle.message import Message
 from registry.bundle.pictures.profile import DAMAGED, MAX_PROFILE, ProfileNotUsed, Space, profile_space
 
 ALIKE: Final = 2
@@ -69,13 +68,7 @@ def conversion_of(image: Image.Image) -> Conversion | None:
     if judged.why_not:
         raise ProfileNotUsed(judged.why_not)
     if judged.mode not in _modes_for(image):
-        raise ProfileNotUsed(
-            Message(
-                "it is for pictures of the mode {mode}, and this one is {other}",
-                mode=judged.mode,
-                other=image.mode,
-            )
-        )
+        raise ProfileNotUsed(f"it is for pictures of the mode {judged.mode}, and this one is {image.mode}")
     return judged.conversion
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from registry.bundle.errors import DamagedPicture, TruncatedPicture
-from registry.bundle.message import Message
 
 # What libjpeg warns of where pixels are lost.
 _ENDS_EARLY: Final = re.compile("premature end|found marker 0xd9", re.IGNORECASE)
@@ -84,13 +83,11 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
 def _refuse_loss(error: ValueError) -> None:
     if _ENDS_EARLY.search(str(error)):
         raise TruncatedPicture(
-            Message("the picture's bytes end early ({why}); send the whole file again", why=str(error))
+            f"the picture's bytes end early ({error!s}); send the whole file again"
         ) from error
     if _SPOILT.search(str(error)):
         raise DamagedPicture(
-            Message(
-                "bytes of the JPEG are missing or changed ({why}); send the whole file again", why=str(error)
-            )
+            f"bytes of the JPEG are missing or changed ({error!s}); send the whole file again"
         ) from error
 
 
@@ -133,10 +130,7 @@ def _refuse_missing_scans(content: bytes) -> None:
                 return
     if any(any(bits) for bits in missing.values()):
         raise TruncatedPicture(
-            Message(
-                "the picture's bytes end early ({why}); send the whole file again",
-                why=Message("the last of its scans are missing"),
-            )
+            "the picture's bytes end early (the last of its scans are missing); send the whole file again"
         )
 
 

@@ -22,7 +22,6 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.message import Message, Number
 from registry.bundle.pictures.dicom.picture import open_dicom
 from registry.bundle.pictures.piece_limits import refuse_costly_scans, refuse_many_parts
 
@@ -80,21 +79,19 @@ class _Refused:
 
 
 def _convert(suffix: str) -> str:
-    return Message("convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`", suffix=suffix)
+    return f"convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`"
 
 
 def _raw(kind: str) -> str:
-    return Message("a camera's raw file ({kind})", kind=kind)
+    return f"a camera's raw file ({kind})"
 
 
-_PHONE = Message("{convert}, and set the phone to its most compatible format", convert=_convert("heic"))
-_RAW = Message(
-    "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
-)
-_PAGE = Message("take the picture out of it, e.g. with `pdfimages -all in.pdf out`")
-_FILM = Message("take the one picture out of it that is meant")
-_WEB = Message("it was saved in place of the picture, as where one is not let in: fetch it again")
-_TIFF_OR_RAW = Message("TIFF, or a camera's raw file of its kind")
+_PHONE = "{convert}, and set the phone to its most compatible format".format(convert=_convert("heic"))
+_RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
+_PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
+_FILM = "take the one picture out of it that is meant"
+_WEB = "it was saved in place of the picture, as where one is not let in: fetch it again"
+_TIFF_OR_RAW = "TIFF, or a camera's raw file of its kind"
 _HEIF = {
     **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
     **dict.fromkeys((b"mif1", b"mif2", b"msf1"), "HEIF"),
@@ -114,7 +111,7 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
     _Refused(4, b"ftypcrx", _raw("CR3"), _RAW),
     *(
-        _Refused(4, b"ftyp" + brand, Message("a film"), _FILM, is_picture=False)
+        _Refused(4, b"ftyp" + brand, "a film", _FILM, is_picture=False)
         for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc")
     ),
     _Refused(0, b"FUJIFILMCCD-RAW", _raw("RAF"), _RAW),
@@ -124,24 +121,24 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(0, b"\xffO\xffQ", "JPEG 2000", _convert("j2k")),
     _Refused(0, b"\x00\x00\x00\x0cJXL ", "JPEG XL", _convert("jxl")),
     _Refused(0, b"\xff\x0a", "JPEG XL", _convert("jxl")),
-    _Refused(0, b"8BPS", Message("a Photoshop file (PSD)"), _convert("psd")),
+    _Refused(0, b"8BPS", "a Photoshop file (PSD)", _convert("psd")),
     _Refused(0, b"%PDF", "PDF", _PAGE),
     _Refused(
         0,
         b"\x00\x05\x16\x07",
-        Message("what a Mac keeps beside a file (AppleDouble)"),
-        Message("name the picture itself"),
+        "what a Mac keeps beside a file (AppleDouble)",
+        "name the picture itself",
         is_picture=False,
     ),
     *(
-        _Refused(0, mark, Message("a web page"), _WEB, is_picture=False)
+        _Refused(0, mark, "a web page", _WEB, is_picture=False)
         for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")
     ),
     _Refused(
         0,
         b"PK\x03\x04",
-        Message("a zip file or an Office document"),
-        Message("take the picture out of it"),
+        "a zip file or an Office document",
+        "take the picture out of it",
         is_picture=False,
     ),
 )
@@ -170,16 +167,10 @@ def open_picture(content: bytes) -> Image.Image:
 def refusal(error: Exception) -> PictureError:
     """The `PictureError` for a decoder's exception."""
     if isinstance(error, Image.DecompressionBombError):
-        return PictureTooLarge(
-            Message("the picture has too many pixels ({why}); send a smaller copy", why=str(error))
-        )
+        return PictureTooLarge(f"the picture has too many pixels ({error!s}); send a smaller copy")
     if "truncated" in str(error).lower():
-        return TruncatedPicture(
-            Message("the picture's bytes end early ({why}); send the whole file again", why=str(error))
-        )
-    return DamagedPicture(
-        Message("the picture does not decode ({why}); open it elsewhere and save it anew", why=str(error))
-    )
+        return TruncatedPicture(f"the picture's bytes end early ({error!s}); send the whole file again")
+    return DamagedPicture(f"the picture does not decode ({error!s}); open it elsewhere and save it anew")
 
 
 def picture_format(content: bytes) -> Format:
@@ -201,11 +192,8 @@ def picture_format(content: bytes) -> Format:
         if content[refused.offset : refused.offset + len(refused.magic)] == refused.magic:
             kind = UnsupportedPicture if refused.is_picture else NotAPicture
             raise kind(
-                Message(
-                    "the picture is {name}, which is not read; JPEG, PNG and WebP are accepted: {what_to_do}",
-                    name=refused.name,
-                    what_to_do=refused.what_to_do,
-                )
+                f"the picture is {refused.name}, which is not read; JPEG, PNG and WebP are accepted: "
+                f"{refused.what_to_do}"
             )
     if content[128:132] == _DICOM[128:]:
         raise UnsupportedPicture(
@@ -214,16 +202,11 @@ def picture_format(content: bytes) -> Format:
         )
     if not content:
         raise NotAPicture(
-            Message(
-                "no bytes at all: JPEG, PNG and WebP are accepted, told by their content and not their name"
-            )
+            "no bytes at all: JPEG, PNG and WebP are accepted, told by their content and not their name"
         )
     raise NotAPicture(
-        Message(
-            "{n} bytes that are no picture: JPEG, PNG and WebP are accepted, told by their content and not "
-            "their name",
-            n=Number(f"{len(content):,}"),
-        )
+        f"{len(content):,} bytes that are no picture: JPEG, PNG and WebP are accepted, told by "
+        "their content and not their name"
     )
 
 

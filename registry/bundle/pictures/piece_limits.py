@@ -10,7 +10,6 @@ import struct
 from typing import Final
 
 from registry.bundle.errors import DamagedPicture
-from registry.bundle.message import Message, Number
 
 MAX_PARTS: Final = 20_000
 """Chunks of a PNG (2,600 in one of 20 MB); segments of a JPEG, and bytes between them, before its pixels."""
@@ -96,13 +95,9 @@ def refuse_costly_scans(content: bytes, pixels: int) -> None:
     scans = jpeg_scans(content)
     if scans > 1 and scans * pixels > MAX_SCANNED_PIXELS:
         raise DamagedPicture(
-            Message(
-                "the JPEG has {scans} scans of {pixels} pixels; together at most {most} are decoded. Save it "
-                "anew as a JPEG that is not progressive, or send a smaller copy",
-                scans=scans,
-                pixels=Number(f"{pixels:,}"),
-                most=Number(f"{MAX_SCANNED_PIXELS:,}"),
-            )
+            f"the JPEG has {scans} scans of {pixels:,} pixels; together at most "
+            f"{MAX_SCANNED_PIXELS:,} are decoded. Save it anew as a JPEG that is not progressive, "
+            "or send a smaller copy"
         )
 
 

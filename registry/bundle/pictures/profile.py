@@ -9,8 +9,6 @@ amount of work: `multiProcessElements`, which hold as many steps as fit.
 import struct
 from typing import Final, Literal
 
-from registry.bundle.message import Message, Number
-
 MAX_PROFILE: Final = 4 * 2**20
 """Bytes of a profile: a phone's has 500, a printer's up to 3 million."""
 
@@ -25,7 +23,7 @@ _CONNECTIONS: Final = (b"XYZ ", b"Lab ")
 _HEADER: Final = struct.Struct(">I8x4s4s4s12x4s")
 _AT_TAGS: Final = 132
 _TAG: Final = struct.Struct(">4sII")
-DAMAGED: Final = Message("it is damaged or incomplete")
+DAMAGED: Final = "it is damaged or incomplete"
 """Why most that are not used are not."""
 
 _ANY_WORK: Final = b"mpet"
@@ -42,26 +40,14 @@ def profile_space(profile: bytes) -> Space:
         ProfileNotUsed: it is none, too large, or of a kind that no camera embeds.
     """
     if len(profile) > MAX_PROFILE:
-        raise ProfileNotUsed(
-            Message(
-                "it has {bytes} bytes, and {most} are looked at",
-                bytes=Number(f"{len(profile):,}"),
-                most=Number(f"{MAX_PROFILE:,}"),
-            )
-        )
+        raise ProfileNotUsed(f"it has {len(profile):,} bytes, and {MAX_PROFILE:,} are looked at")
     if len(profile) < _AT_TAGS:
-        raise ProfileNotUsed(
-            Message(
-                "it has {bytes} bytes, and its header alone has {header}", bytes=len(profile), header=_AT_TAGS
-            )
-        )
+        raise ProfileNotUsed(f"it has {len(profile)} bytes, and its header alone has {_AT_TAGS}")
     size, device, space, connection, mark = _HEADER.unpack_from(profile)
     if mark != b"acsp" or size > len(profile):
         raise ProfileNotUsed(DAMAGED)
     if space not in _SPACES or device not in _DEVICES or connection not in _CONNECTIONS:
-        raise ProfileNotUsed(
-            Message("it is not of a camera, scanner, screen or printer with RGB, grey or CMYK")
-        )
+        raise ProfileNotUsed("it is not of a camera, scanner, screen or printer with RGB, grey or CMYK")
     _look_at_tags(profile)
     return _SPACES[space]
 
@@ -69,13 +55,11 @@ def profile_space(profile: bytes) -> Space:
 def _look_at_tags(profile: bytes) -> None:
     number = int.from_bytes(profile[_AT_TAGS - 4 : _AT_TAGS], "big")
     if number > MAX_TAGS:
-        raise ProfileNotUsed(
-            Message("it has {tags} tags, and {most} are looked at", tags=Number(f"{number:,}"), most=MAX_TAGS)
-        )
+        raise ProfileNotUsed(f"it has {number:,} tags, and {MAX_TAGS} are looked at")
     if _AT_TAGS + number * _TAG.size > len(profile):
         raise ProfileNotUsed(DAMAGED)
     for _, start, length in _TAG.iter_unpack(profile[_AT_TAGS : _AT_TAGS + number * _TAG.size]):
         if start + length > len(profile):
             raise ProfileNotUsed(DAMAGED)
         if profile[start : start + 4] == _ANY_WORK:
-            raise ProfileNotUsed(Message("it has tags of a kind that may ask for any amount of work"))
+            raise ProfileNotUsed("it has tags of a kind that may ask for any amount of work")

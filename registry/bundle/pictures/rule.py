@@ -9,10 +9,10 @@ The same bytes and rule give the same pixels. What is done, in this order:
 4. a picture whose bytes end early is refused, never filled with grey;
 5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB;
 6. antialiased resizing to a square, bilinear or bicubic;
-7. since version 2, colours become those of sRGB by the picture's own colour profile
+7. colours become those of sRGB by the picture's own colour profile
    (`registry.bundle.pictures.colours`), after resizing: that costs half a millisecond, and of a hundred
    numbers 99 are the same or one off. A profile that cannot be used is no reason to refuse a picture: its
-   colours are taken as sRGB, and `unused_profile` says so. Version 1 applies none;
+   colours are taken as sRGB, and `unused_profile` says so;
 8. the turn that EXIF asks for. EXIF that cannot be read is none.
 
 An animated PNG or WebP is refused: which frame was meant is not ours to guess. The further pictures
@@ -28,7 +28,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
-from registry.bundle.message import Message, Number
 from registry.bundle.pictures.colours import Conversion, conversion_of
 from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
@@ -36,9 +35,6 @@ from registry.bundle.pictures.profile import ProfileNotUsed
 
 PICTURE_VERSION = 2
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
-
-KEPT_VERSIONS = (1, PICTURE_VERSION)
-"""Those that pictures can be decoded by: older models go on seeing what they were trained on."""
 
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -50,8 +46,7 @@ class PictureRule(Frozen):
         size: pixels on both sides of what the model sees.
         fit: `squash` scales both sides to `size`; `crop` scales the shorter one and cuts the centre.
         draft: let the JPEG decoder scale down by itself: five times as fast, other pixels.
-        interpolation: how pixels are weighed when a picture is resized. Bilinear, which all older rules mean,
-            is not written.
+        interpolation: how pixels are weighed when a picture is resized.
         max_pixels: the largest picture that is decoded, in pixels (width times height).
         version: the version of this function that the pixels come from.
     """
@@ -66,10 +61,10 @@ class PictureRule(Frozen):
     @field_validator("version")
     @classmethod
     def _one_we_have(cls, version: int) -> int:
-        if version not in KEPT_VERSIONS:
+        if version != PICTURE_VERSION:
             raise ValueError(
-                f"picture version {version} is not one this dermfed can make; it makes versions "
-                f"{' and '.join(map(str, KEPT_VERSIONS))}. Use the dermfed that wrote the rule"
+                f"picture version {version} is not one this dermfed can make; it makes version "
+                f"{PICTURE_VERSION}. Use the dermfed that wrote the rule"
             )
         return version
 
@@ -104,10 +99,10 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     refuse_too_large(image.width, image.height, rule)
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
-        raise UnsupportedPicture(Message("the picture is animated; send the one frame that is meant"))
+        raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
-    conversion = _conversion(image, rule)
+    conversion = _conversion(image)
     loaded = _loaded(image)
     inks = conversion is not None and conversion.mode == "CMYK"
     square = (loaded if inks else _rgb(loaded)).resize(
@@ -128,22 +123,21 @@ def lies_on_its_side(image: Image.Image) -> bool:
     return _turn(image) in _ON_ITS_SIDE
 
 
-def unused_profile(image: Image.Image, rule: PictureRule) -> str | None:
+def unused_profile(image: Image.Image) -> str | None:
     """Why the colour profile of an opened picture is not applied: "it …"; None where all is as it should be.
 
-    It may be asked before or after decoding. A rule that applies none has nothing to say.
+    It may be asked before or after decoding.
     """
     try:
-        if rule.version > 1:
-            conversion_of(image)
+        conversion_of(image)
     except ProfileNotUsed as error:
         return str(error)
     return None
 
 
-def _conversion(image: Image.Image, rule: PictureRule) -> Conversion | None:
+def _conversion(image: Image.Image) -> Conversion | None:
     try:
-        return conversion_of(image) if rule.version > 1 else None
+        return conversion_of(image)
     except ProfileNotUsed:
         return None
 
@@ -157,14 +151,8 @@ def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
     pixels = width * height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
-            Message(
-                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
-                "smaller copy",
-                width=width,
-                height=height,
-                pixels=Number(f"{pixels:,}"),
-                most=Number(f"{rule.max_pixels:,}"),
-            )
+            f"the picture has {width} x {height} = {pixels:,} pixels; at most {rule.max_pixels:,} "
+            "are accepted. Send a smaller copy"
         )
 
 

@@ -55,7 +55,7 @@ def answers_by_class(found: object, labels: Sequence[Label], findings: Findings)
         return None
     before = len(findings.problems)
     for row in told.values():
-        check_possible(row, len(codes), findings, holds_values=True)
+        check_possible(row, len(codes), findings)
     counts = [told[code].whole("n") for code in codes]
     if len(findings.problems) > before or None in counts:
         return None

@@ -24,14 +24,13 @@ _DISTANCES = frozenset([*FAIRNESS, "ece", "mce"])
 _AREAS, _GUESSING = ("auroc", "malignancy_auroc"), 0.5
 
 
-def check_possible(row: Row, classes: int, findings: Findings, *, holds_values: bool) -> None:
+def check_possible(row: Row, classes: int, findings: Findings) -> None:
     """Checks one row of figures by itself.
 
     Args:
         row: of all pictures, of a subgroup, of a class, or of fairness.
         classes: how many labels there are.
         findings: where problems are noted.
-        holds_values: whether intervals hold their figures; those of schema 1 are percentiles, which need not.
     """
     for name, value in row.figures.items():
         if name in COUNTED and value is not None and whole(value) is None:
@@ -41,7 +40,7 @@ def check_possible(row: Row, classes: int, findings: Findings, *, holds_values: 
     _sides(row, findings)
     for name, n in denominators(row):
         _whole_times(row, name, n, findings)
-    _intervals(row, findings, holds_values=holds_values)
+    _intervals(row, findings)
 
 
 def denominators(row: Row) -> Iterator[tuple[str, int]]:
@@ -94,21 +93,19 @@ def _whole_times(row: Row, name: str, n: int, findings: Findings) -> None:
         )
 
 
-def _intervals(row: Row, findings: Findings, *, holds_values: bool) -> None:
+def _intervals(row: Row, findings: Findings) -> None:
     intervals = row.figures.get("intervals")
     for name, told in intervals.items() if isinstance(intervals, Mapping) else ():
         if told is None:
             continue
         place = row.at(f"intervals.{name}")
         found, value = ends(told), row.number(name)
-        if name in _AREAS and value is not None and value < _GUESSING:
-            continue  # before version 0.2.0 the upper limit of a worse area could lie below it
         if found is None or found[0] > found[1] + LOOSE:
             findings.refuse(place, told, "an interval is its lower and its upper end")
             continue
         if name in SHARES and not (found[0] >= -LOOSE and (found[1] <= 1 + LOOSE or name in _DISTANCES)):
             findings.refuse(place, found, "it is within 0 and 1")
-        if holds_values and value is not None and not found[0] - LOOSE <= value <= found[1] + LOOSE:
+        if value is not None and not found[0] - LOOSE <= value <= found[1] + LOOSE:
             findings.refuse(row.at(name), value, f"its own interval is {said(found)}")
 
 

@@ -21,11 +21,10 @@ SUBGROUPS: Final = "subgroups"
 def recount(manifest: BundleManifest) -> Recounted:
     """Computes again what follows from a manifest's counts, and checks that the rest is possible."""
     metrics, findings, sources = manifest.metrics, Findings(), []
-    current = manifest.schema_version > 1  # those of schema 1 have intervals of another kind
     whole = Row("metrics", metrics)
     by_subgroup = dict(rows("metrics.by_subgroup", metrics.get("by_subgroup")))
     for row in (whole, *by_subgroup.values(), *_parts_of(metrics, by_subgroup)):
-        check_possible(row, len(manifest.labels), findings, holds_values=current)
+        check_possible(row, len(manifest.labels), findings)
     check_differences(metrics.get("differences"), "metrics.differences", findings)
     check_rules(manifest, findings)
     _intersections(metrics, by_subgroup, findings)
@@ -42,13 +41,12 @@ def recount(manifest: BundleManifest) -> Recounted:
         fairness = metrics.get("fairness")
         if isinstance(fairness, Mapping):
             row = Row("metrics.fairness", fairness)
-            check_fairness(row, by_subgroup, _order(manifest) if current else (), findings)
+            check_fairness(row, by_subgroup, _order(manifest), findings)
             check_standardised(row, metrics.get("differences"), by_subgroup, findings)
     if manifest.reference is not None:
         _histograms(manifest, whole, by_subgroup, findings)
         sources += [HISTOGRAMS] if manifest.reference.right is not None else []
-    if current:
-        _check_narrowest(manifest, whole, by_subgroup, answers, findings)
+    _check_narrowest(manifest, whole, by_subgroup, answers, findings)
     return Recounted(tuple(findings.problems), tuple(sources))
 
 

@@ -6,7 +6,6 @@ to light while the others run from light to dark. Values are strings; only their
 
 from collections.abc import Mapping
 
-from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 
 SCALES: Mapping[str, tuple[str, ...]] = {
@@ -27,13 +26,7 @@ def read_scale(scale: str) -> str:
     """
     name = scale.strip().lower()
     if name not in SCALES:
-        raise ValueError(
-            Message(
-                "skin tone scale {scale} does not exist; {hint}",
-                scale=repr(scale),
-                hint=nearest(name, list(SCALES)),
-            )
-        )
+        raise ValueError(f"skin tone scale {scale!r} does not exist; {nearest(name, list(SCALES))}")
     return name
 
 
@@ -51,12 +44,7 @@ def read_tone(value: str, scale: str) -> str:
     tone = tone.removesuffix(".0")
     if tone not in SCALES[name]:
         raise ValueError(
-            Message(
-                "skin tone {tone} is not on the scale {scale}; allowed: {allowed}, or empty",
-                tone=repr(value),
-                scale=name,
-                allowed=allowed_tones(name),
-            )
+            f"skin tone {value!r} is not on the scale {name}; allowed: {allowed_tones(name)}, or empty"
         )
     return tone
 
@@ -64,7 +52,7 @@ def read_tone(value: str, scale: str) -> str:
 def allowed_tones(scale: str) -> str:
     """The values of a known scale as messages list them."""
     tones = ", ".join(SCALES[scale])
-    return Message("{tones} (or I to VI)", tones=tones) if scale == "fitzpatrick" else tones
+    return f"{tones} (or I to VI)" if scale == "fitzpatrick" else tones
 
 
 def canonical_tone(value: str, scale: str) -> str:

@@ -203,7 +203,7 @@ def _refuse_other(pixels: NDArray[Any]) -> None:
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or min(pixels.shape[:2]) < 16:
         raise ValueError(
             f"pixels of shape {pixels.shape} and type {pixels.dtype} are no picture; they must be RGB, uint8 "
-            "(height, width, 3) of at least 16 x 16: see registry.bundle.picture.decode_picture"
+            "(height, width, 3) of at least 16 x 16: see registry.bundle.pictures.rule.decode_picture"
         )
 
 

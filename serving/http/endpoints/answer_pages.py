@@ -20,7 +20,6 @@ from serving.http.endpoints.pages import page, problems_as_pages
 from serving.http.upload import media_type
 from serving.protocol.problems import InvalidParameter, OutcomeKnown, UnknownDiagnosis, WrongMediaType
 from serving.state import ServiceState
-from serving.web.languages import chosen_for
 from serving.web.outcome_page import PATH, answer_page, looking_page, read_fields, read_outcome
 
 FORM = "application/x-www-form-urlencoded"
@@ -46,26 +45,25 @@ class AnswerPages:
         """The form for an answer's number; with one in the query, the way to its page."""
         await self._service.authorise(request, "outcome", page=True)
         self._outcomes.keeper()
-        chosen, sent = chosen_for(request), request.query_params.get("id", "").strip()
+        sent = request.query_params.get("id", "").strip()
         if not sent:
-            return page(looking_page(chosen), headers=chosen.headers)
+            return page(looking_page())
         try:
             id_ = read_id(sent)
         except UnknownDiagnosis as problem:
-            return page(looking_page(chosen, sent[:64], problem), problem.status, chosen.headers)
-        return RedirectResponse(f"{PATH}/{id_}{chosen.query}", status_code=303)
+            return page(looking_page(sent[:64], problem), problem.status)
+        return RedirectResponse(f"{PATH}/{id_}", status_code=303)
 
     @problems_as_pages
     async def look(self, request: Request) -> Response:
         """The page of an answer."""
         await self._service.authorise(request, "outcome", page=True)
-        chosen = chosen_for(request)
         try:
             seen = await self._seen(request)
         except UnknownDiagnosis as problem:
-            shown = looking_page(chosen, str(request.path_params["id"])[:64], problem)
-            return page(shown, problem.status, chosen.headers)
-        return page(answer_page(seen, await self._names(seen), chosen), headers=chosen.headers)
+            shown = looking_page(str(request.path_params["id"])[:64], problem)
+            return page(shown, problem.status)
+        return page(answer_page(seen, await self._names(seen)))
 
     @problems_as_pages
     async def give(self, request: Request) -> Response:
@@ -78,7 +76,6 @@ class AnswerPages:
         too_large = f"the form has more than {LARGEST:,} bytes; an outcome takes some hundred"
         fields = read_fields(await read_body(request, LARGEST, too_large, "form"))
         id_, key = read_id(request.path_params["id"]), self._outcomes.whose(request, page=True)
-        chosen = chosen_for(request)
         try:
             try:
                 await self._outcomes.take(read_outcome(id_, fields), key)
@@ -86,9 +83,9 @@ class AnswerPages:
                 raise as_problem(refused) from refused
         except (InvalidParameter, OutcomeKnown) as problem:
             seen = await self._seen(request)
-            shown = answer_page(seen, await self._names(seen), chosen, fields, problem)
-            return page(shown, problem.status, chosen.headers)
-        return RedirectResponse(f"{PATH}/{id_}{chosen.query}", status_code=303)
+            shown = answer_page(seen, await self._names(seen), fields, problem)
+            return page(shown, problem.status)
+        return RedirectResponse(f"{PATH}/{id_}", status_code=303)
 
     async def _seen(self, request: Request) -> SeenAnswer:
         id_ = read_id(request.path_params["id"])

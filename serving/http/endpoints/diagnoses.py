@@ -111,7 +111,15 @@ class Diagnoses:
         service = self._service
         routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
         loaded = release.versions[routed.subgroup]
-        decode_in = partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
+        settings = service.settings
+        decode_in = partial(
+            prepare,
+            loaded,
+            upload,
+            parameters,
+            settings.max_pixels,
+            explain=parameters.explain and settings.explain,
+        )
         decoded, outputs = await service.scheduler.infer(
             loaded,
             partial(decode_in, service.decoders.decode),
@@ -119,7 +127,13 @@ class Diagnoses:
         )
         await service.may_leave(loaded.version)
         diagnosis = build_diagnosis(
-            loaded, decoded, outputs, parameters, routed.reason, request_id=request_id(request)
+            loaded,
+            decoded,
+            outputs,
+            parameters,
+            routed.reason,
+            request_id=request_id(request),
+            maps=settings.explain,
         )
         pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(
@@ -134,6 +148,8 @@ def prepare(
     parameters: Parameters,
     max_pixels: int,
     decode_one: Decode = decode_here,
+    *,
+    explain: bool = False,
 ) -> Decoded:
     """Decodes an upload for one version's model, after checking formats; blocks, so run it in a thread.
 
@@ -145,7 +161,7 @@ def prepare(
     given = read_case(loaded.manifest, contents, said_kinds(upload, parameters), parameters.facts)
     for picture in upload.pictures:
         check_format(picture.content, picture.declared)
-    return decode(loaded, contents, max_pixels, given, decode_one, explain=parameters.explain)
+    return decode(loaded, contents, max_pixels, given, decode_one, explain=explain)
 
 
 def said_kinds(upload: Upload, parameters: Parameters) -> list[Kind | None]:

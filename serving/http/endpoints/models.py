@@ -5,7 +5,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from registry.bundle.manifest.codings import codings_of
 from registry.bundle.manifest.schema import BundleManifest
 from registry.records import Canary, Version
 from serving.http.headers import POLICY, policy_for
@@ -60,7 +59,7 @@ def served_model(
         release=loaded.release.id,
         alias=alias,
         labels=[label.code for label in everybody.manifest.labels],
-        codings={label.code: list(codings_of(label)) for label in everybody.manifest.labels},
+        codings={label.code: list(label.codings) for label in everybody.manifest.labels},
         versions=_served_versions(loaded),
         canary=None if canary is None else _served_canary(*canary),
     )

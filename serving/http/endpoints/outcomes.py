@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from registry.bundle.message import Message
 from registry.errors import RegistryError
 from registry.outcomes.giving import ANYBODY, Refusal, Taken
 from registry.outcomes.looking import SeenAnswer
@@ -119,7 +118,7 @@ class Outcomes:
         seen = await self._twice(lambda: keeper.look(id_, key), lambda seen: seen is None)
         if seen is None:
             raise UnknownDiagnosis(
-                Message("no answer of this number is kept that you may see; look at the number again")
+                "no answer of this number is kept that you may see; look at the number again"
             )
         return seen
 
@@ -150,9 +149,7 @@ def read_id(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError:
-        raise UnknownDiagnosis(
-            Message("the id of a diagnosis is a UUID, as the answer has it in `id`")
-        ) from None
+        raise UnknownDiagnosis("the id of a diagnosis is a UUID, as the answer has it in `id`") from None
 
 
 def _read(answer: str, body: bytes) -> Outcome:

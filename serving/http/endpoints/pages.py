@@ -22,10 +22,8 @@ from serving.http.headers import PAGE_POLICY, PICTURE_POLICY, POLICY
 from serving.http.middleware import request_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
-from serving.web.languages import Chosen, chosen_for
 from serving.web.looked_at import looked_at
 from serving.web.operator_page import NEWEST, Seen, operator_page
-from serving.web.outcome_page import PATH
 from serving.web.picture_page import picture_page, read_form
 from serving.web.problem_page import problem_page
 from serving.web.rendering import ASSETS, asset
@@ -47,11 +45,7 @@ def problems_as_pages(endpoint: Endpoint[Of]) -> Endpoint[Of]:
         except ProblemResponse as problem:
             if "text/html" not in request.headers.get("accept", ""):
                 raise
-            # What operators see is English; so is what is told to them.
-            translated = request.url.path == "/" or request.url.path.startswith(PATH)
-            chosen = chosen_for(request) if translated else Chosen()
-            shown = problem_page(problem, request_id(request), chosen, translated=translated)
-            return page(shown, problem.status, {**problem.headers, **chosen.headers})
+            return page(problem_page(problem, request_id(request)), problem.status, problem.headers)
 
     return wrapped
 
@@ -86,14 +80,12 @@ class Pages:
     async def picture(self, request: Request) -> Response:
         """The form on which a picture is chosen."""
         await self._service.authorise(request, "diagnose", page=True)
-        chosen = chosen_for(request)
         shown = picture_page(
             await self._service.served(request),
-            chosen=chosen,
             keeps_answers=self._service.answers is not None,
             gives_outcomes=self._gives_outcomes(request),
         )
-        return page(shown, headers=chosen.headers, policy=PICTURE_POLICY)
+        return page(shown, policy=PICTURE_POLICY)
 
     @problems_as_pages
     async def diagnose(self, request: Request) -> Response:
@@ -102,19 +94,18 @@ class Pages:
         async with self._service.decision_log.entry_of(request) as entry:
             await self._service.authorise(request, "diagnose", page=True)
             result = await self._diagnoses.run_diagnosis(request, entry, read_form)
-            chosen, served = chosen_for(request), self._service.current_release.served
+            served = self._service.current_release.served
             decoded = result.decoded
             shown = picture_page(
                 served,
                 result.diagnosis,
                 result.parameters,
-                chosen,
                 keeps_answers=self._service.answers is not None,
                 gives_outcomes=self._gives_outcomes(request),
                 labels=result.loaded.manifest.labels,
                 looked=looked_at(result.diagnosis, decoded.question.images, decoded.where),
             )
-            answer = page(shown, headers=chosen.headers, policy=PICTURE_POLICY)
+            answer = page(shown, policy=PICTURE_POLICY)
             return await self._diagnoses.respond(request, entry, result, answer)
 
     def _gives_outcomes(self, request: Request) -> bool:

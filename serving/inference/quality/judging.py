@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import measure
 from serving.inference.quality.rules import (
@@ -43,9 +42,7 @@ def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> Qual
         tuple(
             replace(
                 issue,
-                text=Message(
-                    "Picture {number} ({kind}): {issue}", number=number, kind=Message(kind), issue=issue.text
-                ),
+                text=f"Picture {number} ({kind}): {issue.text}",
             )
             for number, (quality, kind) in enumerate(zip(qualities, kinds, strict=True), start=1)
             for issue in quality.issues

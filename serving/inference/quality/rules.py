@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import Measures
 
@@ -42,34 +41,40 @@ BLUR: Final[Mapping[int, Threshold]] = {128: Threshold(0.70, 0.76), 64: Threshol
 """Blurred above, by the side of the picture that it was measured on."""
 
 
-_TOO_DARK: Final = Message(
-    "The picture is too dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
+_TOO_DARK: Final = (
+    "The picture is too dark: even its brightest part has {brightest} of 255. Take it in "
+    "more light, by a "
     "window or with the flash."
 )
-_DARK: Final = Message(
-    "The picture is rather dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
+_DARK: Final = (
+    "The picture is rather dark: even its brightest part has {brightest} of 255. Take it "
+    "in more light, by a "
     "window or with the flash."
 )
-_TOO_BRIGHT: Final = Message(
-    "The picture is too bright: {burnt}% of it has lost its colour. Take it with less light, without the "
+_TOO_BRIGHT: Final = (
+    "The picture is too bright: {burnt}% of it has lost its colour. Take it with less "
+    "light, without the "
     "flash or from farther away."
 )
-_BRIGHT: Final = Message(
-    "The picture is rather bright: {burnt}% of it has lost its colour. Take it with less light, without the "
+_BRIGHT: Final = (
+    "The picture is rather bright: {burnt}% of it has lost its colour. Take it with less "
+    "light, without the "
     "flash or from farther away."
 )
-_NOTHING: Final = Message(
-    "Nothing stands out in the picture. Put the lesion into the middle, so near that it fills a third of the "
+_NOTHING: Final = (
+    "Nothing stands out in the picture. Put the lesion into the middle, so near that it "
+    "fills a third of the "
     "picture."
 )
-_HARDLY_ANYTHING: Final = Message(
-    "Hardly anything stands out in the picture. Put the lesion into the middle, so near that it fills a "
+_HARDLY_ANYTHING: Final = (
+    "Hardly anything stands out in the picture. Put the lesion into the middle, so near "
+    "that it fills a "
     "third of the picture."
 )
-_TOO_BLURRED: Final = Message(
+_TOO_BLURRED: Final = (
     "The picture is too blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
 )
-_BLURRED: Final = Message(
+_BLURRED: Final = (
     "The picture is rather blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
 )
 
@@ -96,12 +101,9 @@ def too_small(width: int, height: int, rule: PictureRule) -> QualityIssue | None
     return QualityIssue(
         "too-small",
         True,
-        Message(
-            "The picture has {width} x {height} pixels; the model looks at {size} x {size}. Take it from "
-            "nearer, or send it in its full size.",
-            width=width,
-            height=height,
-            size=rule.size,
+        (
+            f"The picture has {width} x {height} pixels; the model looks at {rule.size} x "
+            f"{rule.size}. Take it from nearer, or send it in its full size."
         ),
     )
 
@@ -111,12 +113,12 @@ def light(found: Measures) -> QualityIssue | None:
     if found.brightest < BRIGHTEST.issue:
         bad = found.brightest < BRIGHTEST.bad
         return QualityIssue(
-            "too-dark", bad, Message(_TOO_DARK if bad else _DARK, brightest=f"{found.brightest:.0f}")
+            "too-dark", bad, _TOO_DARK if bad else _DARK.format(brightest=f"{found.brightest:.0f}")
         )
     if found.burnt > BURNT.issue:
         bad = found.burnt > BURNT.bad
         return QualityIssue(
-            "too-bright", bad, Message(_TOO_BRIGHT if bad else _BRIGHT, burnt=f"{100 * found.burnt:.0f}")
+            "too-bright", bad, _TOO_BRIGHT if bad else _BRIGHT.format(burnt=f"{100 * found.burnt:.0f}")
         )
     return None
 
@@ -143,9 +145,8 @@ def colours_unknown(why: str) -> QualityIssue:
     return QualityIssue(
         "colours-unknown",
         False,
-        Message(
-            "The picture has a colour profile that cannot be used: {why}. Its colours were taken as sRGB, "
-            "and may be off. Send the picture as the camera made it, or save it in sRGB.",
-            why=why,
+        (
+            f"The picture has a colour profile that cannot be used: {why}. Its colours were taken "
+            "as sRGB, and may be off. Send the picture as the camera made it, or save it in sRGB."
         ),
     )

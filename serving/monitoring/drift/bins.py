@@ -1,9 +1,8 @@
 """The bins of drift histograms: a few dozen, each made of whole bins of the bundle's own.
 
-A score of a bundle of schema 1 has 25 bins of 20 score bins each (0.04 wide), one of schema 2 has 64, each
-0.5 wide in log-odds. A distance from the training pictures is given as a multiple of the
-distance from which on a picture is called unfamiliar: 32 bins of 10 distance bins each (12 % wide), from a
-tenth of it to three times as far, the outer ones open.
+A score has 64 bins, each 0.5 wide in log-odds. A distance from the training pictures is given as a multiple
+of the distance from which on a picture is called unfamiliar: 32 bins of 10 distance bins each (12 % wide),
+from a tenth of it to three times as far, the outer ones open.
 """
 
 from typing import Any, Final
@@ -11,15 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.familiarity import BINS_PER_DECADE, DISTANCE_BINS
 
-_SCORES_IN_ONE: Final = 20
 _DISTANCES_IN_ONE: Final = 10
 _NEAREST, _FARTHEST = -20, 10  # edges, in tens of distance bins from the threshold
-
-SCORE_EDGES: Final = tuple(EQUAL_BINS.edges[_SCORES_IN_ONE::_SCORES_IN_ONE].round(6).tolist())
-"""The upper edge of each bin of a score."""
 
 _HALF: Final = 0.5
 LOG_ODDS_EDGES: Final = tuple(np.arange(-15.5, 16, _HALF).tolist())
@@ -35,14 +30,8 @@ DISTANCE_EDGES: Final = tuple(
 """The upper edge of each bin of a distance but the last, in multiples of the threshold; one of them is 1."""
 
 
-def score_values(scores: NDArray[Any]) -> list[float]:
-    """The middle of the bin of each score: counted like this, a score falls where thresholds compare it."""
-    values: list[float] = EQUAL_BINS.middles[EQUAL_BINS.bin(scores)].tolist()
-    return values
-
-
 def log_odds_values(scores: NDArray[Any]) -> list[float]:
-    """The middle of the bin of each score, in log-odds."""
+    """The middle of the bin of each score, in log-odds: a score falls where thresholds compare it."""
     places = _IN_LOG_ODDS[LOGIT_BINS.bin(scores)]
     values: list[float] = (LOG_ODDS_EDGES[0] + (places - 0.5) * _HALF).tolist()
     return values
@@ -55,11 +44,10 @@ def distance_values(places: NDArray[np.int64], threshold_bin: int) -> list[float
 
 
 def coarse_scores(histogram: NDArray[Any]) -> NDArray[np.int64]:
-    """Sums a histogram over score bins into the bins of drift: of `EQUAL_BINS` into 25, else into 64."""
-    whole = np.asarray(histogram, dtype=np.int64)
-    if len(whole) == len(EQUAL_BINS):
-        return np.asarray(whole.reshape(-1, _SCORES_IN_ONE).sum(axis=1))
-    return np.bincount(_IN_LOG_ODDS, weights=whole, minlength=len(LOG_ODDS_EDGES) + 1).astype(np.int64)
+    """Sums a histogram over score bins into the bins of drift."""
+    return np.bincount(_IN_LOG_ODDS, weights=np.asarray(histogram), minlength=len(LOG_ODDS_EDGES) + 1).astype(
+        np.int64
+    )
 
 
 def coarse_distances(histogram: NDArray[Any], threshold_bin: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import Counter, Histogram
 
-from registry.bundle.counts.score_bins import LOGIT_BINS, malignancy_probability
+from registry.bundle.counts.score_bins import malignancy_probability
 from registry.bundle.familiarity import distance_bin
 from registry.bundle.manifest.labels import malignant_classes
 from serving.inference.predictor import LoadedVersion
@@ -16,14 +16,10 @@ from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.bins import (
     DISTANCE_EDGES,
     LOG_ODDS_EDGES,
-    SCORE_EDGES,
     distance_values,
     log_odds_values,
-    score_values,
 )
 
-CONFIDENCE: Final = "dermfed_confidence"
-MALIGNANCY: Final = "dermfed_malignancy"
 CONFIDENCE_LOG_ODDS: Final = "dermfed_confidence_log_odds"
 MALIGNANCY_LOG_ODDS: Final = "dermfed_malignancy_log_odds"
 UNFAMILIARITY: Final = "dermfed_unfamiliarity"
@@ -35,18 +31,13 @@ _LABELS: Final = ("model", "version", "subgroup")
 
 @dataclass(frozen=True)
 class _Counters:
-    """The metrics of one version and subgroup, kept since looking them up takes longer than counting.
-
-    Those of log-odds are of bundles whose own histograms are in them.
-    """
+    """The metrics of one version and subgroup, kept since looking them up takes longer than counting."""
 
     malignant: NDArray[np.bool_]
     confidence: Histogram
     classes: list[Counter]
     malignancy: Histogram | None
     unfamiliarity: Histogram | None
-    confidence_log_odds: Histogram | None
-    malignancy_log_odds: Histogram | None
 
 
 class DriftCounters:
@@ -56,21 +47,15 @@ class DriftCounters:
         """Registers the histograms with the service's metrics."""
         self._by_labels: dict[tuple[str, str, str], _Counters] = {}
         self._confidence = Histogram(
-            CONFIDENCE, "The highest probability", _LABELS, buckets=SCORE_EDGES, registry=metrics.registry
-        )
-        self._malignancy = Histogram(
-            MALIGNANCY, "The malignancy probability", _LABELS, buckets=SCORE_EDGES, registry=metrics.registry
-        )
-        self._confidence_log_odds = Histogram(
             CONFIDENCE_LOG_ODDS,
-            "Log-odds of the highest probability, for bundles from schema 2 on",
+            "Log-odds of the highest probability",
             _LABELS,
             buckets=LOG_ODDS_EDGES,
             registry=metrics.registry,
         )
-        self._malignancy_log_odds = Histogram(
+        self._malignancy = Histogram(
             MALIGNANCY_LOG_ODDS,
-            "Log-odds of the malignancy probability, for bundles from schema 2 on",
+            "Log-odds of the malignancy probability",
             _LABELS,
             buckets=LOG_ODDS_EDGES,
             registry=metrics.registry,
@@ -113,14 +98,10 @@ class DriftCounters:
         counters = self._counters_of(loaded, subgroup)
         # All that can fail comes before the first count.
         confidence = probabilities.max(axis=1)
-        observed = [(counters.confidence, score_values(confidence))]
-        if counters.confidence_log_odds is not None:
-            observed.append((counters.confidence_log_odds, log_odds_values(confidence)))
+        observed = [(counters.confidence, log_odds_values(confidence))]
         if counters.malignancy is not None:
             summed = malignancy_probability(probabilities, counters.malignant)
-            observed.append((counters.malignancy, score_values(summed)))
-            if counters.malignancy_log_odds is not None:
-                observed.append((counters.malignancy_log_odds, log_odds_values(summed)))
+            observed.append((counters.malignancy, log_odds_values(summed)))
         known = loaded.manifest.out_of_distribution
         if counters.unfamiliarity is not None and known is not None and known.threshold_bin is not None:
             places = distance_bin(known.gaussians.distances(embeddings))
@@ -140,7 +121,6 @@ class DriftCounters:
         manifest = loaded.manifest
         malignant = malignant_classes(manifest.labels)
         both_kinds = bool(malignant.any() and not malignant.all())
-        in_log_odds = manifest.bins is LOGIT_BINS
         unknown = manifest.out_of_distribution is None or manifest.out_of_distribution.threshold_bin is None
         found = self._by_labels[labels] = _Counters(
             malignant,
@@ -148,8 +128,6 @@ class DriftCounters:
             [self._classes.labels(*labels, label.code) for label in manifest.labels],
             self._malignancy.labels(*labels) if both_kinds else None,
             None if unknown else self._unfamiliarity.labels(*labels),
-            self._confidence_log_odds.labels(*labels) if in_log_odds else None,
-            self._malignancy_log_odds.labels(*labels) if in_log_odds and both_kinds else None,
         )
         return found
 

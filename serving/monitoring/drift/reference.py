@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.reference_histograms import ScoreHistograms
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import BundleManifest
 from serving.monitoring.drift.bins import coarse_distances, coarse_scores
 from serving.monitoring.drift.distance import Merged
@@ -50,13 +50,9 @@ def expected(manifest: BundleManifest, subgroup: str, measure: Measure) -> Expec
     if measure == "confidence":
         return _scores(own, own.confidence)
     if measure == "classes":
-        sums: NDArray[np.float64] = np.array(own.scores) @ own.bins.middles
+        sums: NDArray[np.float64] = np.array(own.scores) @ LOGIT_BINS.middles
         return Expected(sums * sum(own.confidence) / sums.sum()) if sums.any() else None
-    if own.malignancy is not None:
-        return _scores(own, own.malignancy)
-    malignant = np.flatnonzero(malignant_classes(manifest.labels))
-    # Bundles of older versions hold each class alone; of several malignant ones the sum is unknown.
-    return _scores(own, own.scores[malignant[0]]) if len(malignant) == 1 else None
+    return None if own.malignancy is None else _scores(own, own.malignancy)
 
 
 def _scores(own: ScoreHistograms, histogram: tuple[int, ...]) -> Expected:

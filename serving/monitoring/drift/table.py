@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import BundleManifest
 from serving.metrics.multiprocess import WorkerTotals
 from serving.monitoring.drift.bins import DISTANCE_EDGES
 from serving.monitoring.drift.counting import (
     CLASSES,
-    CONFIDENCE,
     CONFIDENCE_LOG_ODDS,
     DECISIONS,
-    MALIGNANCY,
     MALIGNANCY_LOG_ODDS,
     UNFAMILIARITY,
 )
@@ -40,14 +37,9 @@ SHIFTED, DRIFTED = 0.1, 0.25
 DriftVerdict = Literal["not known", "too few", "steady", "shifted", "drifted"]
 
 _HISTOGRAMS: Mapping[Measure, str] = {
-    "confidence": CONFIDENCE,
-    "malignancy": MALIGNANCY,
-    "unfamiliarity": UNFAMILIARITY,
-}
-_IN_LOG_ODDS: Mapping[Measure, str] = {
-    **_HISTOGRAMS,
     "confidence": CONFIDENCE_LOG_ODDS,
     "malignancy": MALIGNANCY_LOG_ODDS,
+    "unfamiliarity": UNFAMILIARITY,
 }
 
 
@@ -96,10 +88,7 @@ def drift_table(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> list
         totals: the counts of all workers.
         releases: what is served.
     """
-    in_shares, in_log_odds = (
-        {measure: counts_of(totals, measure, log_odds=finer) for measure in MEASURES}
-        for finer in (False, True)
-    )
+    counted = {measure: counts_of(totals, measure) for measure in MEASURES}
     rows = []
     answering = {
         (one.version.model, one.version.number): one
@@ -107,7 +96,6 @@ def drift_table(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> list
         for one in release.versions.values()
     }
     for version, loaded in answering.items():
-        counted = in_log_odds if loaded.manifest.bins is LOGIT_BINS else in_shares
         subgroups = sorted({key[2] for key in counted["confidence"] if key[:2] == version})
         for subgroup in (EVERYBODY, *subgroups) if subgroups else ():
             of = subgroups if subgroup == EVERYBODY else [subgroup]
@@ -159,22 +147,19 @@ def drift_metrics(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> It
     yield from (psi, bits, chance, pictures)
 
 
-def counts_of(
-    totals: WorkerTotals, measure: Measure, *, log_odds: bool = False
-) -> dict[tuple[str, int, str], dict[str, float]]:
+def counts_of(totals: WorkerTotals, measure: Measure) -> dict[tuple[str, int, str], dict[str, float]]:
     """The counts of a measure by model, version and subgroup: of each bin (by upper edge) or each class.
 
     Args:
         totals: the counts of all workers.
         measure: which measure.
-        log_odds: whether scores are those counted in bins of log-odds, for bundles from schema 2 on.
     """
     counts: dict[tuple[str, int, str], dict[str, float]] = {}
     if measure == "classes":
         for labels, value in totals.named(f"{CLASSES}_total"):
             counts.setdefault(_label_key(labels), {})[labels["code"]] = value
         return counts
-    for labels, value in totals.named(f"{(_IN_LOG_ODDS if log_odds else _HISTOGRAMS)[measure]}_bucket"):
+    for labels, value in totals.named(f"{_HISTOGRAMS[measure]}_bucket"):
         counts.setdefault(_label_key(labels), {})[labels["le"]] = value
     for key, up_to in counts.items():
         ordered = sorted(up_to, key=float)
@@ -224,7 +209,7 @@ def _over_bins(
         return np.array([found.get(label.code, 0.0) for label in manifest.labels])
     counts = np.array(list(found.values()))
     if measure != "unfamiliarity":
-        return counts if manifest.bins is LOGIT_BINS else counts[:-1]  # no score is above 1
+        return counts
     familiar = DISTANCE_EDGES.index(1.0) + 1
     return np.array([counts[:familiar].sum(), counts[familiar:].sum()]) if bins == 2 else counts
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from registry.addresses import masked
-from registry.errors import DatabaseError, RegistryError, SchemaTooNew
+from registry.errors import DatabaseError, OtherSchema, RegistryError
 from registry.outcomes.answer import KeptAnswer
 from registry.outcomes.giving import Refusal, Taken
 from registry.outcomes.looking import SeenAnswer, look
@@ -60,11 +60,11 @@ class AnswerKeeper:
         """Starts the thread; a database that cannot be opened now is tried again.
 
         Raises:
-            InvalidName, SchemaTooNew: it never can be.
+            InvalidName, OtherSchema: it never can be.
         """
         try:
             self.opened()
-        except SchemaTooNew:
+        except OtherSchema:
             raise
         except DatabaseError as error:
             self._tell(error)

@@ -1,6 +1,5 @@
 """Registries to attack: those of the tests of the registry, on both databases."""
 
-from tests.registry.audit.conftest import authority, operator
 from tests.registry.conftest import (
     bundle,
     command,
@@ -23,7 +22,6 @@ from tests.registry.conftest import (
 )
 
 __all__ = [
-    "authority",
     "bundle",
     "command",
     "dark",
@@ -34,7 +32,6 @@ __all__ = [
     "light",
     "migrated",
     "migrated_database",
-    "operator",
     "person",
     "places",
     "postgres",

@@ -15,7 +15,7 @@ from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.synthetic.write import write_synthetic
 
-COMMANDS = ("import", "adapters", "check", "link", "outcomes", "describe", "partition", "synth", "tones")
+COMMANDS = ("import", "adapters", "check", "link", "describe", "partition", "synth", "tones")
 
 
 def run(*words: object) -> Result:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import Manifest
-from tests.fixtures.making.messy_exports import EXPORTS, TABLE, Imports, MessyExport, Refused
+from tests.messy_exports import EXPORTS, TABLE, Imports, MessyExport, Refused
 
 IMPORTED = [export for export in EXPORTS if isinstance(export.expect, Imports)]
 REFUSED = [export for export in EXPORTS if isinstance(export.expect, Refused)]

@@ -16,7 +16,6 @@ from clients.data.errors import ClientDataError, PartitionError, SubgroupError, 
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from training.config import IDENTITY
 from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT, Dataset
 from training.data.settings import DataConfig, SourceConfig
 
@@ -496,23 +495,6 @@ SOURCE = {"name": "a", "manifest": "a.csv"}
 def test_data_blocks_that_contradict_themselves_are_refused(block: dict[str, Any], match: str) -> None:
     with pytest.raises(ValidationError, match=match):
         DataConfig.model_validate(block)
-
-
-def test_a_job_without_the_new_keys_keeps_its_identity() -> None:
-    plain = DataConfig(manifest="a.csv").model_dump(mode="json", context=IDENTITY)
-    assert sorted(plain) == [
-        "adapter", "clients", "folder", "image_size", "label_map", "manifest", "on_broken", "options",
-        "split", "subgroups", "where",
-    ]  # fmt: skip
-    changed: dict[str, Any] = {
-        "server": {"share": 0.1},
-        "label_fraction": 0.5,
-        "labelled_clients": ["a"],
-        "unlabelled_at": "one",
-    }
-    told = DataConfig.model_validate({"manifest": "a.csv", **changed}).model_dump(context=IDENTITY)
-    assert set(told) == {*plain, *changed}
-    assert "sources" in DataConfig.model_validate({"sources": [SOURCE]}).model_dump(context=IDENTITY)
 
 
 def test_adapters_may_be_sources_and_made_up_pictures_may_have_ids_of_their_own(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from tests.clients.data.outcomes.conftest import answer_id
 
 ROOT = Path(__file__).parents[3]
 CONSOLE_SCRIPT = "import sys; from dermfed.commands import data; sys.exit(data())"
@@ -74,9 +73,6 @@ COMMANDS = {  # each as it is typed in the folder, and its exit codes over the t
     "check manifest.csv": (0, 1),
     "check manifest.csv --cases": (0, 1),
     "link manifest.csv --out OUT.csv": (0, 0),
-    "outcomes manifest.csv --answers answers.csv --outcomes outcomes.csv": (0, 0),
-    "outcomes manifest.csv --answers answers.csv --outcomes outcomes.csv --splits job.yaml "
-    "--out OUT.csv": (0, 0),
     "withdraw manifest.csv --patient P1 --splits job.yaml --out OUT.csv": (0, 0),
     "report manifest.csv --out OUT.html": (0, 0),
     "report manifest.csv --out OUT.html --no-names": (0, 0),
@@ -112,10 +108,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         with (made / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([COLUMNS, *lines])
         (made / "job.yaml").write_text(JOB)
-        (made / "answers.csv").write_text(f"picture,id\nrf.jpg,{answer_id(1)}\n.\\of.jpg,{answer_id(2)}\n")
-        (made / "outcomes.csv").write_text(
-            f"id,label,confirmed_by,date,model,version\n{answer_id(1)},MEL,histopathology,2026-03-31,demo,1\n"
-        )
         monkeypatch.chdir(made)
         return made
 

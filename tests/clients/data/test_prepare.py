@@ -28,7 +28,6 @@ from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.data.report import Cell
-from training.config import IDENTITY
 from training.data.dataset import SPLITS, Dataset
 from training.data.settings import DataConfig
 from training.errors import DataError
@@ -275,13 +274,6 @@ def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures
     assert len({dataset.fingerprint for dataset in (full, half, few)}) == 3
     unlabelled = sum(count for cell, count in half.report.counts.items() if not cell.label)
     assert unlabelled == 5 + len(labelled[0]) - len(labelled[1])
-
-
-def test_all_labels_are_what_was_before_there_was_a_choice() -> None:
-    full, few = (DataConfig(adapter="synthetic", label_fraction=share) for share in (1.0, 0.5))
-    assert full == DataConfig(adapter="synthetic")
-    assert "label_fraction" not in full.model_dump(context=IDENTITY)
-    assert few.model_dump(context=IDENTITY)["label_fraction"] == 0.5
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1])

@@ -10,7 +10,6 @@ from clients.data.errors import ClientDataError, UnknownColumnError
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from training.config import IDENTITY
 from training.data.dataset import SPLITS, Dataset
 from training.data.settings import DataConfig
 
@@ -103,8 +102,3 @@ def test_wrong_columns_and_nothing_left_are_refused(write_pictures: WritePicture
         prepared(path, train_only={"kinds": "dermoscopic"})
     with pytest.raises(ClientDataError, match="no picture to judge a model by"):
         prepared(path, train_only={"kind": ["dermoscopic", "close-up"]})
-
-
-def test_jobs_without_it_keep_their_identity() -> None:
-    plain = DataConfig(manifest="a.csv").model_dump(mode="json", context=IDENTITY)
-    assert "train_only" not in plain

@@ -121,7 +121,7 @@ def test_a_thief_that_copies_the_number_too_is_taken_for_the_node_itself(places)
 
 def test_one_that_does_not_ask_is_taken_as_ever_unless_another_is_known_to_be_there(places, started):
     assert "has not asked" in places.register("north", 4)
-    assert places.register("north", SILENT) == "", "a version of before, after the other has gone"
+    assert places.register("north", SILENT) == "", "the other has gone"
     assert places.ask("north", HERE, 2) == "", "whose place nobody knows"
     assert started().register("west", 4) == ""
 

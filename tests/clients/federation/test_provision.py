@@ -171,8 +171,3 @@ def test_what_a_node_was_started_with_is_kept_for_its_jobs(kits):
     assert kit.settings() == NodeSettings()
     kit.keep_settings(NodeSettings(data="/data/manifest.csv"))
     assert open_kit(kits / "north").settings().data == "/data/manifest.csv"
-
-
-def test_settings_of_before_outcomes_are_read():
-    """A kit that an older dermfed has started."""
-    assert NodeSettings.model_validate_json('{"data": "/data/manifest.csv"}').field is None

@@ -70,7 +70,7 @@ class Script:
 
 @pytest.fixture
 def follow(tmp_path, tiny):
-    def run(admin, *, resume=False, out="out", without=(), changed_data=(), engine=None):
+    def run(admin, *, resume=False, out="out", without=(), engine=None):
         federation = Federation.model_validate(
             {
                 "name": "skin",
@@ -96,7 +96,7 @@ def follow(tmp_path, tiny):
             sleep=sleep,
             clock=lambda: now[0],
         )
-        return supervisor.run(resume=resume, without=without, changed_data=changed_data), said
+        return supervisor.run(resume=resume, without=without), said
 
     return run
 
@@ -109,8 +109,7 @@ def test_a_run_that_nothing_disturbs_is_sent_once_and_its_lines_are_shown(follow
     assert said[1:] == ["line 0", "line 1"]
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "of an older coordinator"])
-def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow, fetched):
+def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow):
     """The last rounds of a short job were missing: it ends between two looks."""
     admin = Script((["RUNNING"], DONE))
     fetch = admin.fetch
@@ -118,12 +117,11 @@ def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow, fetched):
 
     def results(job, out):
         fetch(job, out)
-        if fetched:
-            (out / "progress.log").write_text("round 1\nround 2\nround 3\n")
+        (out / "progress.log").write_text("round 1\nround 2\nround 3\n")
 
     admin.fetch = results
     _, said = follow(admin)
-    assert said[1:] == ["round 1", *(["round 2", "round 3"] if fetched else [])]
+    assert said[1:] == ["round 1", "round 2", "round 3"]
 
 
 def test_a_coordinator_whose_disk_is_full_gets_the_job_again_a_while_later(follow):
@@ -298,41 +296,6 @@ def test_only_hospitals_are_dismissed_and_never_all(follow):
         follow(Script(([], DONE)), without=("suoth",))
     with pytest.raises(FederationError, match="no hospital would be left"):
         follow(Script(([], DONE)), without=("north", "south"))
-
-
-def permits(admin):
-    """Who may return with other data, in each job that was sent; None where the job says nothing of it."""
-    return [sent["components"][0]["args"].get("changed") for sent in admin.sent]
-
-
-def test_changed_data_is_allowed_in_a_run_that_has_begun_with_another_word_each_time(follow):
-    """The job that waits is stopped, and sent again with it; so it stays in every job after."""
-    admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
-
-    def interrupted(job, start, known):
-        raise KeyboardInterrupt
-
-    follows, admin.follow = admin.follow, interrupted
-    for options in ({}, {"resume": True, "changed_data": ("south",)}):
-        with pytest.raises(KeyboardInterrupt):
-            follow(admin, **options)
-    admin.follow = follows
-    outcome, said = follow(admin, resume=True, changed_data=("south",))
-    assert outcome == DONE
-    assert admin.stopped == ["job-1", "job-2"]
-    first, second, third = permits(admin)
-    assert first is None
-    assert second.startswith("south=")
-    assert third.startswith("south=")
-    assert second != third
-    assert said[0].startswith("south may go on in run tiny-")
-
-
-def test_changed_data_is_of_a_hospital_and_of_a_run_that_has_begun(follow):
-    with pytest.raises(FederationError, match=r"no hospital 'suoth' with data that changed; .*south"):
-        follow(Script(([], DONE)), resume=True, changed_data=("suoth",))
-    with pytest.raises(FederationError, match="give --resume beside it"):
-        follow(Script(([], DONE)), changed_data=("south",))
 
 
 def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):

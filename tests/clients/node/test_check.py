@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from benchmarks.loopback.permissive import permissive
 from clients.node.cli import app
-from clients.node.policy import POLICY
 from tests.clients.node.talk import ask, join
 from training.federation.census import CENSUS
 
@@ -49,7 +48,6 @@ def test_check_foresees_a_census_that_the_policy_refuses(kit, door, small_job, f
     told = found()["census"]
     assert not told["fit"]
     assert "a new run is refused: numbers of these pictures differ by fewer than 2 patients" in told["text"]
-    assert "--beside 1" in told["text"]
     permissive(kit.path)
     assert "census" not in found()
 
@@ -64,18 +62,3 @@ def test_decoded_pictures_that_the_check_leaves_are_for_its_owner_alone(kit, doo
     made = list((tmp_path / "cache").rglob("*"))
     assert any(path.is_file() for path in made)
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in made} == {0}
-
-
-def test_check_and_start_foresee_processes_without_a_thread_of_their_own(kit, door, found, tmp_path):
-    model = "{name: resnet18, weights: none, options: {channels: [4, 8, 16, 32], norm_layer: groupnorm1}}"
-    job = yaml.safe_load((tmp_path / "job.yaml").read_text())
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "model": yaml.safe_load(model)}))
-    (kit.path / POLICY).write_text("limits: {threads: 3, gpu: false}\n")
-    assert found("--processes", "3")["processes"]["fit"]
-    told = found("--processes", "4")["processes"]
-    assert not told["fit"]
-    assert "4 processes are to train together (--processes), and limits.threads is 3" in told["text"]
-    words = ["start", "--kit", str(kit.path), "--data", kit.settings().data, "--processes", "4"]
-    started = CliRunner().invoke(app, words)
-    assert started.exit_code != 0
-    assert "limits.threads is 3" in f"{started.exception}"

@@ -2,9 +2,11 @@
 
 import json
 
+import psutil
 import pytest
 
 from benchmarks.loopback.federated import SERVER
+from benchmarks.loopback.processes import family
 from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
@@ -51,6 +53,21 @@ def test_the_journals_hold_all_that_the_coordinator_got(net):
         fits = [each for each in entries if each.kind == "answer" and each.ask == "fit"]
         assert bytes_ < sum(each.bytes for each in fits) < 1.5 * bytes_
         assert not any(each.kind == "refusal" for each in entries)
+
+
+def test_nodes_listen_on_this_machine_alone(net):
+    nodes = [process for name, process in net.nodes.items() if name != SERVER]
+    assert {address for node in nodes for address in listened(family(node.pid))} <= {"127.0.0.1", "::1"}
+
+
+def listened(processes):
+    """The addresses at which any of these processes listens."""
+    return {
+        each.laddr.ip
+        for process in processes
+        for each in process.net_connections("inet")
+        if each.status == psutil.CONN_LISTEN
+    }
 
 
 def test_a_run_that_leads_out_of_a_kit_is_refused_there(net, own_job, tmp_path, wait_until):

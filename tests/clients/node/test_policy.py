@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from benchmarks.loopback.permissive import PERMISSIVE
-from clients.federation.errors import LimitsError, PolicyError, PolicyFileError
+from clients.federation.errors import PolicyError, PolicyFileError
 from clients.federation.federation_file import read_federation
 from clients.federation.job_folder import pack
 from clients.federation.provision import provision, write_site_files
@@ -21,7 +21,6 @@ from clients.node.policy import POLICY, Hours, Policy, read_policy
 from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.policy_verdict import noise_of, recipe_of, verdicts_on
 from tests.clients.node.talk import ask, greet, join, question
-from training.engines.nvflare import held_weights
 from training.engines.nvflare.wire import read_answer
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_paths
@@ -206,15 +205,6 @@ def test_threads_and_devices_are_within_the_limits_and_the_job_keeps_its_digest(
     assert within_limits(Policy(), greedy) is greedy
 
 
-def test_processes_that_train_together_share_the_threads_that_are_allowed(small_job):
-    limits = Policy.model_validate({"limits": {"threads": 6}})
-    greedy = changed(small_job, engine={"threads_per_client": 4})
-    assert within_limits(limits, greedy, 4).engine.threads_per_client == 1
-    assert within_limits(limits, greedy, 1) is greedy
-    with pytest.raises(LimitsError, match=r"7 processes are to train together .*limits.threads is 6"):
-        within_limits(limits, greedy, 7)
-
-
 def test_a_node_trains_within_the_limits(door, small_job, write, monkeypatch):
     import torch
 
@@ -287,24 +277,3 @@ def test_check_says_what_the_policy_says_of_a_job_and_what_leaves(
     assert "who sees weights" in told
     write(privacy={"min_cuont": 5})
     assert not found()["policy"]["fit"]
-
-
-@pytest.mark.parametrize("gives_way", [True, False], ids=["gives way", "control"])
-def test_weights_that_are_kept_give_way_to_a_limit_of_the_disk(
-    door, small_job, write, monkeypatch, gives_way
-):
-    monkeypatch.setattr(held_weights, "LEAST", 1)
-    join(door, small_job)
-    handler = door.receiver.handler
-    asked = [question(small_job, "fit", number) for number in (1, 2)]
-    first, second = ({**json.loads(head), "named": {}, "kept": kept} for kept, (head, *_) in enumerate(asked))
-    body = asked[0][1]
-    assert json.loads(door.answer(json.dumps(first), body, len(body))[0])["holds"]
-    used = sum(policy_guard.bytes_in(folder) for folder in handler._guard.kept)
-    write(limits={"disk_gb": (used - 1) / policy_guard.GB})
-    if not gives_way:
-        monkeypatch.setattr(handler._kept, "remove", lambda: False)
-    told = json.loads(door.answer(json.dumps(second), body, len(body))[0])
-    assert ("failure" in told) != gives_way
-    assert told.get("holds", False) != gives_way
-    assert handler._kept.there != gives_way

@@ -11,18 +11,15 @@ from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
-from tests.closeness import assert_close_in_norm
 from training.algorithms.client_state import State
-from training.engines.nvflare import held_weights
 from training.engines.nvflare.handshake import WEIGHTS, shake_hands
-from training.engines.nvflare.payload import read_payload, write_payload
+from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import AnswerHeader, read_answer, stamp_of, write_question
+from training.engines.nvflare.wire import read_answer, stamp_of, write_question
 from training.errors import MessageError
 from training.federation.client.fit import store_key as training_key
 from training.jobs.job import Job
-from training.messages.message import Broadcast, Failure
-from training.messages.tensor_digest import tensor_digests
+from training.messages.message import Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
 from training.updates.compression.client import lost_key
@@ -222,83 +219,3 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
     assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
-
-
-def test_a_hospital_s_processes_are_held_against_the_job_before_it_joins(job, tmp_path, write_pictures):
-    """The job's model has batch normalisation, which no processes of a processor can divide."""
-    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
-    said = []
-    made = RequestHandler(
-        "north",
-        job,
-        write_pictures(rows),
-        cache=tmp_path / "cache",
-        states=tmp_path / "states",
-        say=said.append,
-        processes=2,
-        guard=permissive(tmp_path),
-    )
-    # The digest is the job's: the coordinator does not hear how a hospital computes.
-    assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
-    told = ClientProperties.model_validate_json(made.introduce())
-    refused = json.loads(made.join(agree(job, [told], {}).model_dump_json()))
-    assert refused == {"refused": "job: the job does not fit what is there; its own log says more"}
-    assert "gathers statistics of a batch, which torch does over several processes on GPUs alone" in said[-1]
-
-
-@pytest.mark.long
-def test_a_hospital_of_two_processes_answers_what_one_of_a_single_process_does(job, tmp_path, write_pictures):
-    """But for rounding; what it keeps of normalisation is kept by one of them alone."""
-    model = {**job.model.model_dump(), "options": {**job.model.options, "norm_layer": "groupnorm1"}}
-    job = Job.model_validate({**job.model_dump(), "model": model})
-    pictures = write_pictures([Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)])
-    answers = []
-    for processes in (1, 2):
-        states = tmp_path / f"{processes}" / "states"
-        node = RequestHandler(
-            "north",
-            job,
-            pictures,
-            cache=tmp_path / "cache",
-            states=states,
-            say=lambda _: None,
-            guard=permissive(tmp_path),
-            processes=processes,
-        )
-        node.greet(shake_hands(job.digest, "s1").model_dump_json())
-        told = ClientProperties.model_validate_json(node.introduce())
-        assert node.join(agree(job, [told], {}).model_dump_json()) == "{}"
-        header, body, stamp = fit(job, 1, 1)
-        answers.append(read_answer(*node.answer(header, body), stamp))
-        kept = ClientStore(states).load("north", training_key("0-federate", "global"), 2).tensors
-        assert any("bn" in name for name in kept)
-        node.close()
-    alone, together = answers
-    assert together.num_examples == alone.num_examples
-    assert_close_in_norm(together.tensors, alone.tensors, 1e-4)
-
-
-def test_a_coordinator_of_before_is_told_nothing_that_it_refuses(job, node, monkeypatch):
-    """Its headers allow no further entries; and nothing is kept for it."""
-    monkeypatch.setattr(held_weights, "LEAST", 1)
-    told = []
-    for number, named in enumerate([None, {}], start=1):
-        header, body, _ = fit(job, 1, number)
-        asked = header if named is None else json.dumps({**json.loads(header), "named": named})
-        told.append(json.loads(node.answer(asked, body)[0]))
-        assert node._kept.there == (named is not None)
-    assert told[1].keys() - told[0].keys() == {"holds"}
-    assert told[0].keys() == AnswerHeader.model_fields.keys() - {"holds", "lost", "failure"}
-
-
-def test_what_was_named_and_is_lost_is_told_and_nothing_is_trained(job, node, monkeypatch):
-    monkeypatch.setattr(held_weights, "LEAST", 1)
-    header, body, stamp = fit(job, 1, 1)
-    named = tensor_digests(read_payload(body))
-    asked = json.dumps({**json.loads(header), "named": named})
-    head, nothing = node.answer(asked, b"")
-    assert (json.loads(head)["lost"], nothing) == (True, b"")
-    assert read_answer(head, nothing, stamp) == Failure("north", "global", json.loads(head)["failure"])
-    assert not node._store.load("north", training_key("0-federate", "global"), 9)
-    assert json.loads(node.answer(json.dumps({**json.loads(asked), "named": {}}), body)[0])["holds"]
-    assert node._store.load("north", training_key("0-federate", "global"), 9)

@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from personalization.calibration.abstention import AbstentionThreshold
@@ -12,10 +11,7 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.page import render_report
 from personalization.report.run_report import judged, no_working_point, report_data
-from personalization.report.tables.calibration import calibration_table
 from personalization.report.tables.run_facts import stages_table
-from registry.bundle.counts.block import Block
-from registry.bundle.counts.score_bins import EQUAL_BINS
 from registry.bundle.metrics.findings import Judged, findings
 from training.jobs.pipeline import run_stages
 from training.jobs.stage_result import FinishedStage
@@ -136,27 +132,6 @@ def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
     )
 
 
-def test_thresholds_of_runs_of_the_version_before_are_read_in_their_bins(finish):
-    """Theirs are known by the histograms that they stand beside: 500 equal bins."""
-    result = finish(FEDERATE, PERSONALIZE)
-    key = "1-personalize"
-    kept = result.stages[key].outcome
-    fitted = {
-        "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
-        "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
-        "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 52},
-    }
-    older = {name: with_equal_bins(block) for name, block in kept.test.items()}
-    outcome = StageResult(kept.models, test=older, facts={**kept.facts, "models": {"global": fitted}})
-    data = report_data(replace(result, stages={**result.stages, key: FinishedStage(outcome, 1.0, 0)}))
-    (model,) = data.calibration
-    assert model.bins is EQUAL_BINS
-    assert model.refers_always
-    (row,) = calibration_table(data.calibration).rows
-    assert [cell.text for cell in row.cells][2] == "24.0\u202f%"
-    assert data.smallest_cell == 1
-
-
 @pytest.mark.parametrize(("sensitivity", "notes"), [(0.95, 1), (None, 0)])
 def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, sensitivity, notes):
     job = make_job([FEDERATE, {"stage": "export"}, {"stage": "calibrate", "sensitivity": sensitivity}])
@@ -173,16 +148,6 @@ def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, 
     found = no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done}))
     assert len(found) == notes
     assert all(note.startswith("No working point for dark, though") for note in found)
-
-
-def with_equal_bins(block):
-    """The same pictures in 500 bins, all at 0.8."""
-    arrays = block.point.to_arrays()
-    for name in ("scores", "malignancy", "confidence"):
-        moved = np.zeros((*arrays[name].shape[:-1], 500), dtype=np.int32)
-        moved[..., 400] = arrays[name].sum(axis=-1)
-        arrays[name] = moved
-    return Block.from_arrays(arrays)
 
 
 def test_the_report_can_be_drawn_from_it(finish):

@@ -83,7 +83,6 @@ def break_promise(
 def alarmed(registry: Registry, store: OutcomeStore, version: int) -> None:
     """Has a version break its promise, and history told of it."""
     break_promise(store, version)
-    registry.name_outcomes(MODEL, store)
     assert registry.tell_alarms(MODEL, registry.field(MODEL, store))
 
 

@@ -7,15 +7,12 @@ import pytest
 from sqlalchemy import delete
 
 from registry.database.connection import writing
-from registry.environment import OUTCOMES
-from registry.errors import AlarmClosed, NotFound, OutcomesNotNamed, PersonRefused, ReleaseRefused
+from registry.errors import AlarmClosed, NotFound, PersonRefused, ReleaseRefused
 from registry.field.report import field_report
 from registry.gates import GateSet
 from registry.gates.field import FieldGate
-from registry.outcomes.kept_alarms import kept_alarms
 from registry.outcomes.outcome import Outcome
-from registry.outcomes.store import OutcomeStore
-from registry.outcomes.tables import AlarmRow, AnswerCountRow, AnswerRow, OutcomeRow
+from registry.outcomes.tables import AnswerCountRow, AnswerRow, OutcomeRow
 from tests.registry.alarms.conftest import BEGAN, MODEL, alarmed, answering, break_promise, on
 from tests.registry.kept_answers import kept_answer
 
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.sqlite_first
 
 
 def computed(registry, store):
-    """What the outcomes say today, as alarms were told before they were kept: nothing where they are gone."""
+    """What the outcomes say today, nothing where they are gone."""
     report = field_report(store, MODEL, lambda number: registry.manifest(registry.version(MODEL, number)))
     return [kept for one in report for kept in one.alarms]
 
@@ -48,7 +45,6 @@ def correct(store, missed):
 
 def test_an_alarm_stays_when_the_outcomes_are_corrected(gated, store):
     missed = break_promise(store, 1)
-    gated.name_outcomes(MODEL, store)
     gated.tell_alarms(MODEL, gated.field(MODEL, store))
     correct(store, missed)
     assert computed(gated, store) == []  # what was told before
@@ -67,55 +63,14 @@ def test_an_alarm_stays_when_answers_are_forgotten_and_further_versions_answer(g
     assert refused(gated)
 
 
-def test_what_a_service_has_found_stays_until_history_is_told(gated, store):
-    missed = break_promise(store, 1)
-    gated.name_outcomes(MODEL, store)
-    gated.field(MODEL, store)  # as a service looks, which may not write into the registry
-    correct(store, missed)
-    assert computed(gated, store) == []
-    assert gated.alarms(MODEL) == ()
-    assert refused(gated)
-    (event,) = gated.tell_alarms(MODEL, gated.field(MODEL, store))
-    assert (event.kind, event.versions, event.details["alarm"]) == ("alarm", (1,), 1)
-    assert gated.tell_alarms(MODEL, gated.field(MODEL, store)) == ()
-    assert gated.verify() == ()
-
-
 def test_a_wiped_database_closes_no_alarm(gated, store):
     alarmed(gated, store, 1)
     with writing(store.engine) as connection:
-        for table in (AlarmRow, OutcomeRow, AnswerRow, AnswerCountRow):
+        for table in (OutcomeRow, AnswerRow, AnswerCountRow):
             connection.execute(delete(table))
     assert computed(gated, store) == []
-    assert kept_alarms(store, MODEL) == []
     assert len(gated.field(MODEL, store).open) == 1
     assert refused(gated)
-
-
-def test_another_database_speaks_for_no_model(gated, store, tmp_path, monkeypatch, command):
-    alarmed(gated, store, 1)
-    url = f"sqlite:///{tmp_path / 'innocent.db'}"
-    with OutcomeStore.open(url) as innocent:
-        innocent.record([kept_answer(answering=answering(1)) for _ in range(9)])
-        assert computed(gated, innocent) == []  # all that the gate was shown before
-        with pytest.raises(OutcomesNotNamed, match="not the database of outcomes"):
-            gated.field(MODEL, innocent)
-        with pytest.raises(ReleaseRefused, match="say why"):
-            gated.name_outcomes(MODEL, innocent)
-        monkeypatch.setenv(OUTCOMES, url)
-        assert refused(gated, 2)
-        ended = command("field", MODEL)
-        assert (ended.code, ended.err.split(":")[0]) == (1, "OutcomesNotNamed")
-        gated.name_outcomes(MODEL, innocent, reason="the disk was lost")
-    assert refused(gated)  # the alarm is history's
-    assert not refused(gated, 2)
-
-
-def test_a_database_that_nobody_has_named_is_refused_by_the_gate(gated, store):
-    store.record([kept_answer(answering=answering(1))])
-    assert refused(gated, 2)
-    gated.name_outcomes(MODEL, store)
-    assert not refused(gated, 2)
 
 
 def test_closing_takes_a_reason_and_is_for_good(gated, store):
@@ -158,17 +113,11 @@ def test_an_operator_signs_what_is_told_and_closed(gated, store, person):
     uploader, operator = person("ute", "uploader"), person("olga")
     for nobody in (gated, uploader):
         with pytest.raises(PersonRefused):
-            nobody.name_outcomes(MODEL, store)
-    operator.name_outcomes(MODEL, store)
-    for nobody in (gated, uploader):
-        with pytest.raises(PersonRefused):
             nobody.tell_alarms(MODEL, nobody.field(MODEL, store))
     operator.tell_alarms(MODEL, gated.field(MODEL, store))
     for nobody in (gated, uploader):
         with pytest.raises(PersonRefused):
             nobody.close_alarm(MODEL, 1, reason="it is in my way")
-        with pytest.raises(PersonRefused):
-            nobody.allow_withdraw(MODEL, "production", allowed=True)
     assert len(gated.field(MODEL, store).open) == 1
     operator.close_alarm(MODEL, 1, reason="looked at")
     assert gated.verify() == ()
@@ -176,7 +125,6 @@ def test_an_operator_signs_what_is_told_and_closed(gated, store, person):
 
 def test_many_tell_of_one_alarm_once(gated, store, places):
     break_promise(store, 1)
-    gated.name_outcomes(MODEL, store)
 
     def tell(_):
         with places.open() as another:
@@ -185,10 +133,9 @@ def test_many_tell_of_one_alarm_once(gated, store, places):
     with ThreadPoolExecutor(4) as pool:
         told = [event for events in pool.map(tell, range(4)) for event in events]
     assert len(told) == 1
-    assert len(kept_alarms(store, MODEL)) == 1
 
 
-def test_the_command_names_tells_shows_and_closes(model, store, command):
+def test_the_command_tells_shows_and_closes(model, store, command):
     break_promise(store, 1)
     shown = command("field", MODEL, "--json")
     assert shown.code == 1
@@ -196,7 +143,7 @@ def test_the_command_names_tells_shows_and_closes(model, store, command):
     assert told == [str(model.alarms(MODEL)[0])]
     (alarm,) = json.loads(shown.out)["alarms"]
     assert (alarm["number"], alarm["version"], alarm["closed"]) == (1, 1, None)
-    assert [one.kind for one in model.history(MODEL)][-2:] == ["outcomes-named", "alarm"]
+    assert model.history(MODEL)[-1].kind == "alarm"
     assert "OPEN: alarm 1: version 1 broke its promise to dark" in command("field", MODEL).out
     assert command("field", MODEL, "--close", 1).code == 1
     assert command("field", MODEL, "--close", 1, "--reason", "looked at").code == 0
@@ -205,7 +152,6 @@ def test_the_command_names_tells_shows_and_closes(model, store, command):
     assert "alarm 1: " in ended.out
     assert "(looked at)" in ended.out
     assert "reason: looked at" in command("history", MODEL).out
-    assert command("field", MODEL, "--close", 1, "--act").code == 2
 
 
 def test_whoever_may_not_tell_history_is_told_so(model, store, command, person):
@@ -215,7 +161,6 @@ def test_whoever_may_not_tell_history_is_told_so(model, store, command, person):
     assert ended.code == 1
     assert "OPEN, and not in history yet" in ended.out
     assert "History has not been told" in ended.out
-    assert len(kept_alarms(store, MODEL)) == 1
     assert model.alarms(MODEL) == ()
 
 

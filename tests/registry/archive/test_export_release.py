@@ -43,7 +43,7 @@ def test_the_file_holds_the_release_and_what_made_it(released, file, pair, signe
     assert [held[f"models/{one.manifest.file.sha256[7:]}.onnx"] for one in pair] == [
         one.model for one in pair
     ]
-    assert (index["format"], index["model"], index["alias"], index["release"]) == (2, MODEL, "production", 1)
+    assert (index["format"], index["model"], index["alias"], index["release"]) == (1, MODEL, "production", 1)
     assert [(one["number"], one["digest"], one["subgroup"]) for one in index["versions"]] == [
         (1, pair[0].digest, "global"),
         (2, pair[1].digest, "dark"),

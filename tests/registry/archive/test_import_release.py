@@ -273,7 +273,7 @@ def test_a_list_that_was_edited_is_refused(file, reindex, key, value, said):
         (lambda record: record.update(model="another"), "says of version 1: another for global"),
         (lambda record: record["gates"].update(results=[]), "another gate report"),
         (lambda record: record.update(gates=None), "another gate report"),
-        (lambda record: record.update(format=3, code_version="9.1"), "Install dermfed 9.1 or newer"),
+        (lambda record: record.update(format=2, code_version="9.1"), "with dermfed 9.1, which wrote it"),
         (lambda record: record.update(format="1"), "format"),
         (lambda record: record.update(versions=[]), "versions"),
         (lambda record: record["events"][0].update(id=float("nan")), "does not hold"),

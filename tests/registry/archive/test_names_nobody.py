@@ -1,22 +1,18 @@
-"""An exported release names no user and no machine, and one that an older dermfed exported is still read."""
+"""An exported release names no user and no machine."""
 
 import json
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from registry.archive.events import without_people
 from registry.archive.import_release import read_release
 from registry.database import changes
-from registry.errors import ArchiveRefused
 from registry.gates.gate_set import gate_set_of
 
 pytestmark = pytest.mark.sqlite
 
 MODEL = "skin-lesion"
-OLD = Path(__file__).with_name("format-1.dermfed")
-"""As dermfed 0.1.0 wrote it before it had format 2: by `vendor` on `ward-pc-17`."""
 PEOPLE = ("anna.meyer", "boris", "ward-pc-17", "seen by Dr. Meyer", "nurse Ines asked")
 
 
@@ -25,7 +21,6 @@ def named(person, pair, monkeypatch):
     """The registry of a release that people made on a machine, with reasons and approvals that name them."""
     monkeypatch.setattr(changes, "current_host", lambda: "ward-pc-17")
     anna = person("anna.meyer", "operator", "uploader")
-    anna.import_release(OLD)
     anna.add(pair)
     numbers = [one.number for one in anna.versions(MODEL)][-2:]
     boris = person("boris", "approver")
@@ -42,8 +37,6 @@ def exported(registry, path, **options):
 
 def test_no_byte_of_it_names_who_or_where(named, tmp_path):
     whole = exported(named, tmp_path / "x").read_bytes()
-    assert b"first release" not in whole  # why `vendor` promoted what was imported
-    assert b'"vendor"' not in whole
     assert [name for name in PEOPLE if name.encode() in whole] == []
 
 
@@ -87,27 +80,3 @@ def test_words_of_gates_that_may_name_people_stay_here(gate):
     assert "anna" not in json.dumps(told)
     assert told["results"][0]["findings"] == [{"subgroup": "", "note": "", "value": 1}]
     assert (told["results"][1], told["set_number"]) == (kept, 1)
-
-
-def test_a_file_of_format_1_is_still_imported(registry):
-    registry.set_gates(gate_set_of({"gates": [{"name": "answered", "limit": 0.2}]}), reason="it is old")
-    imported = registry.import_release(OLD, to=["production"])
-    assert [one.subgroup.name for one in imported.versions] == ["global", "dark"]
-    assert imported.event.details["origin"]["actor"] == "vendor"
-    assert registry.verify() == ()
-
-
-def test_history_tells_of_a_file_of_format_1_as_before(command, registry):
-    registry.import_release(OLD)
-    assert "by vendor on ward-pc-17" in command("history", MODEL).out
-
-
-def test_an_event_of_format_1_that_was_altered_is_refused(tmp_path):
-    path = tmp_path / "old.dermfed"
-    with zipfile.ZipFile(OLD) as archive:
-        found = [(one, archive.read(one)) for one in archive.infolist()]
-    with zipfile.ZipFile(path, "w") as archive:
-        for info, content in found:
-            archive.writestr(info, content.replace(b'"actor":"vendor"', b'"actor":"nobody"'))
-    with pytest.raises(ArchiveRefused, match=r"event 1 .* was altered"):
-        read_release(path)

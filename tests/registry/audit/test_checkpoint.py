@@ -1,13 +1,12 @@
-"""Heads that are printed, signed, kept in files and compared."""
+"""Heads that are printed, kept in files and compared."""
 
 import json
 
 import pytest
 
-from registry.audit.checkpoint import KeptHead, sign_head
-from registry.database.changes import AuditContext
+from registry.audit.checkpoint import KeptHead
 from registry.database.hash_chain import GENESIS
-from registry.errors import InvalidName, PersonRefused
+from registry.errors import InvalidName
 
 
 def test_the_head_is_the_number_of_events_and_the_hash_of_the_last(registry, bundle, command):
@@ -38,18 +37,15 @@ def test_several_heads_are_compared_each(registry, bundle, command, tmp_path):
     assert ended.code == 1
     told = json.loads(ended.out)
     assert [one["about"] for one in told["problems"]] == ["the head of 1 events"]
-    assert [(one["events"], one["same"], one["stamped"]) for one in told["heads"]] == [
-        (0, True, None), (1, False, None),
-    ]  # fmt: skip
+    assert [(one["events"], one["same"]) for one in told["heads"]] == [(0, True), (1, False)]
 
 
 def test_a_head_that_was_kept_is_not_written_over(registry, command, tmp_path):
     file = tmp_path / "head.json"
     file.write_text("an earlier one")
-    for option in ("--out", "--query"):
-        ended = command("head", option, file)
-        assert ended.code == 2
-        assert "is there already" in ended.err
+    ended = command("head", "--out", file)
+    assert ended.code == 2
+    assert "is there already" in ended.err
     assert file.read_text() == "an earlier one"
 
 
@@ -62,7 +58,6 @@ def test_a_head_that_was_kept_is_not_written_over(registry, command, tmp_path):
         ("{}", "keeps no head (events: Field required)"),
         ('{"events": -1, "hash": "x"}', "keeps no head (events: "),
         (f'{{"events": 1, "hash": "{GENESIS}", "colour": "red"}}', "keeps no head (colour: "),
-        (f'{{"events": 1, "hash": "{GENESIS}", "stamp": "?"}}', "keeps no head (stamp: "),
     ],
 )
 def test_what_keeps_no_head_is_told(registry, command, tmp_path, text, told):
@@ -76,46 +71,6 @@ def test_what_keeps_no_head_is_told(registry, command, tmp_path, text, told):
         KeptHead.read(str(file))
 
 
-@pytest.mark.sqlite
-@pytest.mark.parametrize(
-    "arguments", [("verify", "--stamp", "x"), ("verify", "--tsa-trust", "x"), ("head", "--stamp", "http://x"),
-                  ("head", "--tsa-trust", "x")],
-)  # fmt: skip
-def test_options_that_say_nothing_alone_are_refused(registry, command, arguments):
-    assert command(*arguments).code == 2
-
-
-def test_a_head_is_signed_as_an_event(registry, bundle, operator):
-    registry.add([bundle()])
-    signatory = operator(registry)
-    before = registry.head()
-    kept, event = sign_head(registry._engine, AuditContext("tester", signatory=signatory))
-    assert (kept.events, kept.hash, kept.registry) == (2, before.hash, before.registry)
-    assert (event.id, event.kind, event.actor, event.signed_with) == (
-        3, "head-signed", "anna", signatory.fingerprint,
-    )  # fmt: skip
-    assert (event.details["events"], event.details["hash"]) == (2, before.hash)
-    assert kept.signed == {"event": 3, "actor": "anna", **event.details["signed"]}
-    assert KeptHead.model_validate_json(kept.model_dump_json()) == kept
-    assert registry.verify() == ()
-    assert registry.compare_heads([kept])[0].issue is None
-
-
-def test_a_head_that_nobody_signs_is_refused(registry, command):
-    ended = command("head", "--sign")
-    assert (ended.code, ended.err.split(":")[0]) == (1, "PersonRefused")
-    assert "--key FILE" in ended.err
-    assert registry.audit() == ()
-
-
-def test_a_head_that_a_stranger_signs_is_refused(registry, operator, key):
-    operator(registry)
-    before = registry.audit()
-    with pytest.raises(PersonRefused, match="of nobody whom the registry knows"):
-        sign_head(registry._engine, AuditContext("tester", signatory=key("eve")))
-    assert registry.audit() == before
-
-
 def test_a_head_is_compared_where_the_end_of_the_chain_was_lost(registry, places, bundle, command):
     registry.add([bundle()])
     head = command("head").out.strip()
@@ -125,15 +80,3 @@ def test_a_head_is_compared_where_the_end_of_the_chain_was_lost(registry, places
     assert "audit_head" in ended.out
     assert "as it was kept" in ended.out
     assert command("head").code == 2
-
-
-@pytest.mark.parametrize("change", [{"actor": "the board"}, {"signature": "AAAA"}, {"event": 1}])
-def test_a_file_that_tells_of_another_signature_is_found(registry, bundle, operator, change):
-    """Whoever keeps the file may be shown one that somebody of rank seems to have signed."""
-    registry.add([bundle()])
-    signatory = operator(registry)
-    kept, _ = sign_head(registry._engine, AuditContext("tester", signatory=signatory))
-    changed = kept.model_copy(update={"signed": {**kept.signed, **change}})
-    sound, told = registry.compare_heads([kept, changed])
-    assert sound.issue is None
-    assert "a signature of it that no event holds" in told.issue.text

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.codings import ICD10
+from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import (
     Abstention,
     BundleManifest,
@@ -37,7 +38,12 @@ def predictions() -> Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]:
 
 
 LABELS = (
-    Label(code="MEL", name="Melanoma", malignancy="malignant", coding={"icd10": "C43.9"}),
+    Label(
+        code="MEL",
+        name="Melanoma",
+        malignancy="malignant",
+        codings=(Coding(system=ICD10, code="C43.9", display="Melanoma"),),
+    ),
     Label(code="NV", name="Melanocytic naevus", malignancy="benign"),
     Label(code="AK", name="Actinic keratosis", malignancy="premalignant"),
 )

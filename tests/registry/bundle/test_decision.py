@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.cases.patterns import read_pattern
-from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.count import LOGIT_BINS, SCORE_BINS, count
 from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
@@ -116,7 +116,7 @@ def test_a_subgroup_model_promises_only_to_its_own_tones(manifest, tone, scale, 
 )
 def test_a_model_of_several_scales_promises_to_the_tones_of_each(manifest, tone, scale, guarantee):
     over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
-    whole = manifest(schema_version=4, subgroup=over, conformal=FOR_DARK)
+    whole = manifest(subgroup=over, conformal=FOR_DARK)
     decision = decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale=scale)
     assert decision.guarantee == guarantee
     said = "for skin tones 5, 6 (fitzpatrick) or 0, 1 (milk10k) answered; it was not calibrated for 5"
@@ -142,47 +142,23 @@ def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
     assert any("No class is likely enough" in said for said in decision.warnings)
 
 
-@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, SCORE_BINS)])
 @given(p=st.floats(0.34, 1), thresholds=st.tuples(st.floats(0, 1), st.floats(0, 1)))
 @settings(max_examples=60, deadline=None)
-def test_what_is_reported_has_a_class_in_its_set(manifest, schema, bins, p, thresholds):
-    in_set_from, reported_from = (round(share * bins) for share in thresholds)
+def test_what_is_reported_has_a_class_in_its_set(manifest, p, thresholds):
+    in_set_from, reported_from = (round(share * SCORE_BINS) for share in thresholds)
     decision = decide(
         np.array([p, (1 - p) / 2, (1 - p) / 2]),
-        whole := manifest(
-            schema_version=schema,
+        manifest(
             conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
             abstention=Abstention(threshold_bin=reported_from),
         ),
     )
-    if reported_from == bins or in_set_from == bins:
+    if SCORE_BINS in (reported_from, in_set_from):
         assert not decision.reported
         return
-    enough = p >= whole.bins.lower(reported_from)
+    enough = p >= LOGIT_BINS.lower(reported_from)
     assert decision.reported == (bool(decision.in_set) and enough)
     assert decision.reported == (decision.confidence >= decision.confidence_threshold)
-
-
-@given(
-    tenths=st.lists(st.floats(0.001, 1), min_size=3, max_size=3),
-    in_set_from=st.integers(0, 500),
-    reported_from=st.integers(0, 500),
-)
-@settings(max_examples=60, deadline=None)
-def test_bundles_of_schema_1_decide_by_five_hundredths(manifest, tenths, in_set_from, reported_from):
-    """As before: a probability is at a threshold if floor(500 p), at most 499, is."""
-    probabilities = np.array(tenths) / sum(tenths)
-    older = manifest(
-        schema_version=1,
-        conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
-        abstention=Abstention(threshold_bin=reported_from),
-    )
-    decision = decide(probabilities, older)
-    places = [min(int(500 * p), 499) for p in probabilities]
-    held = {label.code for label, place in zip(older.labels, places, strict=True) if place >= in_set_from}
-    assert set(decision.in_set) == held
-    assert decision.reported == (max(places) >= max(in_set_from, reported_from))
-    assert decision.confidence_threshold == max(in_set_from, reported_from) / 500
 
 
 def test_top_cuts_the_findings_and_never_the_set(manifest):

@@ -8,7 +8,6 @@ import typer
 
 from registry.cli.app import app
 from registry.cli.output import as_data
-from registry.database.tables import SCHEMA
 from registry.registry import Registry
 
 pytestmark = pytest.mark.sqlite_first
@@ -213,7 +212,6 @@ def test_every_answer_is_json_where_it_is_asked_for(added, folders, bundle):
             "gates": ["gates", "show"],
             "history": ["history", MODEL],
             "verify": ["verify"],
-            "upgrade": ["upgrade"],
         }.items()
     }
     assert [one["number"] for one in answers["add"]["versions"]] == [4]
@@ -227,7 +225,6 @@ def test_every_answer_is_json_where_it_is_asked_for(added, folders, bundle):
     assert (spread["name"], spread["limit"]) == ("spread", 0.1)
     assert answers["history"][-1] == answers["promote"]["event"]
     assert answers["verify"] == {"problems": []}
-    assert answers["upgrade"] == {"before": SCHEMA, "after": SCHEMA}
     past = ("--override-gates", "--reason", "without figures")
     back = added("promote", MODEL, 4, "--to", "production", *past, "--json")
     assert json.loads(back.out)["release"]["id"] == 2

@@ -11,7 +11,7 @@ import unicodedata
 import pytest
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import Lineage
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
@@ -74,14 +74,21 @@ def obeyed(text):
 
 @pytest.fixture
 def holding(registry, places, bundle, dark, light, monkeypatch, tmp_path):
-    """Puts a text wherever a registry may hold one of others, as an older dermfed or a forger did."""
+    """Puts a text wherever a registry may hold one of others, as a forger did."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("registry.releases.validate_bundle.check_figures", lambda *_: None)
 
     def put(text):
         lineage = Lineage(job="sha256:" + "0" * 64, recipe=text, data={text: text}, seed=1, code_version=text)
         row = {"n": 50, "accuracy": 0.8}
-        labels = tuple(Label(code=code, name=text, coding={text: text}) for code in ("A", "B", "C"))
+        labels = tuple(
+            Label(
+                code=code,
+                name=text,
+                codings=(Coding(system=text, code=text, display=text),),
+            )
+            for code in ("A", "B", "C")
+        )
         parts = {"lineage": lineage, "labels": labels}
         registry.add(
             [

@@ -10,7 +10,7 @@ import pytest
 
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
-from tests.fixtures.making.postgres import SERVER_USER, server_programs
+from tests.postgres_server import SERVER_USER, server_programs
 
 pytestmark = pytest.mark.long
 

@@ -4,12 +4,10 @@ import shutil
 import sqlite3
 import uuid
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from registry.database import sqlite_file
 from registry.database.connection import keep_to, open_database, reading, writing
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
@@ -72,34 +70,6 @@ def test_a_file_in_the_place_of_another_is_read(places, registry, put):
 
 
 @pytest.mark.sqlite
-def test_the_log_of_the_file_before_is_written_back_and_set_aside(places, registry):
-    key, _ = registry.create_key("app")
-    new = copy_of(places.database, places.database.with_name("new.db"))
-    late, _ = registry.create_key("late")  # is in the log alone
-    before = places.database.rename(places.database.with_name("before.db"))
-    new.replace(places.database)
-    assert ids(registry) == {key.id}
-    aside = {path.name.split(".of-")[0] for path in places.database.parent.glob("*.of-*")}
-    assert aside == {"registry.db-wal", "registry.db-shm"}
-    with closing(sqlite3.connect(before)) as connection:
-        written = {row[0] for row in connection.execute("SELECT id FROM api_keys")}
-    assert written == {key.id, late.id}
-    before.replace(places.database)  # it comes back, and nothing of it is missing
-    assert ids(registry) == {key.id, late.id}
-
-
-@pytest.mark.sqlite
-@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_a_log_that_was_removed_is_not_read_on(places, registry, suffix):
-    key, _ = registry.create_key("app")
-    with closing(sqlite3.connect(places.database)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    Path(f"{places.database}{suffix}").unlink()
-    revoke(places.database, places.store, key)
-    assert is_revoked(registry, key)
-
-
-@pytest.mark.sqlite
 def test_a_file_that_is_gone_is_told_and_never_made_anew(places, registry):
     key, _ = registry.create_key("app")
     elsewhere = places.database.with_name("elsewhere.db")
@@ -112,20 +82,6 @@ def test_a_file_that_is_gone_is_told_and_never_made_anew(places, registry):
         assert not places.database.exists()
     elsewhere.rename(places.database)
     assert ids(registry) == {key.id}
-
-
-@pytest.mark.sqlite
-def test_an_inode_is_not_given_to_the_file_that_comes_after(places, registry, tmp_path):
-    """File systems give a number that is free to the next file: then nobody could tell the two apart."""
-    first, _ = registry.create_key("app")
-    for n in range(20):
-        new = copy_of(places.database, tmp_path / f"{n}.db")
-        with Registry.open(f"sqlite:///{new}", str(places.store)) as opened:
-            key, _ = opened.create_key(f"key {n}")
-        places.database.unlink()
-        by_rename(new, places.database)
-        assert key.id in ids(registry)
-    assert first.id in ids(registry)
 
 
 @pytest.mark.sqlite
@@ -146,16 +102,6 @@ def test_a_reader_is_not_disturbed_and_the_next_one_sees_the_new_file(places, re
         with reading(engine) as reader:
             assert reader.scalar(query) == 2
     engine.dispose()
-
-
-@pytest.mark.sqlite
-def test_one_connection_serves_where_nothing_was_replaced(places, registry, monkeypatch):
-    registry.keys()
-    opened = []
-    monkeypatch.setattr(sqlite_file.DatabaseFile, "_open", lambda file: opened.append(file))
-    for _ in range(20):
-        registry.keys()
-    assert opened == []
 
 
 def swap(places, postgres, tmp_path, *, copied):

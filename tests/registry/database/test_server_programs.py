@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.making import postgres
+from tests import postgres_server as postgres
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter every folder, and no server is root's"),

@@ -74,14 +74,6 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
     }
 
 
-def test_one_bin_of_two_schemas_is_two_thresholds(bundle):
-    rule = {"conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=99, guarantee="global")}
-    before, after = (bundle(schema_version=schema, **rule).manifest for schema in (1, 2))
-    changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
-    assert changed["schema_version"] == (1, 2)
-    assert changed["conformal.threshold"] == (at_log_odds(-1.5) / 500, pytest.approx(1 / (1 + exp(1.5))))
-
-
 def test_a_change_is_told_in_its_direction(bundle):
     changed, _ = changes(bundle(seed=1).manifest, bundle(seed=2).manifest)
     assert changed == (Changed("lineage.seed", 1, 2),)

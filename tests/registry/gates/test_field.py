@@ -96,8 +96,6 @@ def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases, de
     ]
     store.record(answers)
     store.give([Outcome(one.id, "MEL", "follow-up", FIRST) for one in answers], "k1", FIRST)
-    assert "--name-outcomes" in outcomes_of(demo._engine, "demo", {}, {}, no_other).unread
-    demo.name_outcomes("demo", store)
     store.close()
     found = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other)
     assert (found.unread, found.candidate) == ("", {"global": ()})

@@ -8,8 +8,7 @@ from datetime import date
 import pytest
 
 from registry.database.connection import open_database, reading, writing
-from registry.errors import DatabaseError, SchemaTooNew
-from registry.outcomes import forgetting
+from registry.errors import DatabaseError, OtherSchema
 from registry.outcomes.counts import field_counts
 from registry.outcomes.giving import ANYBODY, Refusal
 from registry.outcomes.outcome import Outcome, OutcomeGiven, UnknownAnswer
@@ -115,33 +114,6 @@ def test_what_is_forgotten_leaves_neither_answer_nor_count_nor_outcome(store):
     assert sum(n for *_, n in rows(store, "answer_counts")) == 1
 
 
-def test_between_two_pieces_others_write_counts_agree_and_it_may_be_cut_short(store, monkeypatch):
-    old = [kept_answer(number % 5) for number in range(12)]
-    store.record(old)
-    store.give([outcome(one) for one in old], "k1", LATER)
-    monkeypatch.setattr(forgetting, "FIRST", 5)
-    seen = []
-
-    def in_between(_):
-        seen.append(len(rows(store, "answers")))
-        assert sum(n for *_, n in rows(store, "answer_counts")) == seen[-1] == len(rows(store, "outcomes"))
-        store.record([kept_answer(40)])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(forgetting.time, "sleep", in_between)
-    before = FIRST.replace(month=2)
-    if store.engine.dialect.name == "sqlite":
-        with pytest.raises(KeyboardInterrupt):
-            store.forget(before)
-        assert seen == [7]
-        monkeypatch.setattr(forgetting.time, "sleep", lambda _: None)
-        assert store.forget(before) == 7
-    else:
-        assert store.forget(before) == 12  # nobody waits for a lock there, and nobody is waited for
-    assert {row[0] for row in rows(store, "answers")} & {one.id for one in old} == set()
-    assert rows(store, "outcomes") == []
-
-
 def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(url):
     engine = open_database(url)
     with writing(engine) as connection:
@@ -153,7 +125,7 @@ def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(url
     OutcomeStore.open(url).close()
     with writing(engine) as connection:
         connection.exec_driver_sql("UPDATE outcomes_schema SET number = 99")
-    with pytest.raises(SchemaTooNew, match="schema 99"):
+    with pytest.raises(OtherSchema, match="schema 99"):
         OutcomeStore.open(url)
     engine.dispose()
 

@@ -21,9 +21,7 @@ from registry.errors import (
 )
 from registry.gates import GateSet, SpreadGate
 from registry.gates.approvals import ApprovalsGate
-from registry.outcomes.answer import Answering
 from registry.outcomes.outcome import Outcome
-from registry.outcomes.store import OutcomeStore
 from registry.releases import promote
 from registry.releases.canary import Share
 from registry.rendering.records import event_lines
@@ -203,16 +201,6 @@ def test_withdrawing_a_version_of_both_ends_the_canary_with_the_move(released):
     assert canary(released) is None
 
 
-def test_a_dermfed_that_knows_no_canaries_and_withdraws_leaves_none(released, places):
-    """It writes no event of the end: what it withdrew is in no canary all the same."""
-    released.promote(MODEL, [3], **TO, share=FEW)
-    places.tamper(
-        "INSERT INTO withdrawals SELECT id, 'by another', '2026-01-01T00:00:00.000000+00:00' FROM versions "
-        "WHERE number = 3"
-    )
-    assert canary(released) is None
-
-
 @pytest.mark.parametrize("said", ['{"share": 7}', "{}", '{"share": 0.5, "first": 999}', "null"])
 def test_what_no_dermfed_of_today_writes_is_no_canary(released, places, said):
     released.promote(MODEL, [3], **TO, share=FEW)
@@ -286,23 +274,6 @@ def test_approvals_stand_for_a_canary_too_and_end_with_it(person, bundle):
     assert registry.verify() == ()
 
 
-def test_what_a_browser_signs_is_what_is_done(person, bundle, key):
-    """It is tried and undone to know what to sign: nothing in it may differ the second time."""
-    registry = person("olga", "operator", "uploader")
-    registry.add([bundle(seed=1), bundle(seed=2)])
-    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
-
-    def start(on):
-        return on.promote(MODEL, [2], **TO, share=FEW, override_gates=True, reason="a test")
-
-    tried = [registry.statements_of(key("olga").fingerprint, start) for _ in range(2)]
-    first, second = ([{**json.loads(one), "time": None} for one in each] for each in tried)
-    assert first == second
-    assert first[0]["details"]["share"] == 0.05
-    start(registry)
-    assert registry.verify() == ()
-
-
 def test_nobody_reads_the_key_in_what_commands_and_records_say(released, command):
     running = canary_of_promotion(released, [3], FEW)
     said = "".join(
@@ -329,55 +300,6 @@ def test_the_key_is_that_of_its_first_event_and_of_this_registry(released, place
     changed = released._engine.execution_options(dermfed_registry=None)
     with changed.connect() as connection:
         assert running_canary(connection, MODEL, "production").key != running.key
-
-
-def test_an_alarm_of_its_own_versions_ends_it_and_one_of_others_does_not(released, tmp_path, monkeypatch):
-    running = canary_of_promotion(released, [3], FEW)
-    alarms = {2: ("version 2 is worse than it says",), 1: ("so is 1",)}
-    monkeypatch.setattr(type(released), "alarms_in_field", lambda *_: alarms)
-    with OutcomeStore.open(f"sqlite:///{tmp_path / 'outcomes.db'}") as outcomes:
-        assert released.end_alarmed_canaries(MODEL, outcomes) == ()
-        assert canary(released) == running
-        alarms[3] = ("version 3 promises dark a sensitivity of 0.90, and outcomes speak against it",)
-        (event,) = released.end_alarmed_canaries(MODEL, outcomes)
-        assert (event.kind, event.reason) == ("canary-ended", "an alarm of the field")
-        assert event.details["alarms"] == list(alarms[3])
-        assert "alarm: version 3 promises dark" in event_lines(event)
-        assert released.end_alarmed_canaries(MODEL, outcomes) == ()
-    assert canary(released) is None
-
-
-@pytest.mark.sqlite
-def test_the_command_of_a_timer_ends_it_on_outcomes_that_break_its_promise(
-    registry, bundle, command, tmp_path
-):
-    """Malignant lesions of dark skin that the canary's version does not call so, one after another."""
-    where = "sensitivity_at_threshold"
-    row = {"n": 50, where: 0.9, "intervals": {where: [0.85, 0.95]}, "accuracy": 0.9}
-    promising = {"n": 50, **row, "by_subgroup": {"dark": row}}
-    registry.set_gates(GateSet(gates=(SpreadGate(limit=0.9),)), reason="a test")
-    registry.add([bundle(metrics=promising, seed=1), bundle(metrics=promising, seed=2)])
-    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
-    registry.promote(MODEL, [2], **TO, share=FEW, override_gates=True, reason="a test")
-    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
-    labels = (("MEL", True), ("NV", False), ("AK", False))
-    asked = ("canary", "check", MODEL, "--outcomes", url)
-    with OutcomeStore.open(url) as store:
-        by = {number: Answering(MODEL, number, "global", "dark", "", labels) for number in (1, 2)}
-        answer(store, by[2], range(5), called="MEL", passed="NV")  # both as it should be
-        ended = command(*asked)
-        assert (ended.code, "CANARY: 0.05 of requests" in ended.out) == (0, True), ended.err
-        answer(store, by[2], range(60, 72), called="NV", passed="MEL")
-    ended = command(*asked, "--json")
-    assert ended.code == 1, ended.err
-    found = json.loads(ended.out)
-    assert (found["running"], found["ended"][0]["kind"]) == ({}, "canary-ended")
-    assert (
-        "version 2 broke its promise to dark, a sensitivity of 0.85"
-        in found["ended"][0]["details"]["alarms"][0]
-    )
-    assert canary(registry) is None
-    assert command(*asked).out.strip() == f"no canary of {MODEL} runs"
 
 
 def answer(store, by, days, called, passed):

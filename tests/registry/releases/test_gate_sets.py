@@ -153,8 +153,8 @@ def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
     ("statement", "about", "text"),
     [
         ("UPDATE gate_sets SET content = '{\"gates\": [{\"name\": \"spread\"}]}' WHERE number = 1",
-         "gate set 1 for all models", "it is not the one that event 2 tells of"),
-        ("DELETE FROM gate_sets WHERE model <> ''", f"gate set 1 of {MODEL}", "event 3 tells of it and it"),
+         "gate set 1 for all models", "instead of"),
+        ("DELETE FROM gate_sets WHERE model <> ''", f"gate set 1 of {MODEL}", "tell of it and it is gone"),
         ("UPDATE gate_sets SET number = 7 WHERE model = ''", "gate set 7 for all models", "no event tells"),
     ],
 )  # fmt: skip

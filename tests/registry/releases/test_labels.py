@@ -93,9 +93,9 @@ def test_versions_are_found_by_what_the_database_holds(filled):
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("DELETE FROM tags WHERE tag = 'reviewed'", "they are none, and events tell of reviewed"),
-        ("UPDATE tags SET tag = 'approved'", "they are approved, and events tell of reviewed"),
-        ("INSERT INTO tags VALUES (1, 'x')", "they are x, and events tell of none"),
+        ("DELETE FROM tags WHERE tag = 'reviewed'", "events tell of it and it is gone"),
+        ("UPDATE tags SET tag = 'approved'", "it has tags ['approved'] instead of ['reviewed']"),
+        ("INSERT INTO tags VALUES (1, 'x')", "no event tells of it"),
     ],
 )
 def test_verify_finds_tags_that_nobody_gave(filled, places, statement, told):

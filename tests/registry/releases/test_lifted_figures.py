@@ -13,7 +13,6 @@ from registry.bundle.manifest.text import canonical
 from registry.bundle.metrics.exact import clopper_pearson
 from registry.errors import BundleRefused
 from registry.releases.validate_bundle import check_bundle
-from tests.fixtures import PREVIOUS
 from tests.measured import FIVE, TWO, blocks_of, manifest_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
@@ -300,12 +299,3 @@ def test_nothing_of_it_is_kept(registry, honest, folders):
     with pytest.raises(BundleRefused, match="figures that cannot be right"):
         registry.add_folders(folders(bundle_of(record, model)))
     assert registry.versions() == ()
-
-
-@pytest.mark.parametrize("figure", ["malignant_sensitivity", "accuracy", "ece"])
-def test_bundles_of_the_version_before_are_held_to_it_too(figure):
-    record = json.loads((PREVIOUS / "bundles" / "global" / "bundle.json").read_text())
-    dark(record)[figure] = 0.0 if figure == "ece" else 1.0
-    model = (PREVIOUS / "bundles" / "global" / "model.onnx").read_bytes()
-    with pytest.raises(BundleRefused, match="figures that cannot be right"):
-        check_bundle(bundle_of(record, model))

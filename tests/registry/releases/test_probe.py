@@ -231,7 +231,7 @@ def test_who_adds_loads_no_model(bundle, folders, tmp_path):
 
 @pytest.fixture
 def unprobed(registry, bundle, tested, monkeypatch, tones):
-    """Versions as an older dermfed added them: 1 and 3 sound, 2 of NaN weights for the dark subgroup."""
+    """Versions that were added without a probe: 1 and 3 sound, 2 of NaN weights for the dark subgroup."""
     registry.set_gates(GateSet(gates=(SpreadGate(),)), reason="of other gates nothing is told here")
     figures = tested(light=0.8, dark=0.8)
     broken = bundle(tones("dark", "6"), figures, graph=MADE["nan_weights"]())

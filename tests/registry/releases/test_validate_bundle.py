@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from registry.bundle.errors import FolderError
 from registry.errors import BundleRefused, InvalidName
 from registry.releases import validate_bundle
-from registry.releases.validate_bundle import MAX_MANIFEST_BYTES, check_bundle, read_folder
+from registry.releases.validate_bundle import MAX_MANIFEST_BYTES, check_bundle, read_folder_manifest
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
@@ -105,24 +105,24 @@ def test_many_files_beside_are_counted(bundle, folders):
     for number in range(5):
         (folder / f"{number}.bin").touch()
     with pytest.raises(BundleRefused, match=r"'0.bin', '1.bin', '2.bin', ... \(5 in all\)"):
-        read_folder(folder)
+        read_folder_manifest(folder)
 
 
 def test_what_a_desktop_leaves_is_never_read(bundle, folders):
     (folder,) = folders(bundle())
     (folder / ".DS_Store").write_bytes(pickle.dumps(1))
-    assert read_folder(folder) == bundle()
+    assert read_folder_manifest(folder)[0] == bundle().manifest
 
 
 def test_a_model_over_the_limit_is_refused_before_it_is_read(bundle, folders, monkeypatch):
     (folder,) = folders(bundle())
     size = len(bundle().model)
     monkeypatch.setenv("DERMFED_MAX_MODEL_BYTES", str(size))
-    assert read_folder(folder) == bundle()
+    assert read_folder_manifest(folder)[0] == bundle().manifest
     assert check_bundle(bundle())
     monkeypatch.setenv("DERMFED_MAX_MODEL_BYTES", str(size - 1))
-    monkeypatch.setattr(validate_bundle, "read_bundle", lambda folder: pytest.fail("it was read"))
-    for refuse in (lambda: read_folder(folder), lambda: check_bundle(bundle())):
+    monkeypatch.setattr(validate_bundle, "read_file", lambda file: pytest.fail("it was read"))
+    for refuse in (lambda: read_folder_manifest(folder), lambda: check_bundle(bundle())):
         with pytest.raises(BundleRefused, match=f"has {size:,} bytes; allowed are {size - 1:,}") as caught:
             refuse()
         assert "set DERMFED_MAX_MODEL_BYTES" in str(caught.value)
@@ -133,7 +133,7 @@ def test_the_default_limit_is_a_gibibyte(bundle, folders):
     with (folder / "model.onnx").open("r+b") as file:
         file.truncate(2**30 + 1)  # sparse: it takes no space
     with pytest.raises(BundleRefused, match="has 1,073,741,825 bytes; allowed are 1,073,741,824"):
-        read_folder(folder)
+        read_folder_manifest(folder)
 
 
 def test_a_manifest_over_the_limit_is_refused_before_it_is_read(bundle, folders):
@@ -141,7 +141,7 @@ def test_a_manifest_over_the_limit_is_refused_before_it_is_read(bundle, folders)
     with (folder / "bundle.json").open("r+b") as file:
         file.truncate(MAX_MANIFEST_BYTES + 1)
     with pytest.raises(BundleRefused, match=r"bundle\.json has 67,108,865 bytes; allowed are 67,108,864"):
-        read_folder(folder)
+        read_folder_manifest(folder)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1GB", "", "1.5", str(2**31)])
@@ -154,7 +154,7 @@ def test_a_limit_that_is_none_is_refused(bundle, monkeypatch, text):
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(FolderError, match="cannot be read"):
-        read_folder(tmp_path / "nothing")
+        read_folder_manifest(tmp_path / "nothing")
 
 
 def test_the_command_refuses_with_exit_code_1(command, bundle, folders):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import UNDECLARED, BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
@@ -55,7 +55,14 @@ def manifest(text, seed=0):
     return BundleManifest(
         model="demo",
         file=ModelFile.of(b"graph"),
-        labels=(Label(code=text, name=text, coding={text: text}), Label(code="B", name=text * (seed + 1))),
+        labels=(
+            Label(
+                code=text,
+                name=text,
+                codings=(Coding(system=text, code=text, display=text),),
+            ),
+            Label(code="B", name=text * (seed + 1)),
+        ),
         picture=PictureRule(size=8),
         metrics={
             "by_subgroup": {text: row, "other": row},

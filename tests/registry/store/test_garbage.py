@@ -16,7 +16,7 @@ from registry.store import garbage
 from registry.store.base import FolderStore
 from registry.store.garbage import restore_collected
 from registry.store.open import open_store
-from registry.store.ownership import adopt
+from registry.store.ownership import take_store
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -34,7 +34,7 @@ def age(store, digest_or_name, by):
 def store(places):
     """The store of a registry that has put something there, and removed it."""
     with places.open() as registry:
-        adopt(registry._engine, FolderStore(places.store))
+        take_store(registry._engine, FolderStore(places.store))
     return FolderStore(places.store)
 
 
@@ -301,7 +301,7 @@ def test_a_file_that_has_changed_since_is_not_kept_under_its_old_name(registry, 
 def test_a_file_of_unknown_age_stays(tmp_path, monkeypatch):
     address = f"memory://{uuid.uuid4().hex}/store"
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
-        adopt(registry._engine, open_store(address))
+        take_store(registry._engine, open_store(address))
         open_store(address).put(WORDS[0])
         monkeypatch.setattr("registry.store.remote._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()

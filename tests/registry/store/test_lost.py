@@ -35,7 +35,6 @@ def lost(request, registry, places, bundle, dark):
         ("gates", "check", MODEL, "1", "2", "--to", "production"),
         ("gc",),
         ("gc", "--dry-run"),
-        ("gc", "--adopt"),
     ],
     ids=" ".join,
 )

@@ -1,13 +1,11 @@
-import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
 
-from serving.access import gcra, limits
+from serving.access import gcra
 from serving.access.gcra import MINUTE
-from serving.access.limits import UNKNOWN_KEY_RATE, network_address, shared_folder
+from serving.access.limits import UNKNOWN_KEY_RATE, network_address
 
 
 @pytest.fixture
@@ -178,73 +176,8 @@ def test_one_caller_has_one_address(host, whose):
     assert network_address(asked(host)) == whose
 
 
-def test_workers_share_a_folder_beside_their_counts(tmp_path):
-    counts = tmp_path / "home" / "prometheus_multiproc_dir"
-    assert shared_folder({"PROMETHEUS_MULTIPROC_DIR": str(counts)}) == tmp_path / "home" / "dermfed-rates"
-    assert shared_folder({"PROMETHEUS_MULTIPROC_DIR": ""}) is None
-    assert shared_folder({}) is None
-
-
-def test_two_services_over_one_folder_admit_together_what_one_would(
-    serve, keyed, tmp_path, monkeypatch, clock
-):
-    monkeypatch.setattr("serving.state.shared_folder", lambda: tmp_path / "rates")
-    with serve(requests_per_minute=5, burst=5) as one, serve(requests_per_minute=5, burst=5) as other:
-        found = [ask(service, keyed, 1)[0] for service in (one, other) * 5]
-        assert found == [200] * 5 + [429] * 5
-
-
-def test_a_folder_that_cannot_be_used_is_told_and_stops_nothing(serve, keyed, tmp_path, monkeypatch):
-    (tmp_path / "rates").write_text("in the way")
-    monkeypatch.setattr("serving.state.shared_folder", lambda: tmp_path / "rates")
-    with serve(requests_per_minute=5, burst=2) as service:
-        assert ask(service, keyed, 3) == [200, 200, 429]
-        ready = service.client.get("/readyz", headers=bearer(keyed)).json()
-        assert ready["status"] == "degraded"
-        assert "each counts by itself" in ready["troubles"][0]
-
-
-@pytest.fixture
-def disk(monkeypatch):
-    """Rates on a disk that can hang: `hanging` tells that a request waits for it, `go` lets it through."""
-    found = SimpleNamespace(hanging=threading.Event(), go=threading.Event())
-    read = gcra._FileTable.read
-
-    def hang(table, offset):
-        found.hanging.set()
-        assert found.go.wait(120)
-        return read(table, offset)
-
-    monkeypatch.setattr(gcra._FileTable, "read", hang)
-    yield found
-    found.go.set()
-
-
-def test_a_request_that_waits_for_the_rates_stops_no_other(serve, keyed, tmp_path, monkeypatch, disk):
-    monkeypatch.setattr("serving.state.shared_folder", lambda: tmp_path / "rates")
-    monkeypatch.setattr(limits, "PATIENCE", 120.0)
-    got = []
-    with serve() as service:
-        asking = threading.Thread(target=lambda: got.extend(ask(service, keyed, 1)))
-        asking.start()
-        assert disk.hanging.wait(60)
-        assert service.client.get("/livez").status_code == 200
-        assert service.client.get("/readyz").status_code == 200
-        assert got == []
-        disk.go.set()
-        asking.join(60)
-        assert got == [200]
-
-
-def test_on_a_disk_that_hangs_each_worker_counts_alone(serve, keyed, tmp_path, monkeypatch, disk):
-    monkeypatch.setattr("serving.state.shared_folder", lambda: tmp_path / "rates")
-    monkeypatch.setattr(limits, "PATIENCE", 0.02)
-    with serve(requests_per_minute=5, burst=3) as service:
-        assert ask(service, keyed, 4) == [200] * 3 + [429]  # nobody gets in uncounted
-        ready = service.client.get("/readyz", headers=bearer(keyed)).json()
-        assert ready["status"] == "degraded"
-        assert "has not answered for" in ready["troubles"][0]
-        disk.go.set()
-        service.eventually(
-            lambda: service.client.get("/readyz", headers=bearer(keyed)).json()["status"] == "ready"
-        )
+def test_each_of_several_workers_admits_its_share(serve, keyed, clock):
+    with serve(requests_per_minute=6, burst=4, workers=2) as service:
+        assert ask(service, keyed, 3) == [200] * 2 + [429]
+        clock[0] += MINUTE // 3
+        assert ask(service, keyed, 2) == [200, 429]

@@ -1,21 +1,17 @@
-"""A registry that knows people, the service over it, and a browser that signs, played in Python."""
+"""A registry that knows people, and the service over it."""
 
-import base64
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from registry.gates import GateSet
@@ -23,7 +19,6 @@ from registry.gates.approvals import ApprovalsGate
 from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
 from registry.people.signatory import KeySignatory
 from registry.registry import Registry
-from registry.signing.pem import fingerprint
 from tests.serving.conftest import DARK, MODEL, Places, Service, draw_bundle, running
 
 LONG = "People with dark skin who were photographed in the clinic of the eastern district, types V and VI"
@@ -62,11 +57,6 @@ class Somebody:
         return self.folder / f"{self.name}.key"
 
     @property
-    def fingerprint(self) -> str:
-        """Of the public half."""
-        return fingerprint(self.key.public_key())
-
-    @property
     def signatory(self) -> KeySignatory:
         """Who signs with a file, as commands do."""
         return KeySignatory.read(self.file, None)
@@ -79,19 +69,6 @@ class Somebody:
             self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         )
         return public
-
-    def sign(self, statement: bytes) -> bytes:
-        """As WebCrypto signs: r and s, one after the other; the PAE is written out here once more."""
-        kind = b"application/vnd.dermfed.action+json"
-        whole = b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(statement), statement)
-        size = (self.key.key_size + 7) // 8
-        r, s = decode_dss_signature(self.key.sign(whole, ec.ECDSA(HASHES[self.key.key_size])))
-        return r.to_bytes(size, "big") + s.to_bytes(size, "big")
-
-
-def text(content: bytes) -> str:
-    """Bytes as base64."""
-    return base64.b64encode(content).decode()
 
 
 @dataclass(frozen=True)
@@ -107,44 +84,10 @@ class Desk:
         anna = self.registry.signed_by(self.people("anna").signatory)
         anna.approve(MODEL, numbers, to=alias, override_gates=True)
 
-    def set_other_gates(self) -> None:
-        """Has Olga set another gate set, as Anna approves it."""
-        other = GateSet(gates=(WorstMalignantSensitivityGate(limit=0.99), ApprovalsGate(people=1)))
-        self.registry.signed_by(self.people("anna").signatory).approve_gates(other)
-        self.olga.set_gates(other, reason="stricter")
-
     @property
     def olga(self) -> Registry:
         """The registry as its operator uses it."""
         return self.registry.signed_by(self.people("olga").signatory)
-
-    def send(self, path: str, body: Any, **options: Any) -> httpx.Response:
-        """What the page sends."""
-        return self.service.client.post(f"/v1/console/{path}", json=body, **options)
-
-    def prepare(self, who: str, action: dict[str, Any], **options: Any) -> httpx.Response:
-        """Asks what is to be signed."""
-        body = {"action": {"model": MODEL, **action}, "fingerprint": self.people(who).fingerprint}
-        return self.send("prepare", body, **options)
-
-    def sign(self, who: str, action: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """What the page would send after its person has signed."""
-        answer = self.prepare(who, action, **options)
-        assert answer.status_code == 200, answer.text
-        statements = [base64.b64decode(one) for one in answer.json()["statements"]]
-        signed = [
-            {"statement": text(one), "signature": text(self.people(who).sign(one))} for one in statements
-        ]
-        fingerprint = self.people(who).fingerprint
-        return {"action": {"model": MODEL, **action}, "fingerprint": fingerprint, "signed": signed}
-
-    def act(self, who: str, action: dict[str, Any], **options: Any) -> httpx.Response:
-        """Both steps."""
-        return self.send("act", self.sign(who, action, **options), **options)
-
-    def said(self, who: str, action: dict[str, Any]) -> list[dict[str, Any]]:
-        """The statements, read."""
-        return [json.loads(base64.b64decode(one)) for one in self.prepare(who, action).json()["statements"]]
 
 
 @pytest.fixture

@@ -1,19 +1,18 @@
 """The console's page as it comes from the service: what can be chosen, what would change, what was done."""
 
 import re
+import shlex
 
 import pytest
 
 from registry.records import Event
 from serving.console.choosing import Choice, read_choice, rows
-from serving.console.page import _done
+from serving.console.page import _done, promoted
 from serving.http.headers import PAGE_POLICY
 from serving.web.rendering import ASSETS
 from tests.serving.conftest import DARK, MODEL, draw_bundle, running
 from tests.serving.console.conftest import figures
 from tests.serving.web.test_pages import Texts
-
-GOOD = {"action": "promote", "versions": [1, 3], "alias": "production", "override": True, "reason": "first"}
 
 
 def shown(desk, **query):
@@ -25,7 +24,6 @@ def test_it_loads_our_own_files_alone_and_holds_no_script(desk):
     assert answer.headers["content-security-policy"] == PAGE_POLICY
     page = Texts(answer.text)
     loaded = [one["src"] for one in page.all("script")] + [one["href"] for one in page.all("link")]
-    assert "/assets/console.js" in loaded
     assert set(loaded) <= {f"/assets/{name}" for name in ASSETS}
     assert not re.search(r"<style|\sstyle=|\son\w+=|https?://", answer.text)
 
@@ -42,13 +40,13 @@ def test_each_subgroup_shows_its_figures_now_and_then_and_what_gates_say(desk):
     assert "0.600" in page.text
     assert "-0.350 worse" in page.text
     assert page.text.index("dark refused") < page.text.index("sensitivity 0.900")  # the darkest skin first
-    assert "--override-gates" not in page.text
+    assert "dermfed-registry promote skin-lesion 2 --to production" in page.text
     left_out = shown(desk, choose=["without:dark"])
     assert "release 1 → versions 1" in left_out.text
     assert {"value": "without:dark", "selected": None} in left_out.all("option")
     same = shown(desk, choose=["3"])
     assert "This is what runs already" in same.text
-    assert "Promote …" not in same.text
+    assert "dermfed-registry promote" not in same.text
 
 
 def test_what_cannot_be_a_release_is_told_and_the_rest_shown(desk):
@@ -61,8 +59,8 @@ def test_what_cannot_be_a_release_is_told_and_the_rest_shown(desk):
 
 
 def test_history_tells_who_signed_and_what_stands_out(desk):
-    assert desk.act("olga", GOOD).status_code == 200
-    assert desk.act("olga", {"action": "withdraw", "versions": [3], "reason": "it harms"}).status_code == 200
+    desk.olga.promote(MODEL, [1, 3], to="production", override_gates=True, reason="first")
+    desk.olga.withdraw(MODEL, [3], reason="it harms")
     page = shown(desk)
     assert "WITHDRAWN withdrawn version 3" in page.text
     assert "STOPPED stopped, production" in page.text
@@ -135,3 +133,20 @@ def test_of_very_many_versions_the_last_can_be_chosen_and_the_one_that_was(regis
     (row,) = rows(Choice(MODEL, "production", (1,)), versions, None, {4})
     assert [one.number for one in row.versions] == [5, 3, 1]
     assert (row.older, row.chosen, row.running, row.may_go) == (1, "1", None, False)
+
+
+def test_nothing_can_be_changed_from_it(desk):
+    before = desk.registry.audit()
+    for form in shown(desk, choose=["1", "3"]).all("form"):
+        assert form["method"] == "get"
+    for path in ("/console", "/v1/console/prepare", "/v1/console/act"):
+        assert desk.service.client.post(path, json={}).status_code in (404, 405)
+    assert desk.registry.audit() == before
+
+
+def test_the_command_it_shows_is_what_a_shell_takes():
+    choice = Choice("a b", "production", (1, 3), ("dark; rm -rf /",))
+    assert shlex.split(promoted(choice)) == [
+        *("a b", "1", "3", "--to", "production"),
+        *("--without", "dark; rm -rf /"),
+    ]

@@ -13,7 +13,6 @@ import pytest
 
 from serving.decoding.decoder import Decoder, DecoderEnded
 from serving.decoding.forking import Forked
-from serving.decoding.said import Said
 from serving.decoding.wire import (
     LONGEST_ANSWER,
     SHARED,
@@ -92,10 +91,10 @@ def told(**answer: Any) -> bytes:
     "answer",
     [
         Pixels(width=3, height=2**31),
-        Pixels(width=3, height=4, unused_profile=Said.of("it is damaged")),
+        Pixels(width=3, height=4, unused_profile="it is damaged"),
         Takes(seconds=0.5, memory=10**9),
-        Refused(error="DamagedPicture", said=Said(text="ä" * 1000)),
-        Refused(error="MemoryError", said=Said(text="")),
+        Refused(error="DamagedPicture", said="ä" * 1000),
+        Refused(error="MemoryError", said=""),
     ],
 )
 def test_an_answer_comes_as_it_was_meant(answer):
@@ -121,9 +120,9 @@ def test_an_answer_comes_as_it_was_meant(answer):
         told(answer="takes", seconds=-1.0, memory=1),
         told(answer="takes", seconds="1", memory=1),
         struct.pack("<I", 44) + b'{"answer":"takes","seconds":NaN,"memory":1}  ',
-        told(answer="refused", error="SystemExit", said={"text": ""}),
-        told(answer="refused", error="NotAPicture", said={"text": "t" * 1001}),
-        told(answer="refused", error="NotAPicture", said={"text": None}),
+        told(answer="refused", error="SystemExit", said=""),
+        told(answer="refused", error="NotAPicture", said="t" * 1001),
+        told(answer="refused", error="NotAPicture", said=None),
         told(
             answer="refused",
             error="NotAPicture",
@@ -152,7 +151,7 @@ def test_one_that_speaks_unasked_is_not_asked():
 
 def test_one_that_answers_a_byte_at_a_time_has_no_more_time_for_it(monkeypatch):
     """Each byte comes once its time was looked at: bytes that come together are read together."""
-    said = iter(answer_bytes(Refused(error="NotAPicture", said=Said(text="t" * 900))))
+    said = iter(answer_bytes(Refused(error="NotAPicture", said="t" * 900)))
     looked = threading.Semaphore(1)
 
     def work(line: socket.socket) -> None:

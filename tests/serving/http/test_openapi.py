@@ -1,14 +1,17 @@
 import re
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
+import clients.api.diagnosis as client
 from serving.http.app import build_app
 from serving.http.docs_page import docs_page, kind
 from serving.http.openapi import describe
 from serving.metrics.metrics import OTHER
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
 from serving.protocol.problems import MEDIA_TYPE
+from serving.protocol.schemas import Diagnosis
 from serving.settings import ServeSettings
 
 API = describe(ServeSettings())
@@ -160,3 +163,24 @@ def test_a_host_that_somebody_made_up_is_escaped(service):
 )
 def test_a_fields_kind_in_a_word(schema, said):
     assert kind(schema) == said
+
+
+def properties(schema, of=None, path=""):
+    """Every field of a schema, parts within parts: `model.version`."""
+    of = of if of is not None else schema.get("$defs", {})
+    for choice in (schema, *schema.get("anyOf", ()), schema.get("items", {})):
+        part = of[choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice
+        for name, field in part.get("properties", {}).items():
+            yield f"{path}{name}"
+            yield from properties(field, of, f"{path}{name}.")
+        if part is not schema and part.get("type") == "array":
+            yield from properties(part, of, path)
+
+
+def test_the_client_and_the_docs_have_every_field_of_an_answer():
+    served = set(properties(Diagnosis.model_json_schema(mode="serialization")))
+    assert {"model.version", "findings.probability", "explanation.maps.grid"} <= served
+    assert set(properties(client.Diagnosis.model_json_schema())) == served
+    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    documented = {found.replace("[]", "") for found in re.findall(r"^\| `([a-z_.\[\]]+)` \|", page, re.M)}
+    assert served <= documented

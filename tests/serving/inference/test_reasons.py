@@ -74,7 +74,7 @@ def test_an_unsure_answer(ask):
 
 @pytest.mark.parametrize("abstaining", [at_log_odds(0.25), at_log_odds(2)])
 def test_no_class_in_the_prediction_set(ask, abstaining):
-    """Also of an older version, whose threshold of confidence may lie below that of the set."""
+    """Also where the threshold of confidence lies below that of the set."""
     strict = Conformal(alpha=0.1, threshold_bin=at_log_odds(1.5), n=310, guarantee="global")
     decision, said = ask(conformal=strict, abstention=Abstention(threshold_bin=abstaining, n=412, risk=0.08))
     assert decision == "refer"
@@ -174,27 +174,26 @@ def test_the_last_reason_is_the_routes(ask, route, parameters, words):
     assert said[route].endswith(".")
 
 
-@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, SCORE_BINS)])
 @given(top=st.floats(0.34, 1), share=st.floats(0, 1, exclude_max=True))
 @settings(max_examples=200)
-def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, schema, bins, top, share):
-    agree(ask, top, schema, int(share * bins), r"\d\.\d{3}" if schema == 1 else r"\d\.\d+")
+def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, top, share):
+    agree(ask, top, int(share * SCORE_BINS))
 
 
 @given(threshold_bin=st.integers(at_log_odds(-1), SCORE_BINS - 1), beside=st.sampled_from([-1, 0, 1]))
 def test_they_agree_beside_a_threshold(ask, threshold_bin, beside):
     """At the threshold itself and at the numbers next to it, of double precision."""
     edge = LOGIT_BINS.lower(threshold_bin)
-    agree(ask, float(np.nextafter(edge, edge + beside)), 2, threshold_bin, r"\d\.\d+")
+    agree(ask, float(np.nextafter(edge, edge + beside)), threshold_bin)
 
 
-def agree(ask, top, schema, threshold_bin, number):
+def agree(ask, top, threshold_bin):
     rest = (1 - top) / 2
     rule = Abstention(threshold_bin=threshold_bin, n=9)
-    decision, said = ask((top, rest, rest), schema_version=schema, conformal=Conformal(), abstention=rule)
+    decision, said = ask((top, rest, rest), conformal=Conformal(), abstention=rule)
     code = next(iter(said))
     assert (decision, code) in {("report", "confident"), ("refer", "low-confidence")}
-    confidence, threshold = (float(found) for found in re.findall(number, said[code]))
+    confidence, threshold = (float(found) for found in re.findall(r"\d\.\d+", said[code]))
     assert (confidence >= threshold) == (decision == "report")
 
 

@@ -149,7 +149,7 @@ def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, 
         for n in range(9):
             service.diagnose(picture("PNG", colour=(20 * n, 255 - 20 * n, 60)), "image/png")
         place = '{measure="confidence",model="skin-lesion",subgroup="all",version="1"}'
-        total = "dermfed_confidence_count"
+        total = "dermfed_confidence_log_odds_count"
         service.eventually(lambda: sum(of(series(service), total).values()) == 9)
         assert of(series(service), "dermfed_drift_psi") == {}
         service.diagnose(picture("PNG"), "image/png")
@@ -198,6 +198,6 @@ def test_every_metric_is_described():
     service = ServiceState(ServeSettings(records=None))
     families = {family.name for family in service.metrics.totals().metrics}
     drift = {family.name for family in drift_metrics(service.metrics.totals(), [])}
-    assert {"dermfed_requests", "dermfed_shadow_comparisons", "dermfed_confidence"} <= families
+    assert {"dermfed_requests", "dermfed_shadow_comparisons", "dermfed_confidence_log_odds"} <= families
     for name in families | drift:
         assert re.search(rf"`{name}(_total)?`", text), name

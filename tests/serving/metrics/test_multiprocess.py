@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import WorkerTotals, forget_dead_workers, sum_over_workers
-from serving.monitoring.drift.bins import SCORE_EDGES
+from serving.monitoring.drift.bins import LOG_ODDS_EDGES
 from serving.monitoring.drift.table import counts_of
 
 WORKER = """
@@ -20,8 +20,8 @@ import sys
 import numpy as np
 from types import SimpleNamespace
 from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.bins import score_values
-from serving.monitoring.drift.counting import CONFIDENCE, DriftCounters
+from serving.monitoring.drift.bins import log_odds_values
+from serving.monitoring.drift.counting import DriftCounters
 
 metrics, n = Metrics(), int(sys.argv[1])
 drift = DriftCounters(metrics)
@@ -32,7 +32,7 @@ for release in (n + 100, n):
     metrics.serving("production", {"skin-lesion": release}, ["nails"])
 for _ in range(n):
     metrics.busy()
-    drift._confidence.labels("skin-lesion", "1", "all").observe(score_values(np.array([0.5]))[0])
+    drift._confidence.labels("skin-lesion", "1", "all").observe(log_odds_values(np.array([0.5]))[0])
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -76,7 +76,7 @@ def test_counts_of_all_workers_add_up_and_a_killed_ones_present_goes_away(worker
     assert len(list(both.named("dermfed_release_workers"))) == 2
     assert value(both, "dermfed_troubles", alias="production", model="nails") == 2
     (histogram,) = counts_of(both, "confidence").values()
-    assert list(histogram.values()) == [7 * (edge == 0.52) for edge in SCORE_EDGES] + [0]
+    assert list(histogram.values()) == [7 * (edge == 0.5) for edge in LOG_ODDS_EDGES] + [0]
 
     second.kill()
     # It is not waited for: what has ended is told from what lives before its parent has looked.

@@ -2,7 +2,7 @@ from typing import get_args
 
 import pytest
 
-from registry.bundle.manifest.schema import Subgroup, TonePatients, schema_for
+from registry.bundle.manifest.schema import Subgroup, TonePatients
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.protocol.routing import ROUTES, Route, select_subgroup
@@ -52,10 +52,7 @@ MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values
     ],
 )
 def test_who_answers_and_why(bundle, subgroups, tone, scale, answers, route):
-    versions = {
-        name: bundle(subgroup, schema_version=schema_for(None, [subgroup])).manifest
-        for name, subgroup in subgroups.items()
-    }
+    versions = {name: bundle(subgroup).manifest for name, subgroup in subgroups.items()}
     routed = select_subgroup(versions, tone, scale)
     assert (routed.subgroup, routed.route, routed.reason) == (answers, route, route)
 

@@ -5,7 +5,6 @@ import hmac
 import io
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,14 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.outcomes.counts import field_counts
-from registry.outcomes.store import OutcomeStore
 from registry.registry import Registry
 from registry.releases.canary import Share
 from serving.http.endpoints import diagnoses
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
-from serving.releases import canary_alarms, canary_releases
+from serving.releases import canary_releases
 from serving.releases.canary_releases import CanaryReleases
 from serving.releases.canary_share import place_of
 from serving.releases.current_release import CurrentRelease
@@ -173,7 +170,7 @@ def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(version
     versions.promote(MODEL, [3], **TO, share=Share(0.999))
     settings, metrics = ServeSettings(records=None), Metrics()
     current = CurrentRelease(versions, settings, metrics)
-    canaries = CanaryReleases(versions, settings, metrics, current)
+    canaries = CanaryReleases(settings, metrics, current)
     try:
         production, content = current.served.releases[MODEL], next(pictures(1))
 
@@ -256,92 +253,6 @@ def test_what_is_no_picture_is_refused_once(versions, serve, problem):
         runs(service)
         problem(service.diagnose(b"no picture"), 400)
         assert ("failed",) not in {one[:1] for one in counted(service, "dermfed_canary_requests_total")}
-
-
-def test_an_alarm_ends_its_share_at_once_and_writes_nothing(versions, serve, tmp_path, monkeypatch):
-    alarms = {1: ("production is worse than it says",)}
-    monkeypatch.setattr(Registry, "alarms_in_field", lambda *_: dict(alarms))
-    monkeypatch.setattr(canary_alarms, "LOOK_SECONDS", 0.05)
-    versions.promote(MODEL, [3], **TO, share=HALF)
-    head = versions.head()
-    sent = list(pictures(40))
-    with serve(outcomes_url=f"sqlite:///{tmp_path / 'outcomes.db'}") as service:
-        runs(service)
-        assert {version(service.diagnose(one, "image/png")) for one in sent} == {1, 3}
-        alarms[3] = ("version 3 promises dark a sensitivity of 0.90, and outcomes speak against it",)
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
-        assert {version(service.diagnose(one, "image/png")) for one in sent} == {1}
-        (told,) = service.client.get("/readyz").json()["troubles"]
-        assert "version 3 promises dark" in told
-        assert f"dermfed-registry canary end {MODEL} --alias production" in told
-        del alarms[3]  # an outcome was taken back: what ended does not begin again by itself
-        time.sleep(0.3)
-        assert {version(service.diagnose(one, "image/png")) for one in sent} == {1}
-        assert (versions.head().events, versions.head().hash) == (head.events, head.hash)
-        with closing(OutcomeStore.open(f"sqlite:///{tmp_path / 'outcomes.db'}")) as store:
-            service.eventually(
-                lambda: {one.answering.version for one in field_counts(store, MODEL)} == {1, 3}
-            )
-        versions.end_canary(MODEL, alias="production", reason="an alarm")
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
-        versions.promote(MODEL, [3], **TO, share=HALF)
-        runs(service)
-        service.eventually(lambda: 3 in {version(service.diagnose(one, "image/png")) for one in sent})
-
-
-@pytest.mark.long
-def test_where_outcomes_cannot_be_read_it_waits(versions, serve, tmp_path, monkeypatch):
-    seen = []
-
-    def unreadable(*_):
-        seen.append(True)
-        if len(seen) < 3:
-            raise RuntimeError("row of a patient")
-        return {}
-
-    monkeypatch.setattr(Registry, "alarms_in_field", unreadable)
-    monkeypatch.setattr(canary_alarms, "AGAIN_SECONDS", 0.05)
-    versions.promote(MODEL, [3], **TO, share=HALF)
-    with serve(outcomes_url=f"sqlite:///{tmp_path / 'outcomes.db'}") as service:
-        service.eventually(lambda: len(seen) >= 3)
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
-        assert {version(service.diagnose(one, "image/png")) for one in pictures(40)} == {1, 3}
-
-
-def test_an_alarm_that_is_there_already_lets_no_answer_out(versions, tmp_path, monkeypatch):
-    """A service that starts looks before anybody is answered by a canary."""
-    alarms = canary_alarms.CanaryAlarms(versions, f"sqlite:///{tmp_path / 'none' / 'outcomes.db'}")
-    versions.promote(MODEL, [3], **TO, share=HALF)
-    (canary,) = versions.canaries(MODEL).values()
-    running = versions.release(MODEL, "production")
-    assert "outcomes cannot be read" in alarms.issue(MODEL, canary, running)  # there is no such database
-    OutcomeStore.open(f"sqlite:///{tmp_path / 'none' / 'outcomes.db'}").close()
-    monkeypatch.setattr(canary_alarms, "AGAIN_SECONDS", 0.0)
-    assert alarms.issue(MODEL, canary, running) == ""
-    monkeypatch.setattr(canary_alarms, "BLIND_SECONDS", -1.0)
-    assert "it waits" in alarms.issue(MODEL, canary, running)
-    alarms.close()
-    assert canary_alarms.CanaryAlarms(versions, None).issue(MODEL, canary, running) == ""
-
-
-def test_where_its_thread_hangs_no_alarm_would_be_seen_and_it_waits(versions, serve, tmp_path, monkeypatch):
-    go, hangs = threading.Event(), threading.Event()
-
-    def asked(*_):
-        if hangs.is_set():
-            assert go.wait(120)
-        return {}
-
-    monkeypatch.setattr(Registry, "alarms_in_field", asked)
-    monkeypatch.setattr(canary_alarms, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(canary_releases, "BLIND_SECONDS", 1.0)
-    versions.promote(MODEL, [3], **TO, share=Share(0.999))
-    with serve(outcomes_url=f"sqlite:///{tmp_path / 'outcomes.db'}") as service:
-        service.eventually(lambda: version(service.diagnose()) == 3)
-        hangs.set()
-        service.eventually(lambda: version(service.diagnose()) == 1)
-        go.set()
-        service.eventually(lambda: version(service.diagnose()) == 3)
 
 
 def test_a_withdrawn_one_and_one_of_a_registry_that_cannot_be_read_answer_nobody(

@@ -119,7 +119,7 @@ def test_a_registry_that_fails_afterwards_brings_it_not_back(following, source):
 
 
 def test_an_alias_that_still_points_to_it_is_not_followed(source, monkeypatch):
-    """As where somebody wrote into the database, or a dermfed of before promoted it."""
+    """As where somebody wrote into the database."""
     monkeypatch.setattr(CurrentRelease, "_poll_until_closed", lambda self: None)
     withdraw(source, 2)
     with writing(source.registry._engine) as connection:

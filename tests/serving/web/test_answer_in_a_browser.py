@@ -70,13 +70,13 @@ def test_an_error_keeps_what_was_chosen_and_takes_the_answer_away(tab, lesion, n
 
 def test_a_service_that_is_gone_keeps_what_was_chosen(tab, lesion):
     page = tab()
-    page.goto("/?lang=de")
+    page.goto("/")
     page.route("**/*", lambda route: route.abort())
     page.set_input_files("#image", str(lesion))
     page.click("#submit")
-    page.wait_for_selector("#trouble :text('Der Dienst hat nicht geantwortet')")
+    page.wait_for_selector("#trouble :text('The service did not answer')")
     assert page.evaluate("document.querySelector('#image').files[0].name") == lesion.name
-    assert page.inner_text("#submit") == "Fragen"
+    assert page.inner_text("#submit") == "Ask"
 
 
 def test_what_is_done_is_told_to_those_who_do_not_see_it(tab, lesion):
@@ -89,17 +89,6 @@ def test_what_is_done_is_told_to_those_who_do_not_see_it(tab, lesion):
     assert page.get_attribute("#progress", "role") == "status"
     held[0].continue_()
     page.wait_for_selector("#answer")
-
-
-def test_the_language_is_kept_from_page_to_page(tab, lesion):
-    page = tab(locale="es-MX")
-    assert page.inner_text("h1") == "Probar una imagen"
-    page.click("nav.languages a[lang=fr]")
-    assert page.inner_text("h1") == "Essayer une image"
-    ask(page, lesion)
-    assert page.evaluate("document.documentElement.lang") == "fr"
-    assert page.inner_text("h1") == "Essayer une image"
-    assert "version 3 (dark)" in page.inner_text(".answer")
 
 
 @pytest.fixture
@@ -118,16 +107,15 @@ def pages_of(page):
 
 def test_paper_holds_an_answer_of_many_diseases_on_one_page(tab, many_diseases, lesion):
     page = tab()
-    page.goto(f"{many_diseases.url}/?lang=de")
+    page.goto(f"{many_diseases.url}/")
     ask(page, lesion)
     assert page.locator(".findings tbody tr").count() == 11
     assert pages_of(page) == 1
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_paper_has_picture_answer_version_time_and_limits_on_one_page(tab, lesion, language):
+def test_paper_has_picture_answer_version_time_and_limits_on_one_page(tab, lesion):
     page = tab()
-    page.goto(f"/?lang={language}")
+    page.goto("/")
     ask(page, lesion)
     page.emulate_media(media="print")
     assert page.locator("#asked img").is_visible()

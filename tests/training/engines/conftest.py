@@ -30,7 +30,7 @@ from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
 
 HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
-QUICK = {"silence": 0.6, "shortest_deadline": 30, "first_deadline": 60}
+QUICK = {"silence": 0.6, "deadline": 60}
 
 
 def made_up(folder: Path, name: str, pictures: int) -> Path:

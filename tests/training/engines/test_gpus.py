@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from training.engines.gpus import take_gpu
+from training.engines.in_process import take_gpu
 
 
 def test_workers_take_the_gpus_in_turn(monkeypatch):

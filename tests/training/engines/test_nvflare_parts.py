@@ -1,35 +1,15 @@
-"""Deadlines, acknowledged rounds and the liveness tracker, each on its own."""
+"""Acknowledged rounds and the liveness tracker, each on its own."""
 
 import threading
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from training.engines.nvflare.acknowledged import AcknowledgedRounds
 from training.engines.nvflare.channel import SLOWEST, ChannelError, Heartbeat
-from training.engines.nvflare.deadlines import REMEMBERED, Deadlines
 from training.engines.nvflare.heartbeat import BEATS, LivenessTracker
-from training.jobs.settings import NetworkConfig
 from training.messages.message import Broadcast
-
-CONFIG = NetworkConfig(first_deadline=100, slack=3, shortest_deadline=10)
 
 
 def question(round_=1, ask="fit", client="north"):
     return Broadcast(client, "0-federate", round_, ask)
-
-
-@given(st.lists(st.floats(0.01, 1000), max_size=2 * REMEMBERED))
-def test_a_deadline_follows_the_slowest_of_the_last_answers(taken):
-    deadlines = Deadlines(CONFIG)
-    for seconds in taken:
-        deadlines.took(question(), seconds)
-    expected = max(10, 3 * max(taken[-REMEMBERED:])) if taken else 100
-    assert deadlines.deadline(question()) == expected
-    assert deadlines.deadline(question(ask="evaluate")) == 100
-    assert deadlines.deadline(question(client="south")) == 100
-    again = Deadlines(CONFIG, deadlines.to_json())
-    assert abs(again.deadline(question()) - expected) <= 0.01
 
 
 def test_acknowledged_rounds_know_the_last_training_that_arrived_and_steps_back(tmp_path):
@@ -39,9 +19,8 @@ def test_acknowledged_rounds_know_the_last_training_that_arrived_and_steps_back(
         acknowledged.add(question(round_))
     assert acknowledged.latest(question(4, "evaluate")) == 4
     assert acknowledged.latest(question(4, "evaluate", "south")) == 0
-    acknowledged.save({"kind": [1.0]})
+    acknowledged.save()
     back = AcknowledgedRounds(tmp_path / "ledger.json")
-    assert back.deadlines == {"kind": [1.0]}
     # A checkpoint of round 2 leads back: round 3 is asked again, and 4 belongs to an abandoned course.
     assert back.before(question(3)) == 2
     assert back.latest(question(3, "evaluate")) == 2

@@ -40,7 +40,7 @@ def weights(result):
 )
 def test_it_is_asked_anew_and_nothing_is_trained_twice(own_job, net, here, ask, when):
     """Killed when it has trained and its answer is on the way, or while it works: nothing comes of it."""
-    job = own_job(federate=KEPT, engine={"network": {"silence": 1.5, "shortest_deadline": 30}})
+    job = own_job(federate=KEPT, engine={"network": {"silence": 1.5, "deadline": 60}})
     there = net(job)
     file = there.folder / "east" / "session.json"
     channel, killed, over = there.channels["east"], [], threading.Event()

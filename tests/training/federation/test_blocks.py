@@ -119,15 +119,6 @@ def test_one_picture_per_lesion_is_chosen_before_the_minimum_is_judged(make_clie
     assert subgroups_sent(ask(client, one_per_lesion=True)) == {"dark"}
 
 
-def test_no_replicates_leave_whoever_asks_for_them(make_client):
-    """They would name every lesion in a bin: its weights follow from what the coordinator knows."""
-    update = ask(make_client("north"), replicates=50)
-    assert {tensor.shape for tensor in update.tensors.values()} == {
-        tensor.shape for tensor in ask(make_client("north")).tensors.values()
-    }
-    assert all(tensor.ndim <= 3 and 50 not in tensor.shape for tensor in update.tensors.values())
-
-
 def test_occupied_bins_are_of_several_pictures(make_client, make_job):
     client = make_client("north", job=make_job(privacy={"min_count": 3}))
     for block in unpack_blocks(ask(client)).values():

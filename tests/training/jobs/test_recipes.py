@@ -143,7 +143,6 @@ def shrunk_otherwise(recipe: dict[str, Any], data: dict[str, Any]) -> dict[str, 
         "model": small_model(recipe["model"]),
         "engine": {**engine, "workers": 1},
         "privacy": {"min_count": 1},
-        "evaluation": {"replicates": 5},
         "stages": [short(stage) for stage in recipe["stages"]],
     }
 

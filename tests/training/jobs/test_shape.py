@@ -2,14 +2,11 @@
 
 import copy
 import datetime
-import gzip
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from training.jobs.job import Job
@@ -20,7 +17,6 @@ from training.jobs.shape import SCHEMA_FILE, wrong_shape
 from training.jobs.shape_schema import schema_text
 
 ROOT = Path(__file__).parents[3]
-PREVIOUS = ROOT / "tests" / "fixtures" / "previous_version"
 RECIPES = {recipe.name: recipe.path for recipe in read_recipes()}
 DEMO = read_plain(RECIPES["demo"])
 
@@ -154,17 +150,10 @@ def test_no_built_in_job_is_refused(name):
 
 
 def test_no_job_with_all_defaults_filled_in_is_refused():
-    """Of this version and of the one before."""
-    before = json.loads(gzip.decompress((PREVIOUS / "recipes" / "resolved.json.gz").read_bytes()))
-    now = {recipe.name: recipe.job.resolved() for recipe in read_recipes()}
-    assert len(before) > 100
-    for job in (*before.values(), *now.values()):
-        assert wrong_shape(job) == []
-
-
-@pytest.mark.parametrize("path", sorted(PREVIOUS.rglob("job.yaml")), ids=lambda path: path.parent.name)
-def test_no_job_file_of_before_is_refused(path):
-    assert wrong_shape(yaml.safe_load(path.read_text())) == []
+    recipes = read_recipes()
+    assert recipes
+    for recipe in recipes:
+        assert wrong_shape(recipe.job.resolved()) == []
 
 
 @pytest.mark.parametrize("name", ["demo", "fedperl", "fedmae"])

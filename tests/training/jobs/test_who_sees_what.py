@@ -86,9 +86,6 @@ def test_how_many_helpers_a_coordinator_that_lies_needs_is_told(make_job):
     assert "opens one of 10 with the help of 2 others" in holds(ten, privacy=half)
     few = {"participation": 0.5}
     assert "opens one of 5 with the help of 3 others" in holds(ten, privacy=masks, federate=few)
-    many = [f"clinic-{number}" for number in range(40)]
-    sparse = {"secure_aggregation": {"sparse": {"corrupted": 0.05}}}
-    assert "as long as at most 5% of all help a coordinator that lies" in holds(many, privacy=sparse)
     # With fewer than a sum needs there is none, and nothing to open.
     assert holds(ten[:2], privacy=masks) == "a sum under masks over 3 hospitals or more"
 

@@ -1,6 +1,6 @@
 """Agnostic federated learning: the mixture of clients that fares worst (Mohri et al. 2019, Algorithm 1).
 
-A mixture λ over the units starts uniform. Each round θ ← Σ_k λ_k θ_k with the λ of before it, and then
+A mixture λ over the units starts uniform. Each round θ ← Σ_k λ_k θ_k with the λ that precedes it, and then
 λ ← Π(λ + γ L), L_k being the loss of the received model on the training pictures of k and Π the projection
 onto the simplex. The authors take one step of SGD a round (`samples` of the objective equal to its
 `batch_size`) and return the mean of the models of all rounds (`keep: average` of the stage).

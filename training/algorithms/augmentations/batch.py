@@ -10,7 +10,7 @@ the grey axis (in YIQ) instead of through HSV, and colour is always changed in o
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -43,18 +43,6 @@ class AugmentConfig(FrozenConfig):
         auto: the policy of AutoAugment that pictures go through in the end; `none` is no change.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset(
-        {
-            "crop",
-            "aspect",
-            "hue",
-            "colour_probability",
-            "grey_probability",
-            "blur_probability",
-            "blur",
-            "auto",
-        }
-    )
     flip: bool = True
     rotation: float = Field(0.0, ge=0, le=180)
     scale: float = Field(0.0, ge=0, lt=1)

@@ -22,11 +22,6 @@ class Around(Objective):
         settings = {name: getattr(inner, name) for name in Objective.model_fields}
         return cls(**settings, inner=inner, **own)
 
-    @property
-    def divides(self) -> bool:
-        """Whether several processes may divide the wrapped objective's batches."""
-        return self.inner.divides
-
     def frozen(self, model: Classifier) -> frozenset[str]:
         """The parameters that the wrapped objective does not train."""
         return self.inner.frozen(model)

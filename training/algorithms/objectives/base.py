@@ -8,7 +8,7 @@ computes their loss.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol
 
 import numpy as np
@@ -22,13 +22,12 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
-from training.algorithms.share import ALONE, Share
 from training.config import FrozenConfig
 from training.data.cells import CellWeights
 from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.case_batch import Inputs, part_of
+from training.models.case_batch import Inputs
 from training.progress import Watch, unwatched
 from training.seeds import derive_seed, generator
 
@@ -68,7 +67,6 @@ class LocalRound:
         image_size: to how many pixels batches are scaled down before the network sees them; None for as they
             are drawn.
         cell_weights: what a picture of each cell counts; None where all count alike.
-        share: which of the processes that divide the batches this is.
         watch: told how much of the round is done, for whoever waits.
     """
 
@@ -89,7 +87,6 @@ class LocalRound:
     steps: int | None = None
     image_size: int | None = None
     cell_weights: CellWeights | None = None
-    share: Share = ALONE
     watch: Watch = unwatched
 
     def frozen_copy(self) -> Classifier:
@@ -122,12 +119,6 @@ class Batch(Generic[Shown]):
 
     def __len__(self) -> int:
         return len(self.positions)
-
-    def part(self, share: Share) -> "Batch[Any]":
-        """The part of one of several processes; of a batch that shows each picture once."""
-        mine = share.part(len(self))
-        images: Any = part_of(self.images, mine)
-        return replace(self, images=images, positions=self.positions[mine])
 
 
 class LocalTask(Protocol):
@@ -173,9 +164,6 @@ class Objective(FrozenConfig, ABC):
             are asked.
         takes_cases: whether it can learn from cases of several pictures and facts.
         weighs_cells: whether a picture's loss counts as the `cell_weights` of a round say.
-        mean_of_pictures: whether the loss of a batch is the mean over its pictures of a loss of each by
-            itself, beside terms of the weights alone, so that several processes may divide a batch. Its tasks
-            then take batches without a picture, of loss 0, and draw in `batches` alone.
         least_loss: the least that its mean loss can be; a report of less is refused by the coordinator.
     """
 
@@ -186,7 +174,6 @@ class Objective(FrozenConfig, ABC):
     uses_unlabelled: ClassVar[bool] = False
     takes_cases: ClassVar[bool] = False
     weighs_cells: ClassVar[bool] = False
-    mean_of_pictures: ClassVar[bool] = False
     least_loss: ClassVar[float] = 0.0
     name: str
     epochs: int = Field(1, ge=1)
@@ -196,11 +183,6 @@ class Objective(FrozenConfig, ABC):
     augment: AugmentConfig = AugmentConfig()
     mu: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0)
-
-    @property
-    def divides(self) -> bool:
-        """Whether several processes may divide its batches."""
-        return self.mean_of_pictures
 
     def heads(self, model: Classifier) -> nn.Module | None:
         """What this objective puts on the encoder while it trains, with fresh weights; None for nothing."""

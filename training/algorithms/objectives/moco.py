@@ -142,7 +142,6 @@ class MoCoTask(UnlabelledTask):
         self._model = model
         self._momentum = MomentumEncoder(model, work, config.momentum, config.momentum_encoder)
         capacity = min(config.queue, len(work.examples))
-        self._knows_own = PICTURES in work.kept or FEATURES not in work.kept
         self._local = FeatureQueue(*self._first_features(), capacity)
         self._remote = received_features(work) if FEATURES in work.received else None
         if self._remote is None:
@@ -154,15 +153,12 @@ class MoCoTask(UnlabelledTask):
         self._draws = work.torch_generator("remote features")
 
     def _first_features(self) -> tuple[Tensor, Tensor]:
-        """Q_l as the client kept it, or of its pictures as they are; and of which picture each is.
-
-        A version before did not keep of which: in a run that it began, own pictures stay among the negatives.
-        """
+        """Q_l as the client kept it, or of its pictures as they are; and of which picture each is."""
         kept = self._work.kept
         if FEATURES not in kept:
             return encode_all(self._config, self._momentum.network, self._work)
         features = kept[FEATURES].to(self._work.device)
-        return features, kept[PICTURES].to(self._work.device) if self._knows_own else elsewhere(features)
+        return features, kept[PICTURES].to(self._work.device)
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 6, the mean over the batch."""
@@ -172,7 +168,7 @@ class MoCoTask(UnlabelledTask):
         with torch.no_grad():
             self._keys = encode(self._momentum.network, second)
         negatives = self._negatives
-        own = self._shown[:, None] == negatives.pictures if self._knows_own else None
+        own = self._shown[:, None] == negatives.pictures
         losses = info_nce(query, self._keys, negatives.features, self._config.temperature, own)
         self._losses.add(batch.positions, losses)
         return losses.mean()
@@ -200,7 +196,7 @@ class MoCoTask(UnlabelledTask):
 
     def keep(self) -> Tensors:
         """Q_l with its pictures, and the momentum network where it is kept."""
-        pictures = {PICTURES: self._local.pictures.cpu()} if self._knows_own else {}
+        pictures = {PICTURES: self._local.pictures.cpu()}
         return {FEATURES: self._local.features.cpu(), **pictures, **self._momentum.keep()}
 
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
-from training.algorithms.share import mean_loss
 from training.models import Classifier
 from training.models.heads import Network
 
@@ -30,7 +29,6 @@ class Rotation(Objective):
     """
 
     self_supervised = True
-    mean_of_pictures = True
     name: Literal["rotation"] = "rotation"
     augment: AugmentConfig = AugmentConfig(flip=False)
 
@@ -59,4 +57,4 @@ class RotationTask(UnlabelledTask):
         turns = torch.arange(TURNS, device=images.device).repeat_interleave(len(images))
         losses = F.cross_entropy(logits.float(), turns, reduction="none").view(TURNS, len(images)).mean(dim=0)
         self._losses.add(batch.positions, losses)
-        return mean_loss(losses)
+        return losses.mean()

@@ -35,7 +35,6 @@ from training.algorithms.sampling import (
     epoch_order,
     in_batches,
 )
-from training.algorithms.share import mean_loss
 from training.models import Classifier
 from training.models.case_batch import Inputs, as_inputs
 
@@ -51,12 +50,8 @@ class Supervised(Objective):
         mixup: α, how evenly pictures are mixed with one another; 0 mixes none.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset(
-        {"samples", "class_weights", "label_smoothing", "mixup"}
-    )
     takes_cases: ClassVar[bool] = True
     weighs_cells: ClassVar[bool] = True
-    mean_of_pictures: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
@@ -110,9 +105,9 @@ class SupervisedTask(SubgroupLossTask):
         """Mean cross-entropy of the batch."""
         logits = self._model(batch.images)
         if not isinstance(batch, MixedBatch):
-            return mean_loss(self.against(logits, batch.positions))
+            return self.against(logits, batch.positions).mean()
         own = self.against(logits, batch.positions, batch.shares)
-        return mean_loss(own + self.against(logits, batch.partners, 1 - batch.shares))
+        return (own + self.against(logits, batch.partners, 1 - batch.shares)).mean()
 
     def against(self, logits: Tensor, positions: NDArray[np.int64], shares: Tensor | None = None) -> Tensor:
         """What is minimised, `(batch,)`, by the labels of those at `positions`, whose losses are noted."""

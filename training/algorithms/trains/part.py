@@ -23,11 +23,6 @@ from training.models.groups import float_state
 class Part(FrozenConfig):
     """Which part of a model learns."""
 
-    @property
-    def gathers(self) -> bool:
-        """Whether normalisation statistics move, by those of batches; by default none do."""
-        return False
-
     @abstractmethod
     def moves(self, network: Classifier) -> frozenset[str]:
         """The names of the state that changes, statistics among them."""

@@ -7,7 +7,6 @@ again.
 
 import json
 from pathlib import Path
-from typing import Any
 
 from training.atomic_files import write_text
 from training.messages.message import Broadcast
@@ -16,7 +15,7 @@ KEPT = 3  # rounds by site and model: the present one, and those that a checkpoi
 
 
 class AcknowledgedRounds:
-    """The rounds whose training arrived, by site and model; and the durations of which deadlines are made.
+    """The rounds whose training arrived, by site and model.
 
     Args:
         path: the file they are kept in.
@@ -25,10 +24,8 @@ class AcknowledgedRounds:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rounds: dict[str, list[int]] = {}
-        self.deadlines: dict[str, Any] = {}
         if path.exists():
-            content = json.loads(path.read_text())
-            self._rounds, self.deadlines = content["rounds"], content["pace"]
+            self._rounds = json.loads(path.read_text())
 
     def before(self, question: Broadcast) -> int:
         """The last round whose training arrived, before a training that is asked for now (or again).
@@ -50,14 +47,13 @@ class AcknowledgedRounds:
             question.round,
         ]
 
-    def save(self, deadlines: dict[str, list[float]]) -> None:
+    def save(self) -> None:
         """Write the file.
 
         Raises:
             CheckpointError: when the disk does not take it.
         """
-        self.deadlines = deadlines
-        write_text(self._path, json.dumps({"rounds": self._rounds, "pace": deadlines}) + "\n")
+        write_text(self._path, json.dumps(self._rounds) + "\n")
 
 
 def key_of(question: Broadcast) -> str:

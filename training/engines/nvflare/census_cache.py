@@ -30,9 +30,8 @@ class CensusCache:
             return None
         try:
             tensors = read_payload(path.read_bytes())
-            numbers = path.with_suffix(NUMBERS)
-            told = json.loads(numbers.read_text()) if numbers.exists() else {}  # a version before kept none
-        except (MessageError, ValueError):
+            told = json.loads(path.with_suffix(NUMBERS).read_text())
+        except (MessageError, OSError, ValueError):
             return None  # damaged: asked again
         return reply(question, tensors=tensors, scalars=told)
 

@@ -6,7 +6,7 @@ the sites that are away and asks them then; whom it waits for is logged.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,9 +14,7 @@ from training.data.dataset import SERVER
 from training.engines.nvflare.acknowledged import AcknowledgedRounds
 from training.engines.nvflare.census_cache import CensusCache
 from training.engines.nvflare.channel import Channel, StoppedError
-from training.engines.nvflare.deadlines import Deadlines
 from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.held_weights import HeldWeights
 from training.engines.nvflare.network_round import NetworkRound
 from training.engines.nvflare.payload import Payload, write_long_payload
 from training.engines.nvflare.pending import PendingRequest
@@ -27,7 +25,6 @@ from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
-from training.progress import bytes_in_words
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
@@ -68,7 +65,6 @@ class NvflareEngine:
         log: takes one log line for whoever follows the run.
         stopped: whether the run was stopped from outside.
         memory: bytes of updates that may wait in memory.
-        holding: the sites that can hold weights, see `training.engines.nvflare.held_weights`.
 
     Attributes:
         receive_lock: see `training.engines.nvflare.network_round.RoundRules`.
@@ -88,9 +84,7 @@ class NvflareEngine:
         log: Callable[[str], None] = print,
         stopped: Callable[[], bool] = bool,
         memory: int = MEMORY_FOR_UPDATES,
-        holding: Collection[str] = (),
     ) -> None:
-        self._held = HeldWeights(holding)
         self._job = job
         self._channels = channels
         self._session = session
@@ -102,7 +96,6 @@ class NvflareEngine:
         self._stopped = stopped
         self._memory = memory
         self.receive_lock = threading.Lock()
-        self._deadlines = Deadlines(job.engine.network, acknowledged.deadlines)
         self._liveness = liveness
         self._number = 0
         self._waiting_bytes = 0
@@ -134,29 +127,25 @@ class NvflareEngine:
         self._status = Status(asking=f"{broadcasts[0].stage} {broadcasts[0].round} {broadcasts[0].ask}")
         requests = [self._request(broadcast) for broadcast in broadcasts]
         self._requests, self._asked = requests, time.monotonic()
-        enough = self._job.engine.network.enough
+        network = self._job.engine.network
         NetworkRound(
             requests,
             self._channels,
             self._liveness,
-            self._deadlines,
+            network.deadline,
             self,
-            enough=enough,
-            held=self._held,
+            enough=network.enough,
         ).run(self._play, SERVER)
         for request in requests:
             self._census_cache.keep(request.question, request.answer)
             if isinstance(request.answer, Update) and request.question.ask == FIT:
                 self._acknowledged.add(request.question)
-        self._acknowledged.save(self._deadlines.to_json())
+        self._acknowledged.save()
         self._status, self._requests = Status(), ()
         return [request.answer for request in requests if request.answer is not None]
 
     def close(self) -> None:
         """Stop pinging the sites and remove what waited."""
-        if self._held.spared:
-            spared = bytes_in_words(self._held.spared)
-            self._log(f"of what went to the sites {spared} was named and not sent: they held it")
         self._liveness.close()
         self._spool.remove()
 

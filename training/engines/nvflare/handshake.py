@@ -9,7 +9,6 @@ from training.errors import EngineError, tell
 
 MUST_BE_EQUAL = ("dermfed",)  # a job's weights are these versions' work
 WEIGHTS = "the file of model.weights"  # beside the packages: by its digest, where the job names one
-HOLDS = "tensors by digest"  # beside the packages: of a site that holds the weights that it was sent last
 REPORTED = (*MUST_BE_EQUAL, "torch", "numpy", "nvflare")
 
 
@@ -29,17 +28,15 @@ class Handshake(FrozenConfig):
     session: str
 
 
-def shake_hands(job: str, session: str, weights: str | None = None, *, holds: bool = False) -> Handshake:
+def shake_hands(job: str, session: str, weights: str | None = None) -> Handshake:
     """This side's handshake.
 
     Args:
         job: its digest.
         session: of the coordinator's present stay in it.
         weights: the digest of the file that the job begins with, if it names one.
-        holds: whether this side holds weights, see `training.engines.nvflare.held_weights`. Told among the
-            versions, where sides of before look at nothing that they do not know.
     """
-    versions = installed() | ({WEIGHTS: weights} if weights else {}) | ({HOLDS: "1"} if holds else {})
+    versions = installed() | ({WEIGHTS: weights} if weights else {})
     return Handshake(protocol=PROTOCOL, versions=versions, job=job, session=session)
 
 

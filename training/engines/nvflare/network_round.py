@@ -9,16 +9,13 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError
-from training.engines.nvflare.deadlines import Deadlines
 from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.held_weights import HeldWeights, worth_holding
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
 from training.engines.nvflare.pending import Delivery, PendingRequest
-from training.engines.nvflare.wire import read_answer, read_answer_header, write_question
+from training.engines.nvflare.wire import read_answer, write_question
 from training.errors import MessageError
 from training.federation.questions import FIT
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
-from training.messages.tensor_digest import tensor_digests
 
 Result = TypeVar("Result")
 
@@ -73,10 +70,9 @@ class NetworkRound:
         requests: the questions.
         channels: the sites that can be reached.
         liveness: which sites are reachable.
-        deadlines: how long each may take.
+        deadline: seconds that each may take to answer.
         rules: quorums and storage, see there.
         enough: whether it ends as soon as it has the answers that it needs.
-        held: what sites hold of the weights that they were sent.
     """
 
     def __init__(
@@ -84,22 +80,19 @@ class NetworkRound:
         requests: Sequence[PendingRequest],
         channels: Mapping[str, Channel],
         liveness: LivenessTracker,
-        deadlines: Deadlines,
+        deadline: float,
         rules: RoundRules,
         *,
         enough: bool,
-        held: HeldWeights | None = None,
     ) -> None:
         self._requests = requests
         self._channels = channels
         self._liveness = liveness
-        self._deadlines = deadlines
+        self._deadline = deadline
         self._rules = rules
         self._enough = enough
         self._deliveries: queue.Queue[Delivery] = queue.Queue()
-        self._held = held or HeldWeights()
-        self._payloads: dict[tuple[int, frozenset[str]], Payload] = {}
-        self._digests: dict[int, Mapping[str, str]] = {}
+        self._payloads: dict[int, Payload] = {}
         self._writing = threading.Lock()
         self._threads: list[Future[None]] = []
         self._postponed: dict[str, tuple[float, str]] = {}  # by client, until when and why
@@ -152,59 +145,24 @@ class NetworkRound:
             if request.attempt != attempt:
                 return  # it was asked anew, and with it what was to come after
             question = request.question
-            started = time.monotonic()
             answer: Answer | None = None
             reason = ""
-            self._prepare(request)
             self._alive(request, attempt)
             try:
-                answer = self._exchange(channel, request, attempt)
+                header, payload = channel.ask(
+                    write_question(question, request.stamp, request.kept),
+                    self._payload_of(question.tensors),
+                    self._deadline,
+                    partial(self._alive, request, attempt),
+                )
+                answer = self._receive(request, header, payload)
             except ChannelError as error:
-                self._held.forget(question.client)
                 reason = f"{error}"
             except (SiteRefusedError, MessageError) as error:
-                self._held.forget(question.client)
                 answer = Failure(question.client, question.track, f"{error}")
-            self._deliveries.put(Delivery(request, attempt, answer, reason, time.monotonic() - started))
+            self._deliveries.put(Delivery(request, attempt, answer, reason))
             if isinstance(answer, Failure) and answer.passes:
                 return  # with what was to come after it
-
-    def _exchange(self, channel: Channel, request: PendingRequest, attempt: int) -> Answer | None:
-        """Ask, and ask anew with all tensors where the site has lost those that were named."""
-        question = request.question
-        while True:
-            header, payload = channel.ask(
-                write_question(question, request.stamp, request.kept, request.named),
-                self._payload_of(request),
-                self._deadlines.deadline(question),
-                partial(self._alive, request, attempt),
-            )
-            told = read_answer_header(header, request.stamp)
-            if not (told.lost and request.named):
-                break
-            self._held.forget(question.client)
-            request.named = {}
-        if request.named is not None and worth_holding(question.tensors):
-            self._held.spare(question.tensors, request.named)
-            digests = self._digests_of(question)
-            self._held.note(question.client, request.stamp.number, digests, holds=told.holds)
-        return self._receive(request, header, payload)
-
-    def _prepare(self, request: PendingRequest) -> None:
-        """Settle which tensors of a question are named, when it is first sent."""
-        client = request.question.client
-        if request.prepared or not self._held.can_hold(client):
-            return
-        request.prepared, request.named = True, {}
-        if worth_holding(request.question.tensors):
-            request.named = self._held.named(client, self._digests_of(request.question))
-
-    def _digests_of(self, question: Broadcast) -> Mapping[str, str]:
-        with self._writing:
-            identity = id(question.tensors)
-            if identity not in self._digests:
-                self._digests[identity] = tensor_digests(question.tensors)
-            return self._digests[identity]
 
     def _alive(self, request: PendingRequest, attempt: int) -> None:
         if request.attempt == attempt:
@@ -226,7 +184,7 @@ class NetworkRound:
         return request.since is not None and self._liveness.lost_in_transit(
             question.client,
             request.since,
-            min(size_of(self._payload_of(request)), CHUNK_BYTES),
+            min(size_of(self._payload_of(question.tensors)), CHUNK_BYTES),
             request.attempt,
         )
 
@@ -244,15 +202,12 @@ class NetworkRound:
             if future.done():
                 future.result()
 
-    def _payload_of(self, request: PendingRequest) -> Payload:
+    def _payload_of(self, tensors: Tensors) -> Payload:
         # Most questions of a round carry the very same tensors: written once.
-        tensors, named = request.question.tensors, frozenset(request.named or ())
         with self._writing:
-            key = (id(tensors), named)
-            if key not in self._payloads:
-                travels = {name: each for name, each in tensors.items() if name not in named}
-                self._payloads[key] = self._rules.written(travels if named else tensors)
-            return self._payloads[key]
+            if id(tensors) not in self._payloads:
+                self._payloads[id(tensors)] = self._rules.written(tensors)
+            return self._payloads[id(tensors)]
 
     def _settle(self, delivery: Delivery) -> None:
         request, answer = delivery.request, delivery.answer
@@ -269,8 +224,6 @@ class NetworkRound:
         if isinstance(answer, Failure) and answer.passes:
             self._postpone(request.question.client, answer.reason)
             return
-        if isinstance(answer, Update):
-            self._deadlines.took(request.question, delivery.seconds)
         request.answer = answer
         if self._enough and request.question.ask == FIT:
             self._end_early(request)

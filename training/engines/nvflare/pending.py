@@ -1,6 +1,5 @@
 """One pending request to a site: the question, its attempts, and the answer that was delivered."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from training.engines.nvflare.wire import Stamp
@@ -20,9 +19,6 @@ class PendingRequest:
         in_flight: whether it was sent and may still be answered.
         since: when it was asked, or a chunk of it or of its answer was last moved, by the clock of the
             liveness tracker; None while others to the same site come first.
-        named: see `training.engines.nvflare.wire.QuestionHeader`; settled when it is first sent, so that a
-            question that was lost on the way is asked again in the same words.
-        prepared: whether it is settled.
     """
 
     question: Broadcast
@@ -32,8 +28,6 @@ class PendingRequest:
     attempt: int = 0
     in_flight: bool = False
     since: float | None = None
-    named: Mapping[str, str] | None = None
-    prepared: bool = False
 
     @property
     def answered_or_in_flight(self) -> bool:
@@ -53,4 +47,3 @@ class Delivery:
     attempt: int
     answer: Answer | None  # None where the site was not reached
     reason: str = ""
-    seconds: float = 0.0

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,10 +12,10 @@ from pydantic import ValidationError
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
-from training.engines.nvflare.handshake import HOLDS, Handshake, differing, refuse_incompatible, shake_hands
+from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
 from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
-from training.engines.nvflare.roster import ClientProperties, DataChange, Roster, agree
+from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
 from training.federation.server.quorum import quorum_of
 from training.jobs.counts_under_masks import decide_masks
@@ -25,7 +24,6 @@ from training.jobs.stages.lineage import weights_digest
 
 MINUTE = 60.0
 NAMED = 8  # sites in one line
-NOTHING: Mapping[str, str] = {}
 POLL_SECONDS = 0.2  # seconds between looks at who went away
 Result = TypeVar("Result")
 
@@ -63,7 +61,6 @@ class Registration:
         own: the properties of the coordinator's own pictures, where it has any.
         log: takes one log line for whoever follows the run.
         federation: all hospitals that the coordinator knows of.
-        holding: the sites that can hold weights, as their handshakes say; grows as they come.
     """
 
     job: Job
@@ -73,7 +70,6 @@ class Registration:
     own: ClientProperties | None
     log: Callable[[str], None]
     federation: Sequence[str] = ()
-    holding: set[str] = field(default_factory=set)
 
     def begin(self, expected: Sequence[str], path: Path) -> Participants:
         """Register every site before the first round; the roster is kept in the file `path`.
@@ -153,13 +149,11 @@ class Registration:
             "Mend what they report, or lower engine.min_clients"
         )
 
-    def rejoin(self, path: Path, permits: Mapping[str, str] = NOTHING, last: str = "") -> Participants:
+    def rejoin(self, path: Path) -> Participants:
         """Register the sites that are reachable again, after the run has begun; others join when they return.
 
         Args:
             path: of the roster.
-            permits: by name, what allows a site to return with other data; each is good for one change.
-            last: the last round that is done, as it is entered beside a change.
 
         Raises:
             CheckpointError: the roster cannot be read.
@@ -168,10 +162,6 @@ class Registration:
         sites = [name for name in roster.clients if name != SERVER]
         self.log(f"the run goes on; {len(sites)} sites read their pictures: {some(sites)}")
         answers = self.request_properties(sites)
-        taken = self._take_changes(roster, answers, permits, last)
-        if taken.changes != roster.changes:
-            roster = taken
-            write_text(path, roster.model_dump_json(indent=2) + "\n")
         missing = {name: f"{why}" for name, why in answers.items() if not isinstance(why, ClientProperties)}
         changed = []
         for each in answers.values():
@@ -193,41 +183,6 @@ class Registration:
         ready = {name: self.channels[name] for name in there if name not in missing}
         return Participants(roster, ready, missing, tuple(unreached))
 
-    def _take_changes(
-        self, roster: Roster, answers: Mapping[str, object], permits: Mapping[str, str], last: str
-    ) -> Roster:
-        """The roster with the new data of sites whose change is allowed, here and by themselves.
-
-        Each is asked to join first: only it knows whether pictures were removed and nothing else.
-        """
-        for each in answers.values():
-            if not isinstance(each, ClientProperties) or each.client not in permits:
-                continue
-            before = roster.current(each.client)
-            permit = permits[each.client]
-            if before in (None, each.fingerprint) or permit in {change.permit for change in roster.changes}:
-                continue
-            change = DataChange(
-                client=each.client,
-                before=f"{before}",
-                after=each.fingerprint,
-                last=last,
-                when=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-                permit=permit,
-            )
-            changed = roster.model_copy(update={"changes": (*roster.changes, change)})
-            why = self.join(changed, [each.client])[each.client]
-            if isinstance(why, ChannelError | SiteRefusedError):
-                self.log(f"{each.client} is not taken up with its changed data: {why}")
-                continue
-            roster = changed
-            self.log(
-                f"{each.client} goes on with changed data, {change.after} after {change.before}: pictures "
-                "were removed, as its node has looked up; its numbers of pictures and its weight stay those "
-                "of before"
-            )
-        return roster
-
     def with_masks(self, roster: Roster) -> Roster:
         """The roster, saying whether counts are expected under masks."""
         job = decide_masks(self.job, {*self.federation, *roster.everybody})
@@ -244,7 +199,7 @@ class Registration:
         roster_json = roster.model_dump_json()
 
         def join(name: str) -> str:
-            text = self.channels[name].join(roster_json, self.job.engine.network.first_deadline)
+            text = self.channels[name].join(roster_json, self.job.engine.network.deadline)
             raise_refusal(text)
             return text
 
@@ -309,12 +264,10 @@ class Registration:
         try:
             theirs = Handshake.model_validate_json(text)
             refuse_incompatible(name, theirs, ours)
-            if HOLDS in theirs.versions:
-                self.holding.add(name)
             others = differing(theirs, ours)
             if others:
                 self.log(f"{name} runs other versions, so last digits of weights may differ: {others}")
-            text = channel.introduce(self.job.engine.network.first_deadline)
+            text = channel.introduce(self.job.engine.network.deadline)
             raise_refusal(text)
             properties = ClientProperties.model_validate_json(text)
         except (ValidationError, TrainingError) as error:

@@ -37,25 +37,6 @@ class ClientProperties(FrozenConfig):
     unseen: bool = False
 
 
-class DataChange(FrozenConfig):
-    """A hospital's data as they changed in the middle of a run, since patients withdrew.
-
-    Attributes:
-        client: the hospital.
-        before, after: the fingerprints.
-        last: the last round before it, as `stage round`; empty before the first.
-        when: it was taken up.
-        permit: of whoever allowed it, which is good for one change.
-    """
-
-    client: PlainName
-    before: str
-    after: str
-    last: str = ""
-    when: str = ""
-    permit: str = ""
-
-
 class Roster(FrozenConfig):
     """Who takes part and with what; a `Dataset` for a coordinator without pictures.
 
@@ -68,8 +49,7 @@ class Roster(FrozenConfig):
         unseen: the clients that train nothing.
         left_out: the sites that may not take part, and why.
         dismissed: the hospitals that were taken out of the run, and when.
-        masked_counts: whether the coordinator expects counts under masks; None in rosters of before.
-        changes: of data in the middle of the run, in order.
+        masked_counts: whether the coordinator expects counts under masks; None until it is known.
     """
 
     clients: tuple[str, ...]
@@ -81,7 +61,6 @@ class Roster(FrozenConfig):
     left_out: Mapping[str, str] = {}
     dismissed: Mapping[str, str] = {}
     masked_counts: bool | None = None
-    changes: tuple[DataChange, ...] = ()
 
     @property
     def communities(self) -> Mapping[str, Sequence[str]]:
@@ -99,9 +78,8 @@ class Roster(FrozenConfig):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of all clients' fingerprints, those of data that changed after them."""
-        later = [[change.client, change.after] for change in self.changes]
-        text = json.dumps([[name, digest] for name, digest in self.fingerprints.items()] + later)
+        """A digest of all clients' fingerprints."""
+        text = json.dumps(list(self.fingerprints.items()))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def examples(self, client: str, split: Split) -> Examples:
@@ -111,29 +89,19 @@ class Roster(FrozenConfig):
     def _never(self, *_: object) -> NoReturn:
         raise AssertionError("a coordinator has nobody's pictures")
 
-    def current(self, client: str) -> str | None:
-        """The fingerprint of a client's data as they are now; None for one that is not in the run."""
-        later = [change.after for change in self.changes if change.client == client]
-        return later[-1] if later else self.fingerprints.get(client)
-
-    def changed(self, client: str) -> bool:
-        """Whether a client's data changed in the middle of the run."""
-        return any(change.client == client for change in self.changes)
-
     def refuse_other_data(self, properties: ClientProperties) -> None:
-        """Refuse a site that returns with other pictures than it began with, or had when they changed last.
+        """Refuse a site that returns with other pictures than it began with.
 
         Raises:
             DataError: naming it.
         """
-        known = self.current(properties.client)
+        known = self.fingerprints.get(properties.client)
         if known is not None and known != properties.fingerprint:
             raise tell(
                 DataError(
                     f"{properties.client} returns with other data than it began the run with (fingerprint "
                     f"{properties.fingerprint}, not {known}); restore its manifest and pictures, or start "
-                    "the run anew. Where patients withdrew: write the manifest with `dermfed-data withdraw`, "
-                    f"and take the run up with --resume --changed-data {properties.client}"
+                    "a new run, as where patients withdrew"
                 )
             )
 

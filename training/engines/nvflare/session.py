@@ -18,7 +18,7 @@ from training.engines.nvflare.census_cache import CensusCache
 from training.engines.nvflare.channel import Channel
 from training.engines.nvflare.engine import NvflareEngine, Status
 from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.registration import NOTHING, Registration, read_roster
+from training.engines.nvflare.registration import Registration, read_roster
 from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.federation.server.metrics_log import MetricsLog
@@ -60,7 +60,6 @@ class CoordinatorSession:
         own: the coordinator's own pictures, where the job gives it any.
         stopped: whether the session was ended from outside.
         without: the hospitals that are evicted from the run.
-        permits: what allows a hospital to return with other data, by name; see `Registration.rejoin`.
 
     Attributes:
         unreached: the sites of the roster that did not register; another session may register them.
@@ -77,7 +76,6 @@ class CoordinatorSession:
         own: OwnPictures | None = None,
         stopped: Callable[[], bool] = bool,
         without: Sequence[str] = (),
-        permits: Mapping[str, str] = NOTHING,
     ) -> None:
         self._job = job
         self._session = session
@@ -87,7 +85,6 @@ class CoordinatorSession:
         self._own = own
         self._stopped = stopped
         self._without = without
-        self._permits = permits
         self._engine: NvflareEngine | None = None
         self.unreached: tuple[str, ...] = ()
 
@@ -125,7 +122,7 @@ class CoordinatorSession:
             begun = path.exists()
             if begun:
                 self._evict(path)
-                participants = registration.rejoin(path, self._permits, last_round(self._folder))
+                participants = registration.rejoin(path)
             else:
                 participants = registration.begin(
                     [name for name in expected if name not in self._without], path
@@ -150,7 +147,6 @@ class CoordinatorSession:
                 own=self._own.client_app(job, participants.roster) if self._own else None,
                 log=self.log,
                 stopped=self._stopped,
-                holding=registration.holding,
             )
             with MetricsLog(self._folder.metrics, self._console) as metrics_log:
                 result = run_stages(
@@ -163,7 +159,6 @@ class CoordinatorSession:
                     dismissed=participants.roster.dismissed,
                     attest=attest,
                     left_out=participants.roster.left_out,
-                    changes=[change.model_dump(exclude={"permit"}) for change in participants.roster.changes],
                 )
             engine.close()
         finally:
@@ -207,9 +202,3 @@ class CoordinatorSession:
             raise CheckpointError(
                 f"{self._folder.path} holds a run of another job; start a run of its own for this one"
             )
-
-
-def last_round(folder: RunFolder) -> str:
-    """The last round that is in a run's log, as `stage round`; empty before the first."""
-    lines = MetricsLog(folder.metrics, Console(quiet=True)).lines() if folder.metrics.exists() else []
-    return f"{lines[-1]['stage']} {lines[-1]['round']}" if lines else ""

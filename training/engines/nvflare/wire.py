@@ -17,7 +17,7 @@ from training.errors import MessageError, tell
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
 from training.plain_names import PlainName
 
-PROTOCOL = 4  # raised whenever what crosses changes its meaning
+PROTOCOL = 1  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
 
 
@@ -48,13 +48,10 @@ class QuestionHeader(Stamp):
     Attributes:
         kept: the last round of the stage whose training the coordinator knows of; what the client kept of
             later ones is of answers that never arrived, and forgotten.
-        named: digests of the tensors that do not travel since the site holds them, by name; None from a
-            coordinator that names none, see `training.engines.nvflare.held_weights`.
         options: see `training.messages.message.Broadcast`.
     """
 
     kept: int = Field(ge=0)
-    named: Mapping[str, str] | None = None
     options: Mapping[str, Any] = {}
 
 
@@ -62,14 +59,10 @@ class AnswerHeader(Stamp):
     """An answer's header; where `failure` says why, there is nothing else.
 
     Attributes:
-        holds: whether the site now holds all tensors of the question, which may then be named.
-        lost: whether it does not hold what was named, and has to be sent it.
         failure: why there is no answer.
         num_examples, losses, scalars: see `training.messages.message.Update`.
     """
 
-    holds: bool = False
-    lost: bool = False
     failure: str | None = None
     num_examples: Mapping[str, int] = {}
     losses: Mapping[str, float] = {}
@@ -91,12 +84,9 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
     )
 
 
-def write_question(
-    broadcast: Broadcast, stamp: Stamp, kept: int, named: Mapping[str, str] | None = None
-) -> str:
+def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
     """A question's header; its tensors travel beside it, see `training.engines.nvflare.payload`."""
-    told = {} if named is None else {"named": dict(named)}
-    return json.dumps({**stamp.model_dump(), "kept": kept, **told, "options": dict(broadcast.options)})
+    return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 
 def number_of(header: str) -> tuple[str, int]:
@@ -130,17 +120,11 @@ def read_question(header: QuestionHeader, payload: Payload) -> Broadcast:
     )
 
 
-def write_lost(stamp: Stamp, reason: str) -> str:
-    """The header of the answer that what was named is not here."""
-    head = {name: getattr(stamp, name) for name in Stamp.model_fields}
-    return json.dumps({**head, "lost": True, "failure": reason})
-
-
 def write_answer(
-    answer: Answer, stamp: Stamp, write: Callable[[Tensors], Payload] = write_payload, *, holds: bool = False
+    answer: Answer, stamp: Stamp, write: Callable[[Tensors], Payload] = write_payload
 ) -> tuple[str, Payload]:
-    """An answer's header and payload, which `write` writes; `holds` is told where it is so."""
-    head = {name: getattr(stamp, name) for name in Stamp.model_fields} | ({"holds": True} if holds else {})
+    """An answer's header and payload, which `write` writes."""
+    head = {name: getattr(stamp, name) for name in Stamp.model_fields}
     if isinstance(answer, Failure):
         return json.dumps({**head, "failure": answer.reason}), b""
     metrics: dict[str, Mapping[str, float]] = {

@@ -61,10 +61,9 @@ class CensusAccount:
                 raise DataError(
                     f"numbers of these pictures differ by fewer than {least} patients ({apart:g}) of one "
                     "split and subgroup, or class, from those that an earlier run was told, and "
-                    "privacy.census_apart of policy.yaml asks for as many. Where somebody withdrew, write "
-                    f"the manifest anew with `dermfed-data withdraw … --beside {least - 1}`; where patients "
-                    "came, or the job selects, maps or splits otherwise, start with the manifest and the job "
-                    "of that run until there are enough of them"
+                    "privacy.census_apart of policy.yaml asks for as many. Where patients withdrew, take "
+                    "part when there are enough of them; where patients came, or the job selects, maps or "
+                    "splits otherwise, start with the manifest and the job of that run until there are"
                 )
 
     def remember(self, pictures: PictureList) -> None:

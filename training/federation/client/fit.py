@@ -119,7 +119,6 @@ def prepare_work(
         min_count=client.min_count,
         frozen_copies=local_model.frozen_copies,
         steps=client.steps,
-        share=client.share,
         watch=client.watch,
     )
 

@@ -12,7 +12,6 @@ from training.algorithms.augmentations.resizing import scale_down
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound, LocalTask, Objective
 from training.errors import DataError
-from training.federation.client.divided import divided
 from training.messages.message import Tensors
 from training.seeds import derive_seed
 
@@ -49,8 +48,7 @@ def train_locally(
     """
     model = local_model.model.train()
     # For what draws inside the network, such as dropout.
-    places = ("network",) if work.share.rank == 0 else ("network", work.share.rank)
-    torch.manual_seed(derive_seed(work.seed, work.stage, work.track, work.round, work.client, *places))
+    torch.manual_seed(derive_seed(work.seed, work.stage, work.track, work.round, work.client, "network"))
     task = objective.begin(model, work)
     if sum(task.num_examples().values()) < FEWEST_IN_BATCH:
         raise DataError(
@@ -92,7 +90,6 @@ def run_epochs(
 ) -> None:
     """The gradient steps of one client's round."""
     model = local_model.model
-    loss_of = task.loss if work.share.of == 1 else divided(model, task, work.share)
     anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
     epochs = objective.epochs if work.steps is None else 1
     steps = max(len(work.examples) // objective.batch_size, 1)  # a guess, until an epoch has told
@@ -106,7 +103,7 @@ def run_epochs(
                 batch = replace(batch, images=scale_down(batch.images, work.image_size))
             optimizer.zero_grad(set_to_none=True)
             with local_model.autocast():
-                loss = loss_of(batch)
+                loss = task.loss(batch)
             loss.backward()  # type: ignore[no-untyped-call]
             if objective.mu:
                 add_proximal_gradient(model, anchor, objective.mu)

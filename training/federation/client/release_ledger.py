@@ -28,12 +28,12 @@ from training.federation.client.differences import Release, smallest_difference
 
 LOGGER = logging.getLogger("dermfed.releases")
 
-ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS = "answers", "embeddings", "field"
+ANSWERS, EMBEDDING_SUMS = "answers", "embeddings"
 CENSUS_NUMBERS, CLASS_NUMBERS = "census", "classes"
-"""What sums are of: counts and likelihoods of answers, sums of embeddings, counts of the field, or numbers.
+"""What sums are of: counts and likelihoods of answers, sums of embeddings, or numbers.
 
-One kind does not subtract from another. Counts of the field are of no pictures; `field_account` keeps them,
-and `census_account` those of numbers of pictures, by split and subgroup and by class.
+One kind does not subtract from another. `census_account` keeps those of numbers of pictures, by split and
+subgroup and by class.
 """
 
 
@@ -135,4 +135,4 @@ def digest_of(kind: str, sets: Mapping[str, Examples]) -> str:
 
 def kind_number(kind: str) -> int:
     """A kind as it is written down."""
-    return (ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS, CENSUS_NUMBERS, CLASS_NUMBERS).index(kind)
+    return (ANSWERS, EMBEDDING_SUMS, CENSUS_NUMBERS, CLASS_NUMBERS).index(kind)

@@ -127,20 +127,6 @@ def ask_sums(
             return updates
 
 
-def ask_blocks_of_each(
-    engine: Engine,
-    broadcasts: Sequence[Broadcast],
-    traffic: Traffic,
-    bounds: CensusBounds | None = None,
-) -> tuple[dict[str, Blocks], list[Failure]]:
-    """Counts of each client that gave them, in the clear, and the clients that did not.
-
-    Arguments are those of `ask_blocks`.
-    """
-    silent: list[Failure] = []
-    return dict(each_blocks(engine, broadcasts, traffic, bounds, silent)), silent
-
-
 def each_blocks(
     engine: Engine,
     broadcasts: Sequence[Broadcast],
@@ -148,7 +134,7 @@ def each_blocks(
     bounds: CensusBounds | None,
     silent: list[Failure],
 ) -> Iterator[tuple[str, Blocks]]:
-    """As `ask_blocks_of_each`, one client after another: those of a thousand are hundreds of megabytes.
+    """Counts of each client in the clear, one after another: those of a thousand are hundreds of megabytes.
 
     The clients that gave none are added to `silent`.
     """

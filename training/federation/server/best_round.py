@@ -2,9 +2,6 @@
 
 "The testing results are reported for the models with best validation accuracy" (Bdair et al. 2022, section
 3).
-
-Where only some of the clients judge a round, its accuracy is an estimate, and the highest of many estimates
-is mostly one that chance has raised. There the round is kept whose 95 % interval has the highest lower end.
 """
 
 from pathlib import Path
@@ -13,7 +10,6 @@ from registry.bundle.metrics.classification import accuracy
 from training.errors import JobError
 from training.federation.blocks import Blocks
 from training.federation.server.plan import States
-from training.federation.server.sampled_round import SampledRound
 from training.messages.message import GLOBAL, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
 
@@ -32,14 +28,12 @@ class BestRound:
         self._path = folder / "best.safetensors"
         self._job = job
 
-    def after_round(
-        self, round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
-    ) -> None:
+    def after_round(self, round_: int, states: States, blocks: Blocks) -> None:
         """Keep a round's model if it is the best; the earliest of equals is kept, a round done again is none.
 
         A round in which no client could judge the model is passed over.
         """
-        reached = reached_by(blocks) if sampled is None else sampled.overall.low("accuracy")
+        reached = reached_by(blocks)
         if reached is None:
             return
         known = self._header() if self._path.exists() else None

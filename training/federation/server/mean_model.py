@@ -11,7 +11,6 @@ from torch import Tensor
 from training.errors import CheckpointError
 from training.federation.blocks import Blocks
 from training.federation.server.plan import States
-from training.federation.server.sampled_round import SampledRound
 from training.messages.message import GLOBAL, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
 
@@ -31,9 +30,7 @@ class MeanModel:
         self._folder = folder
         self._job = job
 
-    def after_round(
-        self, round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
-    ) -> None:
+    def after_round(self, round_: int, states: States, blocks: Blocks) -> None:
         """Add a round's model to the sum of the rounds before it; done again, the round counts once.
 
         Raises:

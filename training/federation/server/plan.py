@@ -29,7 +29,6 @@ class Track:
         subgroups: the subgroups on which it is evaluated.
         always: the trainers that are asked in every round, whatever the participation.
         sizes: how many training pictures each trainer holds.
-        pictures: labelled pictures of each judge, by subgroup and class, where not all judges are asked.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Track:
     subgroups: tuple[str, ...]
     always: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    pictures: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,7 @@ class Plan:
         update_limit: how far an update may go, see `training.federation.server.norm_bound`; None where nobody
             looks.
         dismissed: clients that are asked no more, and since when.
-        changed_data: clients from whose data patients withdrew in the run, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.
-        evaluation_participation: the share of a track's judges asked after each round.
         bounds: what reports may say at most, by the census; None where nobody took one.
         canary: whether two batches are tried at every client before the first round.
     """
@@ -92,10 +88,8 @@ class Plan:
     update_limit: float | None = None
     bounds: CensusBounds | None = None
     dismissed: Mapping[str, str] = field(default_factory=dict)
-    changed_data: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
     evaluated: frozenset[int] | None = None
-    evaluation_participation: float = 1.0
 
     def cohort_size(self, track: Track) -> int:
         """How many clients train a model in a round."""

@@ -17,7 +17,7 @@ from training.algorithms.aggregators.base import Mixture, Report
 from training.algorithms.aggregators.fedavg import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import MessageError, QuorumError
-from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks
+from training.federation.blocks import Blocks, EvaluateQuestion
 from training.federation.canary import send_canary
 from training.federation.fit_question import FitQuestion
 from training.federation.questions import COLLECT, EVALUATE, FIT, SHARED_STATE
@@ -27,21 +27,16 @@ from training.federation.server.ask import (
     Traffic,
     ask_all,
     ask_blocks,
-    ask_blocks_of_each,
     ask_counted,
     bytes_by_client,
     traffic_text,
 )
 from training.federation.server.checkpoint import Checkpoints, restore, save
-from training.federation.server.evaluation_cohort import evaluation_cohort
 from training.federation.server.initialization import initialize_rounds
 from training.federation.server.metrics_log import MetricsLog
 from training.federation.server.norm_bound import refuse_beyond_bound
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_metrics import RoundMetrics
-from training.federation.server.sampled_figures import figures_from_clients, needed_of
-from training.federation.server.sampled_round import SampledRound
-from training.federation.server.sampled_sums import figures_from_sum
 from training.messages.engine import Engine
 from training.messages.message import (
     GLOBAL,
@@ -58,7 +53,7 @@ from training.seeds import generator
 from training.updates.secure_aggregation.aggregation import mix_masked
 from training.updates.secure_aggregation.server import Ask
 
-AfterRound = Callable[[int, States, Blocks, SampledRound | None], None]
+AfterRound = Callable[[int, States, Blocks], None]
 
 
 @dataclass(frozen=True)
@@ -68,12 +63,10 @@ class RoundEvaluation:
     Attributes:
         blocks: the counts.
         silent: the clients that gave none.
-        sampled: what they stand for, where not all clients were asked.
     """
 
     blocks: Blocks = field(default_factory=dict)
     silent: Sequence[Failure] = ()
-    sampled: SampledRound | None = None
 
 
 def run_rounds(
@@ -139,7 +132,6 @@ def run_rounds(
             mixtures,
             found.blocks,
             notes,
-            found.sampled,
         )
         metrics_log.write(
             {
@@ -150,11 +142,10 @@ def run_rounds(
                 "bytes_by_client": sent,
                 "seconds": round(perf_counter() - started, 3),
                 **({"dismissed": dict(plan.dismissed)} if plan.dismissed else {}),
-                **({"changed_data": dict(plan.changed_data)} if plan.changed_data else {}),
             }
         )
         if after_round is not None:
-            after_round(round_, states, found.blocks, found.sampled)
+            after_round(round_, states, found.blocks)
         save(plan, round_, states, traffic, metrics_log, checkpoints)
         moved = traffic_text(traffic.up - before.up, traffic.down - before.down)
         before = replace(traffic)
@@ -370,11 +361,9 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
 def evaluate_tracks(
     plan: Plan, states: States, engine: Engine, round_: int, traffic: Traffic
 ) -> RoundEvaluation:
-    """The evaluation after a round, by all clients that hold pictures or by a cohort of them."""
+    """The evaluation after a round, by all clients that hold pictures."""
     if plan.split is None or not plan.evaluates(round_):
         return RoundEvaluation()
-    cohorts = {track.name: evaluation_cohort(plan, track, round_) for track in plan.tracks}
-    asked = {name: frozenset(cohort.asked) for name, cohort in cohorts.items()}
     question = {
         track.name: EvaluateQuestion(split=plan.split, subgroups=track.subgroups).model_dump()
         for track in plan.tracks
@@ -396,30 +385,5 @@ def evaluate_tracks(
         )
         for track in plan.tracks
         for client in track.judges
-        if client in asked[track.name]
     ]
-    if plan.evaluation_participation >= 1:
-        return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds))
-    (track,) = plan.tracks
-    cohort, held = cohorts[track.name], held_by_any(track)
-    if plan.masked_counts is not None:
-        blocks, silent = ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds)
-        gone = {failure.client for failure in silent}
-        answered = [broadcast.client for broadcast in broadcasts if broadcast.client not in gone]
-        return RoundEvaluation(
-            blocks, silent, figures_from_sum(cohort, answered, blocks, track.pictures, held)
-        )
-    answers, silent = ask_blocks_of_each(engine, broadcasts, traffic, plan.bounds)
-    counts = {
-        client: {name: needed_of(block.point) for name, block in blocks.items()}
-        for client, blocks in answers.items()
-    }
-    return RoundEvaluation(
-        add_blocks(answers.values()), silent, figures_from_clients(cohort, counts, track.subgroups, held)
-    )
-
-
-def held_by_any(track: Track) -> tuple[str, ...]:
-    """The subgroups of which any judge of a model holds labelled pictures."""
-    held = {name for pictures in track.pictures.values() for name in pictures}
-    return tuple(name for name in track.subgroups if name in held)
+    return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds))

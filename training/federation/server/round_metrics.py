@@ -8,7 +8,6 @@ from registry.bundle.counts.block import Counts
 from registry.bundle.metrics.classification import accuracy, auroc, balanced_accuracy
 from training.algorithms.aggregators.base import Mixture
 from training.federation.blocks import Blocks
-from training.federation.server.sampled_round import SampledRound
 from training.messages.message import Failure, Update
 
 Notes = Mapping[str, Mapping[str, Any]]  # by client
@@ -28,7 +27,6 @@ class RoundMetrics:
         notes: what the exchange logs of what it sent, by model and client.
         scalars: what the objective logs of its round, by model and client.
         before: the weight of the model of the round before, by model.
-        sampled: what figures stand for, where not all clients judged the model.
     """
 
     stage: str
@@ -43,7 +41,6 @@ class RoundMetrics:
     notes: Mapping[str, Notes]
     scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
     before: Mapping[str, float] = field(default_factory=dict)
-    sampled: SampledRound | None = None
 
     @classmethod
     def of(
@@ -56,17 +53,10 @@ class RoundMetrics:
         mixtures: Mapping[str, Mixture],
         blocks: Blocks,
         notes: Mapping[str, Notes],
-        sampled: SampledRound | None = None,
     ) -> "RoundMetrics":
         """The metrics of one round, by model where there are several."""
         points = {name: block.point for name, block in blocks.items()}
         everything = list(points.values())
-        if sampled is not None:
-            overall = sampled.overall.row()
-            by_subgroup = {name: found.row() for name, found in sampled.by_subgroup.items()}
-        else:
-            overall = figures(sum(everything[1:], everything[0])) if everything else {}
-            by_subgroup = {name: figures(point) for name, point in points.items()}
         return cls(
             stage=stage,
             round=round_,
@@ -76,14 +66,13 @@ class RoundMetrics:
             losses={track: mean_loss(members) for track, members in updates.items()},
             weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
             before={track: mixture.previous for track, mixture in mixtures.items()},
-            metrics=overall,
-            by_subgroup=by_subgroup,
+            metrics=figures(sum(everything[1:], everything[0])) if everything else {},
+            by_subgroup={name: figures(point) for name, point in points.items()},
             notes=notes,
             scalars={
                 track: {update.client: update.scalars for update in members if update.scalars}
                 for track, members in updates.items()
             },
-            sampled=sampled,
         )
 
     @property
@@ -112,11 +101,7 @@ class RoundMetrics:
         balanced = self.metrics.get("balanced_accuracy")
         if balanced is not None:
             worst = self.worst
-            ends = None if self.sampled is None else self.sampled.overall.intervals["balanced_accuracy"]
-            about = "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"
-            parts.append(f"balanced accuracy {balanced:.3f}{about}{f' (worst {worst})' if worst else ''}")
-        if self.sampled is not None:
-            parts.append(self.sampled.note)
+            parts.append(f"balanced accuracy {balanced:.3f}{f' (worst {worst})' if worst else ''}")
         answered = len(distinct(self.answered))
         parts.append(f"{answered} of {len(distinct(self.asked))} answered")
         for how, clients in self.missing.items():
@@ -147,7 +132,6 @@ class RoundMetrics:
             "loss": self.loss,
             "metrics": self.metrics,
             "by_subgroup": self.by_subgroup,
-            **({} if self.sampled is None else {"evaluation": self.sampled.to_json()}),
             "models": {
                 name: {
                     "asked": list(self.asked[name]),

@@ -1,13 +1,14 @@
 """Pictures by client, split, subgroup and class: which cells are thin, and of which nothing will be told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.dataset import SPLITS
+from training.data.dataset import SPLITS, Dataset
+from training.data.small_cells import count_people
 from training.federation.census import Census
 
 THIN: Final = 10
@@ -89,3 +90,31 @@ def _rows(
             told = (people or 0) >= max(min_count, 1) if judged else None
             rows.append(MatrixRow(client, split, subgroup, pictures, people, told))
     return rows
+
+
+def patients_of(dataset: Dataset) -> dict[str, NDArray[np.int64]]:
+    """Of how many patients each client's labelled pictures are, `(splits, subgroups + 1)`."""
+    places = len(dataset.subgroups) + 1
+    found = {}
+    for client in dataset.clients:
+        counts = []
+        for split in SPLITS:
+            examples = dataset.examples(client, split)
+            labelled = examples.where(examples.labels >= 0)
+            counts.append(count_people(labelled.subgroups % places, labelled.people, places))
+        found[client] = np.stack(counts)
+    return found
+
+
+def as_told(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count: int) -> Census:
+    """The census that knows of which labelled pictures, to judge a model by, a hospital will tell nothing.
+
+    These are of fewer patients of a subgroup than `min_count`. Of training pictures all count.
+    """
+    judging = np.array([split != "train" for split in SPLITS])
+    counts = {}
+    for client, held in census.counts.items():
+        few = judging[:, None] & (patients[client] < max(min_count, 1))
+        counts[client] = held.copy()
+        counts[client][few, :-1] = 0
+    return replace(census, told=counts)

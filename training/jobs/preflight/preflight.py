@@ -2,21 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from logging import LogRecord
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
+
+import torch
 
 from training.algorithms.client_state import StateStore
 from training.data.dataset import Dataset
+from training.errors import TrainingError
+from training.federation.canary import CANARY, STEPS
+from training.federation.canary import LOGGER as CANARY_LOG
 from training.federation.census import Census
+from training.federation.server.metrics_log import MetricsLog
+from training.federation.server.plan import TrackState
+from training.federation.server.round_loop import first_questions
+from training.jobs.client_app import ClientApp
+from training.jobs.contexts import contexts_of
 from training.jobs.job import Job
 from training.jobs.pipeline import notes_on_data, require_hospitals, unused_by
-from training.jobs.preflight.estimate import StageEstimate, estimate
-from training.jobs.preflight.matrix import MatrixRow, matrix
-from training.jobs.preflight.rehearsal import as_told, patients_of, rehearse
-from training.jobs.preflight.timed import time_steps
+from training.jobs.preflight.matrix import MatrixRow, as_told, matrix, patients_of
+from training.jobs.stages.base import PlannedStage
 from training.jobs.who_sees_what import Seen, who_sees_what
-from training.models import initial_model
+from training.messages.message import Answer, Broadcast, Failure
+from training.models import Classifier, initial_model
 
 FEW_NAMED = 5  # hospitals that a sentence names
 
@@ -30,7 +41,7 @@ class Preflight:
         matrix: the same with patients, and which cells are thin.
         notes: what a person has to know: pictures that are not used, subgroups that cannot be judged.
         handed_on: the same, with nothing of the tables of pictures quoted.
-        estimates: what each stage will take.
+        seconds: of a batch of the first stage that trains; None where none could be timed.
         seen: who will see what.
         unused: pictures that are not used, by whose they are.
         unit: what is counted: `pictures`, or `lesions`.
@@ -40,16 +51,10 @@ class Preflight:
     matrix: tuple[MatrixRow, ...]
     notes: tuple[str, ...]
     handed_on: tuple[str, ...]
-    estimates: tuple[StageEstimate, ...]
+    seconds: float | None
     seen: tuple[Seen, ...]
     unused: dict[str, dict[str, Any]]
     unit: str = "pictures"
-
-    @property
-    def seconds(self) -> float | None:
-        """Of all stages that could be timed; None where none could."""
-        known = [each.seconds for each in self.estimates if each.seconds is not None]
-        return sum(known) if known else None
 
     def with_notes(self, more: Sequence[str]) -> "Preflight":
         """The same with what whoever holds the pictures knows of them besides."""
@@ -63,8 +68,7 @@ class Preflight:
             "matrix": [row.record() for row in self.matrix],
             "notes": list(self.handed_on),
             "unused": self.unused,
-            "estimates": [each.record() for each in self.estimates],
-            "seconds": self.seconds,
+            "seconds_of_a_batch": self.seconds,
             "seen": [asdict(row) for row in self.seen],
         }
 
@@ -87,8 +91,8 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
     census = as_told(counted, patients, min_count)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
     with TemporaryDirectory(prefix="dermfed-preflight-") as folder:
-        rehearsal = rehearse(job, dataset, census, model, Path(folder))
-        timed = time_steps(job, dataset, rehearsal, store)
+        planned = plan_stages(job, dataset, census, model, Path(folder))
+        seconds = time_batch(job, dataset, planned, store)
     rows = matrix(census, patients, min_count)
     of_cells = not_told(rows, census, min_count)
     return Preflight(
@@ -96,11 +100,85 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
         tuple(rows),
         (*notes_on_data(job, dataset, census), *of_cells),
         (*notes_on_data(job, dataset, census, to_owner=False), *of_cells),
-        tuple(estimate(job, census, rehearsal, timed)),
+        seconds,
         who_sees_what(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
         "pictures" if job.data.case is None else "lesions",
     )
+
+
+class NobodyToAsk:
+    """The engine while stages are planned: a stage that asks anybody then is mistaken."""
+
+    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+        """Refuse."""
+        raise AssertionError(f"planning asks nobody, and {broadcasts[0].stage} asked {broadcasts[0].ask}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def plan_stages(
+    job: Job, dataset: Dataset, census: Census, model: Classifier, folder: Path
+) -> list[PlannedStage | None]:
+    """Plan every stage of a job, and refuse what would stop one of them when its turn comes.
+
+    Args:
+        job: the job.
+        dataset: all of its pictures.
+        census: who holds what, and of what they may tell.
+        model: the job's, with its initial weights.
+        folder: for whatever a plan puts on disk.
+
+    Raises:
+        TrainingError: naming the stage, why, and what to change.
+    """
+    log = MetricsLog(folder / "metrics.jsonl")
+    contexts = contexts_of(job, dataset, census, model, folder, NobodyToAsk(), log)
+    planned = []
+    for place, (stage, context) in enumerate(zip(job.stages, contexts, strict=True)):
+        try:
+            planned.append(stage.look_ahead(context))
+        except TrainingError as error:
+            reason = str(error).removeprefix(f"{stage.stage}: ")
+            raise type(error)(f"stages.{place} ({stage.stage}): {reason}") from error
+    return planned
+
+
+def time_batch(
+    job: Job, dataset: Dataset, planned: Sequence[PlannedStage | None], store: StateStore
+) -> float | None:
+    """Seconds of a batch of the first stage that trains, at one client; None where it cannot be tried alone.
+
+    The client answers a canary twice, of which the first answer warms up; nothing of it is kept.
+    """
+    first = next((each for each in planned if each is not None and each.epochs), None)
+    if first is None:
+        return None
+    begun = first.plan.aggregator.initial_state()
+    questions = first_questions(
+        first.plan, {track.name: TrackState(first.weights, begun) for track in first.plan.tracks}
+    )
+    question = replace(
+        max(questions, key=lambda each: len(dataset.examples(each.client, "train"))), ask=CANARY
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(job.engine.threads_per_client)
+    CANARY_LOG.addFilter(_nothing)  # one that needs answers of others fails without a traceback
+    try:
+        app = ClientApp(job, dataset, store)
+        warm = app.answer(question)
+        started = perf_counter()
+        again = app.answer(question)
+        seconds = perf_counter() - started
+    finally:
+        CANARY_LOG.removeFilter(_nothing)
+        torch.set_num_threads(before)
+    return None if isinstance(warm, Failure) or isinstance(again, Failure) else seconds / STEPS
+
+
+def _nothing(record: LogRecord) -> bool:
+    return False
 
 
 def not_told(rows: Sequence[MatrixRow], census: Census, min_count: int) -> list[str]:

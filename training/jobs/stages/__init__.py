@@ -1,7 +1,7 @@
 """Stages: the steps of a job, each with the coordinator's half and the clients' half in one file.
 
 - `base`: the interface; `rounds`: what stages of rounds share
-- `pretrain`, `probe`, `finetune`, `federate`, `export`, `register`, `field`: one stage each
+- `pretrain`, `probe`, `finetune`, `federate`, `export`, `register`: one stage each
 - `final_test`, `lineage`: test figures, and what each model began from
 """
 
@@ -10,14 +10,13 @@ from training.jobs.stage_order import ORDER
 from training.jobs.stages.base import Stage
 from training.jobs.stages.export import Export
 from training.jobs.stages.federate import Federate
-from training.jobs.stages.field import Field
 from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.register import Register
 
 STAGES: PartTable[Stage] = PartTable(
-    "stage", Pretrain, Probe, Finetune, Federate, Export, Register, Field, base=Stage, key="stage"
+    "stage", Pretrain, Probe, Finetune, Federate, Export, Register, base=Stage, key="stage"
 )
 
 __all__ = ["ORDER", "STAGES", "Stage"]

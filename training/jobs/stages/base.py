@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
-from training.algorithms.objectives import Objective
 from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
@@ -49,7 +48,6 @@ class StageContext:
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
-        changed_data: clients from whose data patients withdrew in the run, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
         added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
@@ -70,7 +68,6 @@ class StageContext:
     registrar: Registrar = no_registry
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
-    changed_data: Mapping[str, str] = field(default_factory=dict)
     tests: bool = True
     added_since: frozenset[str] = frozenset()
     attest: Attest = unsigned
@@ -165,7 +162,7 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class PlannedStage:
     """What a stage of rounds will do.
 
     Attributes:
@@ -174,7 +171,6 @@ class Rehearsed:
         epochs: over a client's pictures in a round.
         batch_size: pictures in a batch.
         all_pictures: whether it trains on pictures without a label, too.
-        on_features: whether clients make features of their pictures first and train on those.
         whole: whether all of the network learns, normalisation with statistics of a batch among it.
     """
 
@@ -183,7 +179,6 @@ class Rehearsed:
     epochs: int
     batch_size: int
     all_pictures: bool = False
-    on_features: bool = False
     whole: bool = False
 
     def require_batches(self, census: Census) -> None:
@@ -250,15 +245,6 @@ class Stage(FrozenConfig, ABC):
         return None
 
     @property
-    def divided(self) -> Objective | None:
-        """What clients minimise on pictures, where they do: its batches may be divided among processes.
-
-        None where a stage trains nothing, or what is behind an encoder on features, which costs next to
-        nothing.
-        """
-        return None
-
-    @property
     def routes_by_tone(self) -> bool:
         """Whether it makes models for subgroups of declared skin tone."""
         return False
@@ -299,7 +285,7 @@ class Stage(FrozenConfig, ABC):
         """
         return
 
-    def rehearse(self, context: StageContext) -> Rehearsed | None:
+    def plan_ahead(self, context: StageContext) -> PlannedStage | None:
         """Plan the stage, and refuse what would stop it when its turn comes; asks nobody, changes nothing.
 
         Returns:
@@ -310,14 +296,14 @@ class Stage(FrozenConfig, ABC):
         """
         return None
 
-    def look_ahead(self, context: StageContext) -> Rehearsed | None:
+    def look_ahead(self, context: StageContext) -> PlannedStage | None:
         """All that can be refused before the first stage begins; what the stage plans, if it trains.
 
         Raises:
             TrainingError: what would stop the stage, and what to change.
         """
         self.require_data(context.census, context.labels, context.job.privacy)
-        planned = self.rehearse(context)
+        planned = self.plan_ahead(context)
         if planned is not None:
             planned.require_batches(context.census)
         return planned

@@ -14,7 +14,6 @@ from registry.bundle.manifest.schema import (
     Lineage,
     ModelFile,
     Subgroup,
-    schema_for,
 )
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split
@@ -134,14 +133,13 @@ class Export(Stage):
 def compared(client: Client, split: Split) -> Examples | None:
     """One picture of each of a client's first patients in a split, or of those it trains on.
 
-    None where they are of too few patients for anything to be told, or somebody withdrew from the run: what
-    is told before and after could differ by that one.
+    None where they are of too few patients for anything to be told.
     """
     splits: tuple[Split, ...] = (split, "train")
     for name in splits:
         examples = client.examples(name)
         firsts = np.sort(np.unique(examples.people, return_index=True)[1])[:PARITY_PICTURES]
-        if len(firsts) >= max(client.min_count, 1) and client.told is None:
+        if len(firsts) >= max(client.min_count, 1):
             return examples.where(np.isin(np.arange(len(examples)), firsts))
     return None
 
@@ -158,7 +156,6 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
     """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
     case, subgroup = context.job.data.case, subgroup_of(context, name)
     return BundleManifest(
-        schema_version=schema_for(case, [subgroup]),
         case=case,
         model=context.job.name,
         file=ModelFile.of(graph),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
@@ -30,7 +30,7 @@ from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Rehearsed, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -52,25 +52,16 @@ class Federate(RoundsStage):
 
     Attributes:
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
-        evaluation_participation: the share of clients asked to evaluate the model of a round; those of rare
-            subgroups are asked at least four at a time. The test asks everybody.
         keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
             `average` of the models of all rounds.
         trains: which part of the model learns.
         progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 
-    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {
-        "evaluation_participation",
-        "keep",
-        "trains",
-        "progressive_resizing",
-    }
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
-    evaluation_participation: float = Field(1.0, gt=0, le=1)
     keep: Literal["last", "best", "average"] = "last"
     trains: Annotated[Trains, TRAINS] = TrainsAll()
     progressive_resizing: ProgressiveResizing | None = None
@@ -146,16 +137,6 @@ class Federate(RoundsStage):
         return self.trains.objective(self.objective)
 
     @property
-    def divided(self) -> Objective | None:
-        """The objective over the part that learns, unless that is a head on features."""
-        return None if isinstance(self.trains, TrainsHead) else self.minimised
-
-    @property
-    def share_of_judges(self) -> float:
-        """As the job says."""
-        return self.evaluation_participation
-
-    @property
     def sends(self) -> Sync:
         """The sync, of the part that learns."""
         return self.trains.sync(self.sync)
@@ -219,16 +200,15 @@ class Federate(RoundsStage):
             torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
             return self.trains.network(context.model)
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds."""
         network = self.network(context)
-        return Rehearsed(
+        return PlannedStage(
             self.plan(context, network),
             float_state(network),
             self.objective.epochs,
             self.objective.batch_size,
             all_pictures=self.objective.uses_unlabelled,
-            on_features=isinstance(self.trains, TrainsHead),
             whole=isinstance(self.trains, TrainsAll),
         )
 

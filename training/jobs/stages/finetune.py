@@ -28,7 +28,7 @@ from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, Track, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
@@ -88,11 +88,6 @@ class Finetune(Stage):
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"
 
-    @property
-    def divided(self) -> Objective | None:
-        """The objective."""
-        return self.objective
-
     def local_objective(self) -> Objective:
         """One epoch of the objective, with an optimizer that goes on where it was."""
         optimizer = self.objective.optimizer.model_copy(update={"state": "keep"})
@@ -118,10 +113,10 @@ class Finetune(Stage):
             facts=client_facts(context, by_client),
         )
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the epochs."""
         plan, state = self.plan(context), float_state(context.model)
-        return Rehearsed(plan, state, 1, self.objective.batch_size, whole=True)
+        return PlannedStage(plan, state, 1, self.objective.batch_size, whole=True)
 
     @property
     def needs_client_figures(self) -> bool:
@@ -157,7 +152,6 @@ class Finetune(Stage):
             split=self.evaluate_on,
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,
             bounds=CensusBounds(context.census, self.objective.least_loss),

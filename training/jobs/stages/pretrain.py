@@ -16,7 +16,7 @@ from training.algorithms.objectives import OBJECTIVES, Objective
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Rehearsed, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.groups import float_state, group_names
@@ -63,10 +63,10 @@ class Pretrain(RoundsStage):
         """What stays the same through the rounds."""
         return self.plan_for(context, network, None, labelled=False)
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds."""
         network = self.network(context)
-        return Rehearsed(
+        return PlannedStage(
             self.plan(context, network),
             float_state(network),
             self.objective.epochs,

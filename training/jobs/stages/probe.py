@@ -32,7 +32,7 @@ from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Rehearsed, StageContext, StageResult
+from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
 from training.jobs.stages.on_features import make_features
@@ -91,10 +91,6 @@ class Probe(RoundsStage):
             )
         return objective
 
-    @property
-    def divided(self) -> None:
-        """Nothing: one layer learns, on features."""
-
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Judge the encoder; the model is handed on."""
         making = Traffic()
@@ -131,15 +127,14 @@ class Probe(RoundsStage):
             stay_home=True,
         )
 
-    def rehearse(self, context: StageContext) -> Rehearsed:
+    def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds of the linear probe."""
         probe = LinearProbe(context.model)
-        return Rehearsed(
+        return PlannedStage(
             self.plan_for(context, probe, None),
             float_state(probe),
             self.objective.epochs,
             self.objective.batch_size,
-            on_features=True,
         )
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:

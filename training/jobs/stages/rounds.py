@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -52,8 +52,6 @@ class RoundsStage(Stage):
         draw: whether each client is as likely to be asked, or likely as it has training pictures (FedVC).
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"draw"})
-
     rounds: int = Field(ge=1)
     objective: Annotated[Objective, OBJECTIVES]
     sync: Annotated[Sync, SYNCS] = SyncAll()
@@ -84,16 +82,6 @@ class RoundsStage(Stage):
     def minimised(self) -> Objective:
         """What a client minimises."""
         return self.objective
-
-    @property
-    def divided(self) -> Objective | None:
-        """What a client minimises on pictures."""
-        return self.minimised
-
-    @property
-    def share_of_judges(self) -> float:
-        """The share of clients that evaluate the model of a round; all by default."""
-        return 1.0
 
     @property
     def sends(self) -> Sync:
@@ -129,7 +117,6 @@ class RoundsStage(Stage):
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = context.judges(split, context.all_subgroups) if split else ()
-        share = self.share_of_judges
         travels, stays = divide(self.sends, model)
         require_noise_fits(context.job.privacy, self.sends, travels, stays)
         self.objective.require_model(model)
@@ -150,7 +137,6 @@ class RoundsStage(Stage):
                 name: context.census.held(name, "train", context.all_subgroups, labelled=labelled)
                 for name in clients
             },
-            pictures=context.census.pictures(split, judges) if split and share < 1 else {},
         )
         return Plan(
             stage=context.key,
@@ -166,7 +152,6 @@ class RoundsStage(Stage):
             split=split,
             seed=context.job.seed,
             dismissed=context.dismissed,
-            changed_data=context.changed_data,
             prepare=self.objective.prepare,
             draw=self.draw,
             server_context=server_context_of(context, model),
@@ -178,7 +163,6 @@ class RoundsStage(Stage):
             bounds=CensusBounds(context.census, self.objective.least_loss),
             canary=context.canary,
             evaluated=context.job.privacy.counts.evaluated(self.rounds),
-            evaluation_participation=share,
         )
 
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:

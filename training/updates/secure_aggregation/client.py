@@ -8,14 +8,11 @@ anybody's keys are not signed, or fewer than t have confirmed who is in it.
 
 from dataclasses import asdict, replace
 
-import torch
-
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
 from training.messages.message import Broadcast, Update, reply
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
-from training.updates.secure_aggregation.circle import Circle, circle_of
 from training.updates.secure_aggregation.cohorts import Topic, earlier, note, refuse_others
 from training.updates.secure_aggregation.fixed_point import encode
 from training.updates.secure_aggregation.guards import (
@@ -23,7 +20,6 @@ from training.updates.secure_aggregation.guards import (
     place_in,
     require,
     require_confirmed,
-    require_holders,
     require_hospitals,
     require_places,
     require_signed,
@@ -42,7 +38,6 @@ from training.updates.secure_aggregation.kept import (
     SEAL_KEY,
     SEAL_KEYS,
     SELF_KEY,
-    SENDERS,
     SESSION,
     SHARES,
     TOPIC,
@@ -55,7 +50,6 @@ from training.updates.secure_aggregation.keys import Agreement, KeyPair, derive,
 from training.updates.secure_aggregation.messages import (
     CONFIRM,
     EARLIER,
-    HOLDERS,
     KEY_SHARES,
     KEYS,
     LAYOUT,
@@ -69,7 +63,6 @@ from training.updates.secure_aggregation.messages import (
     ConfirmQuestion,
     MaskedQuestion,
     ShareQuestion,
-    SparseMaskedQuestion,
     UnmaskQuestion,
     bytes_tensor,
     json_tensor,
@@ -85,10 +78,6 @@ from training.updates.secure_aggregation.messages import (
 from training.updates.settings import SecureAggregationConfig
 
 ROW = 2 * shamir.SHARE_BYTES
-WAY = (
-    "the coordinator has it mask with others than privacy.secure_aggregation.sparse of its own job says; do "
-    "both run the same job and version?"
-)
 
 
 def withhold(
@@ -134,7 +123,7 @@ def answer(
 def share(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
-    """Split the mask key and a fresh self mask b among all, or those that it draws, sealed for each."""
+    """Split the mask key and a fresh self mask b among all, sealed for each."""
     question = ShareQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, SHARE)
     topic = Topic(**read_json(kept[TOPIC]))
@@ -150,24 +139,22 @@ def share(
     rows = [public[start : start + len(own)] for start in range(0, len(public), len(own))]
     require(rows[me] == own, client, "its own key was changed on its way")
     require(len(set(rows)) == len(rows), client, "two clients have the same key")
-    circle = circle_of(clients, config)
-    require_hospitals(clients, client, config.threshold(len(clients)), config)
+    threshold = config.threshold(len(clients))
+    require_hospitals(clients, client, threshold, config)
     refuse_others(client, topic, clients, may_leave=not topic.whole)
     if identity is not None:
         statements = [keys_statement(broadcast, question.of, topic.asked, row) for row in rows]
         require_signed(identity, client, clients, question.signed, statements)
     session = session_about(broadcast, question.of, topic.asked, clients, public)
     self_key = KeyPair.new().private
-    holders = circle.draw(clients, me)
     pieces = zip(
-        holders,
-        shamir.split(keys[MASK_KEY].private, circle.holders, circle.threshold),
-        shamir.split(self_key, circle.holders, circle.threshold),
+        shamir.split(keys[MASK_KEY].private, len(clients), threshold),
+        shamir.split(self_key, len(clients), threshold),
         strict=True,
     )
     agreement = Agreement(keys[SEAL_KEY].private)
     sealed, seal_keys, own_shares = [], [], b""
-    for place, of_key, of_self in pieces:
+    for place, (of_key, of_self) in enumerate(pieces):
         if place == me:
             own_shares = of_key + of_self
             sealed.append(bytes(SEALED_BYTES))
@@ -181,20 +168,17 @@ def share(
         PUBLIC: bytes_tensor(public),
         NAMES: json_tensor(clients),
         SHARES: bytes_tensor(own_shares),
-        HOLDERS: torch.tensor(holders, dtype=torch.int32),
         SEAL_KEYS: rows_tensor(seal_keys, KEY_BYTES),
     }
     keep(client, broadcast, question.of, MASKED, kept)
-    told = {SEALED: rows_tensor(sealed, SEALED_BYTES)}
-    return reply(broadcast, tensors={**told, HOLDERS: kept[HOLDERS]} if circle.sparse else told)
+    return reply(broadcast, tensors={SEALED: rows_tensor(sealed, SEALED_BYTES)})
 
 
 def masked(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """y: the weighted values, one's own mask and the pairs' masks, modulo 2^32 and 2^64."""
-    kind = SparseMaskedQuestion if "senders" in broadcast.options else MaskedQuestion
-    question = kind.model_validate(broadcast.options)
+    question = MaskedQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, MASKED)
     topic = Topic(**read_json(kept[TOPIC]))
     clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
@@ -203,39 +187,29 @@ def masked(
     require_hospitals([clients[place] for place in present], client, config.threshold(len(clients)), config)
     require_whole(topic, present, clients, client)
     require(question.weight == 1 or not topic.counts, client, "counts are added up, each with weight 1")
-    circle, holders = circle_of(clients, config), kept[HOLDERS].tolist()
-    require_holders(holders, present, circle, client)
-    senders = senders_of(question, circle, me, client)
     public = tensor_bytes_of(kept[PUBLIC])
-    mine, seals = (Agreement(tensor_bytes_of(kept[name])) for name in (MASK_KEY, SEAL_KEY))
+    mine = Agreement(tensor_bytes_of(kept[MASK_KEY]))
     withheld = kept_in(client, broadcast, question.of, VALUES)
     vector = encode(withheld, question.layout, question.weight, question.total_weight)
     vector.add(vector.mask(derive(tensor_bytes_of(kept[SELF_KEY]), session, "self mask")))
     pairs_are_for = masks_about(session, question)
-    for place in sorted({*senders, *holders} & set(present) - {me}):
+    for place in sorted(set(present) - {me}):
         mask_key = public[2 * place * KEY_BYTES :][:KEY_BYTES]
         pair = vector.mask(mine.with_(mask_key, pairs_are_for, "pair mask"))
         vector.add(pair) if me < place else vector.subtract(pair)
-    seal_keys = dict(zip(holders, kept[SEAL_KEYS].numpy(), strict=True))
+    seal_keys = kept[SEAL_KEYS].numpy()
     held = []
-    for place, sealed in zip(senders, broadcast.tensors[SEALED].numpy(), strict=True):
+    for place, sealed in zip(present, broadcast.tensors[SEALED].numpy(), strict=True):
         if place == me:
             held.append(tensor_bytes_of(kept[SHARES]))
             continue
-        key = (
-            seal_keys[place].tobytes()
-            if place in seal_keys
-            else seals.with_(public[(2 * place + 1) * KEY_BYTES :][:KEY_BYTES], session, "seal")
-        )
-        held.append(unseal(key, sealed.tobytes(), about(session, place, me)))
+        held.append(unseal(seal_keys[place].tobytes(), sealed.tobytes(), about(session, place, me)))
     kept_on = {
         TOPIC: kept[TOPIC],
         SESSION: kept[SESSION],
         NAMES: kept[NAMES],
         SHARES: rows_tensor(held, ROW),
         PRESENT: json_tensor(present),
-        SENDERS: json_tensor(senders),
-        HOLDERS: kept[HOLDERS],
     }
     keep(client, broadcast, question.of, UNMASK if identity is None else CONFIRM, kept_on)
     client.store.save(client.id, store_key(broadcast, question.of, VALUES), broadcast.round, State())
@@ -266,31 +240,18 @@ def unmask(
     require_survivors(kept, survivors, client, config)
     if identity is not None:
         require_confirmed(identity, client, kept, question, config)
-    senders, rows = read_json(kept[SENDERS]), kept[SHARES].numpy()
-    shares = {place: row.tobytes() for place, row in zip(senders, rows, strict=True)}
+    shares = {place: row.tobytes() for place, row in zip(present, kept[SHARES].numpy(), strict=True)}
     size, there = shamir.SHARE_BYTES, set(survivors)
-    gone = [place for place in present if place in shares and place not in there]
+    gone = [place for place in present if place not in there]
     note(client, topic, [clients[place] for place in survivors])
     keep(client, broadcast, question.of, OVER, {})  # before the answer: nobody gets a second one
     return reply(
         broadcast,
         tensors={
-            SELF_SHARES: rows_tensor([shares[p][size:] for p in survivors if p in shares], size),
+            SELF_SHARES: rows_tensor([shares[p][size:] for p in survivors], size),
             KEY_SHARES: rows_tensor([shares[p][:size] for p in gone], size),
         },
     )
-
-
-def senders_of(
-    question: MaskedQuestion | SparseMaskedQuestion, circle: Circle, me: int, client: Client
-) -> tuple[int, ...]:
-    """Whose shares come along: everybody's there, or of those who drew this client."""
-    sparse = isinstance(question, SparseMaskedQuestion)
-    require(sparse == circle.sparse, client, WAY)
-    senders = question.senders if isinstance(question, SparseMaskedQuestion) else question.present
-    fits = len(set(senders)) == len(senders) and set(senders) <= set(question.present)
-    require(fits and (me in senders) != sparse, client, "shares came of others than are in the sum")
-    return senders
 
 
 def about(session: bytes, sender: int, recipient: int) -> bytes:

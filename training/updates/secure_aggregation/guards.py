@@ -10,7 +10,6 @@ from training.algorithms.client import Client
 from training.data.dataset import SERVER
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors
-from training.updates.secure_aggregation.circle import Circle, circle_of
 from training.updates.secure_aggregation.cohorts import Topic, refuse_others
 from training.updates.secure_aggregation.identity import Identity, Signed, fingerprint
 from training.updates.secure_aggregation.kept import (
@@ -25,7 +24,6 @@ from training.updates.secure_aggregation.kept import (
     kept_in,
 )
 from training.updates.secure_aggregation.messages import (
-    HOLDERS,
     UnmaskQuestion,
     read_json,
     survivors_statement,
@@ -75,20 +73,6 @@ def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], c
     )
 
 
-def require_holders(holders: Sequence[int], there: Sequence[int], circle: Circle, client: Client) -> None:
-    """Refuse a sum that too few of those who hold this client's shares are in.
-
-    Its masks with the others would not hide it from a coordinator that has chosen who is left.
-    """
-    left = len(set(holders) & set(there))
-    require(
-        left >= circle.threshold,
-        client,
-        f"{left} of the {len(holders)} clients that hold its shares are left of this sum; {circle.threshold} "
-        "are needed",
-    )
-
-
 def require_survivors(
     kept: Tensors, survivors: Sequence[int], client: Client, config: SecureAggregationConfig
 ) -> None:
@@ -98,7 +82,6 @@ def require_survivors(
     require_places(survivors, present, place_in(clients, client), client)
     names = [clients[place] for place in survivors]
     require_hospitals(names, client, config.threshold(len(clients)), config)
-    require_holders(kept[HOLDERS].tolist(), survivors, circle_of(clients, config), client)
     require_whole(topic, survivors, clients, client)
     refuse_others(client, topic, names)
 

@@ -8,7 +8,7 @@ from training.updates.secure_aggregation.messages import bytes_tensor
 VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
 MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"
 PUBLIC, NAMES, SHARES, PRESENT = "public", "names", "shares", "present"
-SEAL_KEYS, SENDERS = "seal keys", "senders"
+SEAL_KEYS = "seal keys"
 TOPIC, CONFIRMED = "topic", "confirmed"
 PHASE, ROUND = "phase", "round"
 OVER = "nothing"  # the phase of a sum that is over

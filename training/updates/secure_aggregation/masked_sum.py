@@ -8,7 +8,6 @@ from torch import Tensor
 from training.errors import MessageError, QuorumError
 from training.messages.message import GLOBAL, Failure, Update
 from training.secure_random import KEY_BYTES
-from training.updates.secure_aggregation.circle import circle_of
 from training.updates.secure_aggregation.cohorts import Topic, difference, hospitals_of
 from training.updates.secure_aggregation.fixed_point import Entry, Layout
 from training.updates.secure_aggregation.identity import Signed
@@ -103,7 +102,6 @@ def sum_withheld(
         signed=[held[name].signed for name in clients],
         asked=topic.asked,
         whole=topic.whole,
-        circle=circle_of(clients, config),
     )
     require_enough(summing.where, len(clients), threshold, failures)
     if not known:

@@ -9,9 +9,6 @@ of its tensors, which wait at the client. The questions that follow are rounds 1
     confirm  whose y_v arrived            → a signature on their list
     unmask   t such signatures            → shares of b_v of those, of the mask key of those that are gone
 
-Where each client draws the holders of its shares itself (`privacy.secure_aggregation.sparse`), `share`
-brings their places too, and v is those that u shares with and those that share with u.
-
 Where clients have identities, keys are signed and lists confirmed; where they have none, in one process,
 nobody signs and `confirm` is not asked.
 """
@@ -39,7 +36,6 @@ KEYS, LAYOUT = WITHHELD + "keys", WITHHELD + "layout"
 SIGNATURE = WITHHELD + "signature"  # of the keys, where the client has an identity
 EARLIER = WITHHELD + "earlier"  # over whom the client let such a sum be unmasked before, where it has
 SEALED, SELF_SHARES, KEY_SHARES = "sealed", "self_shares", "key_shares"
-HOLDERS = "holders"  # the places of those that a client sealed its shares for, where it drew them itself
 SEALED_BYTES = NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES  # one share of each secret, sealed
 
 
@@ -80,16 +76,6 @@ class MaskedQuestion(SumQuestion):
     weight: float
     total_weight: float = Field(gt=0)
     layout: tuple[Entry, ...]
-
-
-class SparseMaskedQuestion(MaskedQuestion):
-    """Round 2 where each client drew its holders.
-
-    Attributes:
-        senders: the places of those that drew the asked client, whose shares are sent along.
-    """
-
-    senders: tuple[int, ...]
 
 
 class ConfirmQuestion(SumQuestion):

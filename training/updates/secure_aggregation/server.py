@@ -15,13 +15,11 @@ from training.errors import MessageError, QuorumError
 from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
-from training.updates.secure_aggregation.circle import Circle
 from training.updates.secure_aggregation.fixed_point import FixedPointVector, Layout, decode, power_of_two
 from training.updates.secure_aggregation.identity import Signed
 from training.updates.secure_aggregation.keys import Agreement, KeyPair, derive
 from training.updates.secure_aggregation.messages import (
     CONFIRM,
-    HOLDERS,
     KEY_SHARES,
     KEYS,
     MASKED,
@@ -41,7 +39,7 @@ from training.updates.secure_aggregation.messages import (
     rows_tensor,
     session_about,
 )
-from training.updates.secure_aggregation.sharing import Sharing
+from training.updates.secure_aggregation.recovery import Recovery
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 
@@ -59,8 +57,6 @@ class SecureSum:
         signed: the clients' signatures of their keys; None of one without identity.
         asked: see `training.updates.secure_aggregation.cohorts.Topic`.
         whole: whether the sum is of all that begin it, or not at all.
-        circle: among whom each shares its secrets; all with all when absent.
-        sharing: who shares with whom.
     """
 
     ask: Ask
@@ -72,11 +68,7 @@ class SecureSum:
     signed: Sequence[Signed | None] = ()
     asked: str = ""
     whole: bool = False
-    circle: Circle | None = None
-    sharing: Sharing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sharing = Sharing(self.circle or Circle(False, len(self.clients), self.threshold))
+    _recoveries: dict[frozenset[int], Recovery] = field(default_factory=dict)
 
     @cached_property
     def session(self) -> bytes:
@@ -112,30 +104,18 @@ class SecureSum:
         return decode(total, layout, total_weight)
 
     def shares(self) -> dict[int, list[bytes]]:
-        """U_2: by place, the rows that each sealed for its holders."""
+        """U_2: by place, the rows that each sealed for all, in order."""
         question = ShareQuestion(**self.common, clients=tuple(self.clients), signed=tuple(self.signed))
         options = question.model_dump()
         tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
         places = range(len(self.clients))
         answers = self.put(SHARE, dict.fromkeys(places, (tensors, options)))
-        circle, sealed = self.sharing.circle, {}
+        sealed = {}
         for place, update in answers.items():
-            rows = self.tensor(SHARE, update, SEALED, (circle.holders, SEALED_BYTES))
-            holders = self.drawn(place, update) if circle.sparse else range(len(self.clients))
-            if rows is not None and holders is not None:
-                self.sharing.note(place, holders)
+            rows = self.tensor(SHARE, update, SEALED, (len(self.clients), SEALED_BYTES))
+            if rows is not None:
                 sealed[place] = bytes_of_rows(rows)
         return self.enough(SHARE, sealed)
-
-    def drawn(self, place: int, update: Update) -> Sequence[int] | None:
-        """Whom a client has drawn to hold its shares; None, and noted, where it may not have drawn them."""
-        circle = self.sharing.circle
-        told = self.tensor(SHARE, update, HOLDERS, (circle.holders,))
-        if told is None or circle.fits(told.tolist(), self.clients, place):
-            return None if told is None else told.tolist()
-        reason = f"named clients that cannot hold its shares; expected {circle.holders} others, rising"
-        self.failures.append(Failure(update.client, update.track, reason))
-        return None
 
     def masked(
         self, sealed: Mapping[int, Sequence[bytes]], plan: MaskedQuestion, weights: Mapping[str, float]
@@ -143,11 +123,8 @@ class SecureSum:
         """Σ y over U_3, and U_3."""
         questions, options = {}, plan.model_dump()
         for place in plan.present:
-            senders = self.sharing.senders(place, plan.present)
-            rows = [sealed[sender][self.sharing.rows[sender][place]] for sender in senders]
+            rows = [sealed[sender][place] for sender in plan.present]
             own: dict[str, Any] = {"weight": weights[self.clients[place]]}
-            if self.sharing.circle.sparse:
-                own["senders"] = tuple(senders)
             questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, options | own)
         total, arrived = FixedPointVector.zeros(plan.layout), {}
         sizes = {"narrow": (total.narrow.size,), "wide": (total.wide.size,)}
@@ -189,10 +166,7 @@ class SecureSum:
         answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
         given: dict[int, list[dict[int, bytes]]] = {}
         for place, update in answers.items():
-            found = [
-                self.held(update, name, self.sharing.senders(place, of))
-                for name, of in ((SELF_SHARES, arrived), (KEY_SHARES, gone))
-            ]
+            found = [self.held(update, name, of) for name, of in ((SELF_SHARES, arrived), (KEY_SHARES, gone))]
             whole = [shares for shares in found if shares is not None]
             if len(whole) == len(found):
                 given[place] = whole
@@ -209,7 +183,7 @@ class SecureSum:
                     "others' shares; nothing is unmasked. Continue with --resume"
                 )
             agreement = Agreement(mask_key)
-            for other in self.sharing.partners(place, arrived):
+            for other in arrived:
                 key = agreement.with_(self.public[other][:KEY_BYTES], pairs_are_for, "pair mask")
                 pair = total.mask(key)
                 total.subtract(pair) if other < place else total.add(pair)
@@ -220,11 +194,28 @@ class SecureSum:
         return None if rows is None else dict(zip(senders, bytes_of_rows(rows), strict=True))
 
     def secret(self, place: int, given: Mapping[int, Mapping[int, bytes]]) -> bytes:
-        """A secret of the client at a place, from the shares that came."""
+        """A secret of the client at a place, from what the others gave: shares by whose they are.
+
+        Raises:
+            QuorumError: when shares are too few or contradict each other; naming whose, where one does.
+        """
+        shares = {holder: found[place] for holder, found in given.items() if place in found}
         try:
-            return self.sharing.secret(place, given, self.clients)
+            return self._combined(shares)
         except MessageError as error:
             raise QuorumError(f"{self.where}: {error}. Continue with --resume") from error
+
+    def _combined(self, shares: Mapping[int, bytes]) -> bytes:
+        there = frozenset(shares)
+        if there not in self._recoveries:
+            self._recoveries[there] = Recovery.of(there, self.threshold)
+        recovery = self._recoveries[there]
+        try:
+            return recovery.secret(shares)
+        except MessageError as error:
+            if (wrong := recovery.wrong(shares)) is None:
+                raise
+            raise MessageError(f"{error}: that of {self.clients[wrong]} fits none of the others") from error
 
     def put(self, ask: str, questions: Mapping[int, tuple[Tensors, Mapping[str, Any]]]) -> dict[int, Update]:
         """Ask some clients, by their places; those that do not answer are noted."""

@@ -1,1 +1,1 @@
-"""The steps, in the order of their numbers."""
+"""The migrations, one file each."""

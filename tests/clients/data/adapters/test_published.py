@@ -63,7 +63,7 @@ def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.csv", ["b"]) == [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]
     (tmp_path / "ragged.csv").write_text('a,b\n1,"2\n2"\n3\n4,5,6\n7,8,\n')
     with pytest.raises(
-        AdapterError, match=r"2 lines of another length:\s+line 4: 1 cells.*\s+line 5: 3 cells"
+        AdapterError, match=r"3 lines of another length:\s+line 4: 1 cells.*\s+line 5: 3 cells"
     ):
         read_table(tmp_path / "ragged.csv", ["a"])
     with pytest.raises(AdapterError, match="has no column c; it has a, b"):

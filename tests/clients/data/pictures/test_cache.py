@@ -16,7 +16,6 @@ from clients.data.pictures import cache as cache_module
 from clients.data.pictures.cache import decode_once, open_images
 from clients.data.pictures.files import PictureFile
 from registry.bundle.pictures.rule import PictureRule
-from tests import colour_profiles
 
 RULE = PictureRule(size=16)
 
@@ -85,18 +84,6 @@ def test_another_rule_list_or_file_is_another_cache(tmp_path: Path, pictures: li
     os.utime(pictures[0].path, ns=(1, 1))
     paths.add(decode_once(pictures, RULE, tmp_path / "cache").path)
     assert len(paths) == 4
-
-
-def test_versions_of_the_rule_are_never_mixed(tmp_path: Path) -> None:
-    path = tmp_path / "phone.png"
-    Image.new("RGB", (16, 16), (200, 120, 90)).save(path, icc_profile=colour_profiles.display_p3())
-    old, new = (
-        decode_once([PictureFile(path)], PictureRule(size=16, version=version), tmp_path / "cache")
-        for version in (1, 2)
-    )
-    assert old.path != new.path
-    assert (open_images(old.path) == (200, 120, 90)).all()
-    assert np.abs(open_images(new.path).astype(int) - (213, 115, 83)).max() <= 1
 
 
 def test_broken_pictures_are_named_and_the_others_are_there(

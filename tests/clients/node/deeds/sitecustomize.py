@@ -53,8 +53,6 @@ def deed_for(read):
 
 def misbehave(request_handler):
     """A node that may do wrong."""
-    from clients.node.kept_weights import FILE
-
     real, earlier = request_handler.RequestHandler.answer, {}
 
     def answer(self, header, body):
@@ -67,9 +65,7 @@ def misbehave(request_handler):
         given = real(self, header, body)
         told = earlier[read["ask"]] if deed == "replay" else given
         earlier[read["ask"]] = given
-        kept = self._kept._folder / FILE  # what was asked, whole, where parts of it were only named
-        asked = kept if kept.exists() else body
-        return spoilt(told, asked, deed) if deed in ("nan", "shapes", "hundredfold") else told
+        return spoilt(told, body, deed) if deed in ("nan", "shapes", "hundredfold") else told
 
     request_handler.RequestHandler.answer = answer
 

@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.clients import client_table, client_tables, mean_cell
+from personalization.report.tables.clients import client_tables, mean_cell
 from registry.bundle.metrics.over_clients import over_clients
 
 
@@ -55,17 +55,6 @@ def test_every_figure_over_clients_has_its_column(report, facts):
 def test_the_title_says_whose_models_they_are(report, facts, kind, title):
     (table,) = client_tables(report(kind, facts))
     assert table.caption == title
-
-
-def test_a_run_of_an_older_version_shows_what_it_told(report):
-    facts = {
-        "by_client": {"north": {"n": 5, "accuracy": 0.4}},
-        "over_clients": {"accuracy": {"mean": 0.4, "interval": [0.3, 0.5], "clients": 1}},
-    }
-    table = client_table(report("finetune", facts).facts[0])
-    assert table.columns == ("client", "test pictures", "accuracy")
-    assert table.rows[-1].cells[-1].text == "0.400"
-    assert table.rows[-1].cells[-1].note == "0.300 to 0.500"
 
 
 def test_a_figure_that_no_client_defines_is_absent():

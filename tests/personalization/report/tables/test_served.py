@@ -9,41 +9,33 @@ from personalization.calibration.temperature import Temperature
 from personalization.report import CalibratedModel
 from personalization.report.served import coverage, referred, set_size, wrong
 from personalization.report.tables.served import served_table
-from registry.bundle.counts.count import Block, Counts, count
+from registry.bundle.counts.count import count
 from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import UNDECLARED
 
 PERCENT = "\u202f%"
 MALIGNANT = np.array([True, False])
 
 
-@pytest.fixture(params=["counted", "of the version before"])
-def version(request):
-    """Whether clients counted what thresholds do, or sent histograms of 500 bins."""
-    return request.param
-
-
 @pytest.fixture
-def model(version):
+def model():
     """`model(name, in the set from, answered from)`: thresholds as probabilities."""
-    bins = LOGIT_BINS if version == "counted" else EQUAL_BINS
 
     def make(name, in_set, answered):
-        in_set, answered = bins.bin(np.array([in_set, answered])).tolist()
+        in_set, answered = LOGIT_BINS.bin(np.array([in_set, answered])).tolist()
         return CalibratedModel(
             name,
             Temperature(1.0, 1.0, 50),
             ConformalThreshold(in_set, 0.9, 50, 46),
             AbstentionThreshold(answered, 0.1, 0.08, 0.9, 50),
-            bins,
         )
 
     return make
 
 
 @pytest.fixture
-def blocks(version):
+def blocks():
     """`blocks(models, subgroup=(melanomas found, missed, naevi found, missed))`, all answers at 0.8."""
 
     def make(models, **numbers):
@@ -51,7 +43,7 @@ def blocks(version):
         made = {}
         for name, of in numbers.items():
             model = by_name.get(name, by_name.get("global"))
-            made[name] = counted(of, model) if version == "counted" else of_the_version_before(of)
+            made[name] = counted(of, model)
         return made
 
     return make
@@ -65,19 +57,6 @@ def counted(numbers, model):
     probabilities[np.arange(len(labels)), answers] = 0.8
     thresholds = model and Thresholds(model.conformal.threshold_bin, model.reports_from)
     return count(probabilities, labels, malignant=MALIGNANT, smallest_cell=5, thresholds=thresholds)
-
-
-def of_the_version_before(numbers):
-    """Histograms of 500 equal bins: 0.8 is bin 400, 0.2 is bin 100."""
-    found, missed, benign, not_found = numbers
-    scores, confidence = np.zeros((2, 2, 500), dtype=np.int64), np.zeros((2, 500), dtype=np.int64)
-    scores[0, 1, [400, 100]] = found, missed
-    scores[0, 0, [400, 100]] = not_found, benign
-    scores[1] = scores[0, ::-1]
-    scores[1, :, [400, 100]] = scores[1, :, [100, 400]]
-    confidence[:, 400] = missed + not_found, found + benign
-    confusion = np.array([[found, missed], [not_found, benign]])
-    return Block.from_arrays(Counts(confusion, scores, scores[0], confidence).to_arrays())
 
 
 def texts(row):
@@ -139,21 +118,18 @@ def test_without_a_global_model_only_those_with_a_model_are_shown(model, blocks)
 
 def test_shares_have_intervals_that_hold_them(model, blocks):
     models = [model("global", 0.4, 0.2)]
-    answered_by = dict.fromkeys(("light", "dark"), models[0])
     counts = blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5))
     for figure in (coverage, wrong):
-        found = figure(answered_by, counts)
+        found = figure(counts)
         assert 0 < found.low < found.value < found.high < 1
-    nobody = referred(answered_by, counts)
+    nobody = referred(counts)
     assert nobody.value == 0
     assert (nobody.low or 0, (nobody.high or 0) < 0.1) == (0, True)
-    assert set_size(answered_by, counts).value == 1
+    assert set_size(counts).value == 1
 
 
-def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, version, blocks):
+def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, blocks):
     """Ten pictures of which six reach the threshold: the histogram has them all at one bin."""
-    if version != "counted":
-        pytest.skip("histograms of the version before were not merged")
     own = model("light", 0.2, 0.7)
     first = np.repeat([0.72, 0.66], [6, 4])
     probabilities = np.stack([first, 1 - first], axis=1)
@@ -162,4 +138,4 @@ def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, version, bl
         probabilities, np.zeros(10, dtype=int), malignant=MALIGNANT, smallest_cell=10, thresholds=thresholds
     )
     assert np.count_nonzero(made.point.confidence) == 1
-    assert referred({"light": own}, {"light": made}).value == pytest.approx(0.4)
+    assert referred({"light": made}).value == pytest.approx(0.4)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.bundle.counts.confusion import Cell, name_of_array, trait_of
+from registry.bundle.counts.confusion import name_of_array, trait_of
 from registry.bundle.counts.count import Block, count
 from registry.bundle.errors import CountsError
 
@@ -53,12 +53,6 @@ def test_cells_travel_with_their_block_and_add_up(predictions):
             total.cells[trait].to_array(), first.cells[trait].to_array() + second.cells[trait].to_array()
         )
     np.testing.assert_array_equal(total.cells[MALE].to_array(), first.cells[MALE].to_array())
-
-
-def test_a_cell_with_replicates_of_the_version_before_does_not_add_up_with_one_without(predictions):
-    matrix = counted(predictions).cells[ALL].to_array()
-    with pytest.raises(CountsError, match="do not add up"):
-        Cell.from_array(matrix) + Cell.from_array(np.stack([matrix, matrix]))
 
 
 PART = st.text(min_size=1)

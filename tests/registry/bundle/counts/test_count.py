@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from registry.bundle.counts.count import SCORE_BINS, Block, Counts, count
 from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, False])
@@ -193,14 +193,6 @@ def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
 
 
-def test_decisions_of_the_version_before_are_read(predictions):
-    block = count(*predictions(8, 50, 3), malignant=MALIGNANT, thresholds=Thresholds(150, 166))
-    arrays = block.to_arrays()
-    arrays["decisions"] = arrays["decisions"][:4]
-    again = Block.from_arrays(arrays)
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), block.decisions.sums.to_array())
-
-
 @pytest.mark.parametrize("smallest", [1, 5])
 def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     block = count(*predictions(6, 25, 4), malignant=np.arange(4) < 2, smallest_cell=smallest)
@@ -210,33 +202,6 @@ def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     arrived = Block.from_arrays(arrays)
     assert same(arrived.point, block.point)
     np.testing.assert_array_equal(arrived.lesions.to_array(), block.lesions.to_array())
-
-
-def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(predictions):
-    rng = np.random.default_rng(1)
-    confusion = rng.integers(1, 9, (4, 2, 2))
-    n = confusion.sum(axis=(1, 2))
-    arrays = {name: np.zeros((4, *shape, 500), int) for name, shape in SHAPES.items()}
-    arrays["confusion"] = confusion
-    arrays["scores"][:, 0, 0, 7], arrays["scores"][:, 0, 1, 7] = (
-        confusion[:, 1].sum(1),
-        confusion[:, 0].sum(1),
-    )
-    arrays["scores"][:, 1, 0, 7], arrays["scores"][:, 1, 1, 7] = (
-        confusion[:, 0].sum(1),
-        confusion[:, 1].sum(1),
-    )
-    right = np.trace(confusion, axis1=1, axis2=2)
-    arrays["confidence"][:, 0, 400], arrays["confidence"][:, 1, 400] = n - right, right
-    block = Block.from_arrays(arrays)
-    assert block.point.bins is EQUAL_BINS
-    np.testing.assert_array_equal(block.sent.confusion, confusion[1:])
-    back = block.to_arrays()
-    assert back.keys() == arrays.keys()
-    assert all((back[name] == arrays[name]).all() for name in arrays)
-
-
-SHAPES = {"scores": (2, 2), "malignancy": (2,), "confidence": (2,)}
 
 
 def test_counts_travel_and_arrive_the_same(predictions):
@@ -352,8 +317,6 @@ def test_what_does_not_add_up_is_refused(predictions):
         three + four
     with pytest.raises(CountsError, match="count both alike"):
         three + drawn
-    with pytest.raises(CountsError, match="no replicates"):
-        three.point.replicate(0)
 
 
 def test_broken_predictions_are_refused():

@@ -28,25 +28,13 @@ CLOSE_UP = PatternCalibration(
 @pytest.fixture
 def of_cases(manifest):
     def make(**changes):
-        return manifest(**{"schema_version": 3, "case": CASE, "patterns": (CLOSE_UP,), **changes})
+        return manifest(**{"case": CASE, "patterns": (CLOSE_UP,), **changes})
 
     return make
 
 
 def test_it_is_read_as_it_was_written(of_cases):
     assert read_manifest(canonical(of_cases())) == of_cases()
-
-
-def test_a_model_of_pictures_is_written_as_before(manifest):
-    text = canonical(manifest())
-    assert b'"case"' not in text
-    assert b'"patterns"' not in text
-
-
-@pytest.mark.parametrize("changes", [{"schema_version": 2}, {"case": None, "patterns": ()}])
-def test_cases_and_their_schema_come_together(of_cases, changes):
-    with pytest.raises(ValidationError, match="schema 3 if its model takes cases and only then"):
-        of_cases(**changes)
 
 
 def test_a_pattern_that_cannot_be_given_is_refused(of_cases):

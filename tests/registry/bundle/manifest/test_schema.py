@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.count import SCORE_BINS, count
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import (
@@ -17,7 +17,6 @@ from registry.bundle.manifest.schema import (
     ReferenceHistograms,
     Subgroup,
     SubgroupHistograms,
-    schema_for,
     sha256,
 )
 from registry.bundle.manifest.text import canonical, read_manifest
@@ -90,8 +89,6 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
             {"subgroup": {"name": "dark", "scale": "ddi", "values": ["12"], "tones": {"monk": ["1"]}}},
             "a bundle names either",
         ),
-        ({"subgroup": OVER_SCALES}, "schema 4 if a subgroup is of several scales .* schema 2 and one"),
-        ({"schema_version": 4}, "schema 4 .* schema 4 and none"),
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
         (
             {"abstention": {"threshold_bin": SCORE_BINS + 1}},
@@ -102,12 +99,11 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
             f"conformal.threshold_bin is {SCORE_BINS + 1}",
         ),
         ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
-        ({"schema_version": 1, "abstention": {"threshold_bin": 501}}, "from 0 to 500"),
         (
             {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * 500,) * 3}},
-            f"500 bins; in schema 2 it has {SCORE_BINS}",
+            f"500 bins; it has {SCORE_BINS}",
         ),
-        ({"schema_version": 3}, "schema_version"),
+        ({"schema_version": 2}, "schema_version"),
         ({"picture": {"size": 8, "version": 3}}, "picture version 3"),
         ({"author": "me"}, "author"),
         ({"file": {"sha256": "abc", "size": 3}}, "pattern"),
@@ -151,55 +147,23 @@ def test_a_subgroup_over_scales_covers_the_values_of_each_and_converts_none(tone
     assert OVER_SCALES.covers(tone, scale) is theirs
 
 
-def test_a_bundle_over_scales_has_a_schema_of_its_own(manifest, predictions):
-    """So that an older dermfed says that it is too new, and routes nobody by the half that it knows."""
-    text = canonical(manifest(schema_version=4, subgroup=OVER_SCALES))
-    record = json.loads(text)
-    assert record["schema_version"] == 4
-    assert record["subgroup"] == {"name": "dark", "tones": {"fitzpatrick": ["V", "6"], "milk10k": ["0", "1"]}}
-    assert read_manifest(text).subgroup == OVER_SCALES
-    assert hash(read_manifest(text).subgroup) == hash(OVER_SCALES)
-    assert read_manifest(text).bins == LOGIT_BINS
-    counts = count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point
-    tested = (SubgroupHistograms.from_counts(counts, subgroup=OVER_SCALES),)
-    reference = ReferenceHistograms.from_counts(counts, by_subgroup=tested)
-    with pytest.raises(ValidationError, match="schema 2 and one"):
-        manifest(reference=reference)
-    assert read_manifest(canonical(manifest(schema_version=4, reference=reference))).reference == reference
-
-
-def test_the_model_of_a_case_may_be_of_a_subgroup_over_scales():
-    case = case_bundle().manifest
-    said = case.model_dump() | {"subgroup": OVER_SCALES.model_dump(), "conformal": Conformal()}
-    assert BundleManifest.model_validate({**said, "schema_version": 4}).case == case.case
-    with pytest.raises(ValidationError, match="schema 3 and one"):
-        BundleManifest.model_validate(said)
-
-
-def test_a_subgroup_of_one_scale_is_written_as_ever(manifest):
+def test_a_subgroup_is_written_with_the_values_of_its_scales(manifest):
     one = Subgroup.of_tones("dark", {"fitzpatrick": ["V", "VI"]})
     assert one == Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI"))
     assert json.loads(canonical(manifest(subgroup=one)))["subgroup"] == {
         "name": "dark", "scale": "fitzpatrick", "values": ["V", "VI"],
     }  # fmt: skip
     assert json.loads(canonical(manifest()))["subgroup"] == {"name": "global", "scale": None, "values": []}
-    assert (schema_for(None, [one]), schema_for(None, [Subgroup(), OVER_SCALES])) == (2, 4)
-    assert schema_for(case_bundle().manifest.case, [one]) == 3
+    over = canonical(manifest(subgroup=OVER_SCALES))
+    assert json.loads(over)["subgroup"] == {
+        "name": "dark", "tones": {"fitzpatrick": ["V", "6"], "milk10k": ["0", "1"]},
+    }  # fmt: skip
+    assert read_manifest(over).subgroup == OVER_SCALES
+    assert hash(read_manifest(over).subgroup) == hash(OVER_SCALES)
 
 
 def test_the_global_model_is_no_tones_own():
     assert not Subgroup().covers("5", "fitzpatrick")
-
-
-def test_references_of_older_bundles_keep_their_digest(manifest, predictions):
-    """What was added later is written only where it says something."""
-    counts = count(*predictions(0, 30, 3), malignant=np.zeros(3, dtype=bool)).point
-    plain = ReferenceHistograms.from_counts(counts).model_copy(update={"right": None})
-    assert plain.malignancy is None
-    assert set(plain.model_dump(mode="json")) == {"confidence", "scores"}
-    text = canonical(manifest(reference=plain))
-    assert set(json.loads(text)["reference"]) == {"confidence", "scores"}
-    assert read_manifest(text).reference == plain
 
 
 def test_references_tell_malignancy_distances_and_subgroups(manifest, predictions):
@@ -228,52 +192,22 @@ def test_references_tell_malignancy_distances_and_subgroups(manifest, prediction
         manifest(reference=of_fewer)
 
 
-def older(manifest, **parts):
-    """A manifest of schema 1, with thresholds of its own bins."""
-    given = {"conformal": Conformal(), "abstention": Abstention(threshold_bin=500)}
-    return manifest(schema_version=1, **{**given, **parts})
-
-
-def test_a_threshold_is_a_probability_by_the_bins_of_its_schema(manifest):
+def test_a_threshold_is_a_probability_by_its_bin(manifest):
     rule = {"alpha": 0.1, "n": 9, "guarantee": "global"}
-    first = older(
-        manifest, conformal={**rule, "threshold_bin": 100}, abstention=Abstention(threshold_bin=275)
-    )
-    assert (first.bins, first.set_threshold, first.report_threshold) == (EQUAL_BINS, 0.2, 0.55)
-    second = manifest(
+    rules = manifest(
         conformal={**rule, "threshold_bin": at_log_odds(1.5)},
         abstention=Abstention(threshold_bin=at_log_odds(0)),
     )
-    assert second.bins is LOGIT_BINS
-    assert second.set_threshold == second.report_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
-    assert not first.refers_all
-    assert not second.refers_all
+    assert rules.set_threshold == rules.report_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
+    assert not rules.refers_all
 
 
-def test_a_model_that_was_not_calibrated_refers_everything_in_either_schema(manifest):
-    """Also where a text of schema 1 leaves the threshold to its default."""
-    assert manifest(abstention=Abstention()).refers_all
-    record = json.loads(canonical(older(manifest)))
-    for left_out in ({"threshold_bin"}, set(record["abstention"])):
-        rest = {name: value for name, value in record["abstention"].items() if name not in left_out}
-        read = BundleManifest.model_validate({**record, "abstention": rest})
-        assert read.refers_all
-        assert read.report_threshold == 1
-    without = {name: value for name, value in record.items() if name != "abstention"}
-    assert BundleManifest.model_validate(without).refers_all
-    assert BundleManifest.model_validate_json(json.dumps(without)).refers_all
-
-
-def test_reference_histograms_are_of_the_bins_of_the_schema(manifest, predictions):
+def test_reference_histograms_are_of_the_bins_of_scores(manifest, predictions):
     new = ReferenceHistograms.from_counts(count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point)
     row = (30,) + (0,) * 499
     old = ReferenceHistograms(confidence=row, scores=(row,) * 3, right=row)
-    assert manifest(reference=new).reference.bins is LOGIT_BINS
-    assert older(manifest, reference=old).reference.bins is EQUAL_BINS
-    with pytest.raises(ValidationError, match=f"500 bins; in schema 2 it has {SCORE_BINS}"):
+    with pytest.raises(ValidationError, match=f"500 bins; it has {SCORE_BINS}"):
         manifest(reference=old)
-    with pytest.raises(ValidationError, match=f"{SCORE_BINS} bins; in schema 1 it has 500"):
-        older(manifest, reference=new)
     mixed = new.model_copy(update={"right": row})
     with pytest.raises(ValidationError, match="500 bins"):
         manifest(reference=mixed)
@@ -294,7 +228,7 @@ def test_a_working_point_is_written_where_there_is_one(manifest):
     whole = manifest(working_point=POINT)
     assert read_manifest(canonical(whole)) == whole
     assert whole.suspicious_from == 140
-    assert b"working_point" not in canonical(manifest())
+    assert b'"working_point":null' in canonical(manifest())
     assert manifest().suspicious_from is None
 
 
@@ -305,7 +239,6 @@ def test_a_working_point_is_written_where_there_is_one(manifest):
         ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
         ({"working_point": {**POINT, "threshold_bin": 321}}, "working_point.threshold_bin is 321"),
         ({"working_point": POINT, "labels": HARMLESS}, "no label is malignant"),
-        ({"working_point": POINT, "schema_version": 1}, "schema 1 does not have"),
     ],
 )
 def test_a_working_point_that_cannot_be_is_refused(manifest, parts, message):
@@ -316,7 +249,6 @@ def test_a_working_point_that_cannot_be_is_refused(manifest, parts, message):
 def test_a_pattern_without_a_working_point_has_that_of_all():
     whole, own = case_bundle().manifest, {**POINT, "threshold_bin": 120}
     first, *rest = whole.patterns
-    assert b"working_point" not in canonical(whole)
     given = {**whole.model_dump(), "working_point": POINT}
     given["patterns"] = [{**first.model_dump(), "working_point": own}, *(one.model_dump() for one in rest)]
     pointed = BundleManifest.model_validate(given)

@@ -85,7 +85,7 @@ def test_nothing_is_told_to_anybody_and_nothing_is_left_in_the_users_folder(onnx
     """ONNX Runtime would open a socket to its makers and number the device, unless told otherwise."""
     (tmp_path / "model.onnx").write_bytes(onnx_graph())
     script = (
-        "import sys; from pathlib import Path; from registry.bundle.graph import Graph;"
+        "import sys; from pathlib import Path; from registry.bundle.model_file.graph import Graph;"
         "Graph(Path(sys.argv[1]).read_bytes())"
     )
     home = tmp_path / "home"

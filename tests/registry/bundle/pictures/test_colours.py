@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydicom import uid
 
-from registry.bundle.pictures import colours
+from registry.bundle.pictures import colours, rule
 from registry.bundle.pictures.open_file import open_picture
 from registry.bundle.pictures.rule import PictureRule, decode_picture, unused_profile
 from tests import colour_profiles
 from tests.dicom_files import dicom_file, saved
 
-RULE, BEFORE = PictureRule(size=16), PictureRule(size=16, version=1)
+RULE = PictureRule(size=16)
 P3, ADOBE = colour_profiles.display_p3(), colour_profiles.adobe_rgb()
 SKIN = (200, 120, 90)  # of Display P3
 
@@ -36,8 +36,15 @@ def plain(colour: object, mode: str = "RGB") -> Image.Image:
     return Image.new(mode, (32, 32), colour)
 
 
-def told(content: bytes, rule: PictureRule = RULE) -> str | None:
-    return unused_profile(open_picture(content), rule)
+def told(content: bytes) -> str | None:
+    return unused_profile(open_picture(content))
+
+
+def unconverted(content: bytes, how: PictureRule = RULE) -> np.ndarray:
+    """The pixels as though the picture had no colour profile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "conversion_of", lambda image: None)
+        return decode_picture(content, how)
 
 
 def with_profile(dataset_profile: bytes):
@@ -70,7 +77,7 @@ def test_colours_become_those_of_srgb(kind):
     found = decode_picture(P3_FILES[kind], RULE).astype(float)
     assert np.abs(found - in_srgb(SKIN)).max() <= 2
     assert told(P3_FILES[kind]) is None
-    old = decode_picture(P3_FILES[kind], BEFORE).astype(float)
+    old = unconverted(P3_FILES[kind]).astype(float)
     assert np.abs(old - SKIN).max() <= 2
     assert np.abs(old - found).max() > 10
 
@@ -83,7 +90,7 @@ def test_what_srgb_does_not_have_moves_to_its_border():
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 def test_a_picture_in_srgb_keeps_its_pixels_to_the_bit(form):
     noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 50, 3), dtype=np.uint8))
-    expected = decode_picture(saved(noise, form), BEFORE)
+    expected = unconverted(saved(noise, form))
     marked = saved(noise, form, icc_profile=colour_profiles.srgb())
     for content in (saved(noise, form), marked):
         np.testing.assert_array_equal(decode_picture(content, RULE), expected)
@@ -126,7 +133,7 @@ def test_inks_by_the_profile_of_a_printer():
     found = decode_picture(content, RULE).astype(int)
     assert np.abs(found - (255, 89, 89)).max() <= 6  # a tenth of green and blue; tables of 8 bits
     bare = saved(red, "JPEG", quality=100)
-    np.testing.assert_array_equal(decode_picture(bare, RULE), decode_picture(bare, BEFORE))
+    np.testing.assert_array_equal(decode_picture(bare, RULE), unconverted(bare))
     assert np.abs(decode_picture(bare, RULE).astype(int) - (255, 0, 0)).max() <= 3
 
 
@@ -156,7 +163,6 @@ def test_a_profile_that_cannot_be_used_leaves_the_colours_and_is_told(kind):
     profile, why = broken()[kind]
     content = saved(plain(SKIN), "WEBP", lossless=True, icc_profile=profile)
     assert why in (told(content) or "")
-    assert told(content, BEFORE) is None
     assert (decode_picture(content, RULE) == SKIN).all()
 
 
@@ -169,7 +175,7 @@ def test_a_profile_of_which_a_segment_is_missing_is_told():
     at = content.index(b"ICC_PROFILE\0\x02") - 4
     without = content[:at] + content[at + 2 + int.from_bytes(content[at + 2 : at + 4], "big") :]
     assert told(without) == "it is damaged or incomplete"
-    np.testing.assert_array_equal(decode_picture(without, RULE), decode_picture(without, BEFORE))
+    np.testing.assert_array_equal(decode_picture(without, RULE), unconverted(without))
 
 
 def test_a_profile_in_a_dicom_file_that_is_none_is_told():
@@ -217,16 +223,16 @@ def test_profiles_that_are_remembered_are_few():
     assert colours._judged.cache_info().currsize <= 8
 
 
-def test_the_turn_and_the_cut_are_those_of_version_1():
+def test_the_turn_and_the_cut_are_those_of_a_picture_without_a_profile():
     ramp = Image.fromarray(np.random.default_rng(2).integers(0, 256, (30, 50, 3), dtype=np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6
     content = io.BytesIO()
     ramp.save(content, "PNG", exif=exif, icc_profile=P3)
-    rule = PictureRule(size=8, fit="crop")
-    old = decode_picture(content.getvalue(), PictureRule(size=8, fit="crop", version=1))
+    cropped = PictureRule(size=8, fit="crop")
+    old = unconverted(content.getvalue(), cropped)
     by_hand = np.apply_along_axis(in_srgb, 2, old)
-    assert np.abs(decode_picture(content.getvalue(), rule) - by_hand).max() <= 2
+    assert np.abs(decode_picture(content.getvalue(), cropped) - by_hand).max() <= 2
 
 
 def test_large_profiles_are_not_remembered():

@@ -17,7 +17,7 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.dicom_files import dicom_file
 
 END = b"\xff\xd9"
-RULES = (PictureRule(size=16), PictureRule(size=16, draft=False), PictureRule(size=16, version=1))
+RULES = (PictureRule(size=16), PictureRule(size=16, draft=False))
 
 
 def drawn(width: int = 120, height: int = 90) -> Image.Image:

@@ -10,7 +10,6 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Subgroup
 from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.recount import recount
-from tests.fixtures import PREVIOUS
 from tests.measured import FIVE, TWO, blocks_of, manifest_of
 from tests.thresholds import at_log_odds
 
@@ -56,14 +55,6 @@ def test_a_subgroups_model_tells_of_its_own():
     dark = Subgroup(name="dark", scale="fitzpatrick", values=("5",))
     blocks = blocks_of(np.random.default_rng(5), TWO, {"dark": 60})
     assert recount(manifest_of(blocks, TWO, dark)).problems == ()
-
-
-@pytest.mark.parametrize("name", ["global", "light", "dark"])
-def test_bundles_of_the_version_before_are_taken(name):
-    content = (PREVIOUS / "bundles" / name / "bundle.json").read_bytes()
-    found = recount(read_manifest(content))
-    assert found.problems == ()
-    assert found.sources == ("classes", "subgroups", "histograms")
 
 
 @pytest.mark.parametrize(

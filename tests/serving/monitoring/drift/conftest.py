@@ -66,23 +66,6 @@ def reference() -> Callable[..., ReferenceHistograms]:
 
 
 @pytest.fixture(scope="session")
-def older_reference() -> Callable[..., ReferenceHistograms]:
-    """What test pictures with these probabilities left in a bundle of schema 1: 500 equal bins."""
-
-    def histogram(scores) -> tuple[int, ...]:
-        return tuple(np.histogram(scores, np.arange(501) / 500)[0].tolist())
-
-    def make(probabilities) -> ReferenceHistograms:
-        return ReferenceHistograms(
-            confidence=histogram(probabilities.max(axis=1)),
-            scores=tuple(histogram(column) for column in probabilities.T),
-            malignancy=histogram(probabilities[:, MALIGNANT].sum(axis=1)),
-        )
-
-    return make
-
-
-@pytest.fixture(scope="session")
 def familiar() -> OutOfDistribution:
     """One Gaussian at the origin, of three features that do not lean on each other; unfamiliar from 10 on."""
     gaussians = Gaussians(np.zeros((1, 3), np.float32), np.eye(3, dtype=np.float32))

@@ -5,17 +5,15 @@ import bisect
 import numpy as np
 import pytest
 
-from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.familiarity import DISTANCE_BINS, distance_bin, upper_edge
 from serving.monitoring.drift.bins import (
     DISTANCE_EDGES,
     LOG_ODDS_EDGES,
-    SCORE_EDGES,
     coarse_distances,
     coarse_scores,
     distance_values,
     log_odds_values,
-    score_values,
 )
 
 
@@ -28,22 +26,13 @@ def kept(value: float, edges: tuple[float, ...]) -> int:
     return bisect.bisect_left(edges, value)
 
 
-@pytest.mark.parametrize(
-    ("bins", "values", "edges"),
-    [(EQUAL_BINS, score_values, SCORE_EDGES), (LOGIT_BINS, log_odds_values, (*LOG_ODDS_EDGES, np.inf))],
-)
-def test_a_score_is_counted_where_its_bin_goes(bins, values, edges):
-    for place, middle in enumerate(bins.middles):
-        one = np.zeros(len(bins), dtype=int)
+def test_a_score_is_counted_where_its_bin_goes():
+    edges = (*LOG_ODDS_EDGES, np.inf)
+    for place, middle in enumerate(LOGIT_BINS.middles):
+        one = np.zeros(len(LOGIT_BINS), dtype=int)
         one[place] = 7
-        counted = kept(values(np.array([middle]))[0], edges)
+        counted = kept(log_odds_values(np.array([middle]))[0], edges)
         assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(edges))]
-
-
-@pytest.mark.parametrize("score", [0.0, 0.04, 0.52, 0.1 + 0.2, 1.0, np.float32(0.56), np.float32(0.6)])
-def test_a_score_on_an_edge_goes_with_its_bin(score):
-    counted = kept(score_values(np.array([float(score)]))[0], SCORE_EDGES)
-    assert counted == EQUAL_BINS.bin(np.array(score)) // 20
 
 
 def test_a_score_on_an_edge_of_log_odds_goes_with_its_bin():

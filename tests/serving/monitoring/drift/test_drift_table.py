@@ -17,7 +17,6 @@ from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, 
 from serving.protocol.routing import subgroup_of
 from tests.thresholds import at_log_odds
 
-EDGES = np.linspace(0, 1, 26)
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
 NEAR = np.array([1.0, 1.0, 1.0])  # 3 away from a Gaussian at the origin
 FAR = np.array([3.0, 2.0, 1.0])  # 14 away, where 10 is the limit
@@ -43,15 +42,9 @@ def rows_of(metrics, *releases):
     return {(row.version, row.subgroup, row.measure): row for row in drift_table(metrics.totals(), releases)}
 
 
-@pytest.mark.parametrize(("schema", "edges"), [(1, EDGES), (2, LOG_ODDS)])
-def test_scores_are_compared_with_those_of_the_test(
-    metrics, counters, load, bundle, shares, reference, older_reference, schema, edges
-):
+def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bundle, shares, reference):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
-    made = (older_reference if schema == 1 else reference)(tested)
-    release = load(
-        bundle(schema_version=schema, abstention=Abstention(threshold_bin=at_log_odds(0)), reference=made)
-    )
+    release = load(bundle(abstention=Abstention(threshold_bin=at_log_odds(0)), reference=reference(tested)))
     for row in came:
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     found = rows_of(metrics, release)
@@ -62,7 +55,7 @@ def test_scores_are_compared_with_those_of_the_test(
     }
 
     def histogram(scores):
-        return np.histogram(scores if schema == 1 else np.log(scores / (1 - scores)), edges)[0]
+        return np.histogram(np.log(scores / (1 - scores)), LOG_ODDS)[0]
 
     histograms = {
         "confidence": [histogram(rows.max(axis=1)) for rows in (tested, came)],
@@ -81,22 +74,6 @@ def test_scores_are_compared_with_those_of_the_test(
     oracle = compare(tested.mean(axis=0) * 3000, came.sum(axis=0), join=False)
     assert classes.distance.psi == pytest.approx(oracle.psi, rel=0.01)
     assert classes.verdict == "drifted"
-
-
-@pytest.mark.parametrize("schema", [1, 2])
-def test_histograms_that_dashboards_show_are_the_same_in_both_schemas(
-    metrics, counters, load, bundle, shares, schema
-):
-    release = load(bundle(schema_version=schema))
-    came = shares(1, 50)
-    for row in came:
-        counters.count(release.versions["global"], "dark", row, NEAR)
-    totals, place = metrics.totals(), ("skin-lesion", 1, "dark")
-    counted = counts_of(totals, "confidence")[place]
-    assert [float(edge) for edge in counted] == [*EDGES[1:].round(2), np.inf]
-    assert list(counted.values())[:-1] == np.histogram(came.max(axis=1), EDGES)[0].tolist()
-    assert (place in counts_of(totals, "confidence", log_odds=True)) == (schema == 2)
-    assert (place in counts_of(totals, "malignancy", log_odds=True)) == (schema == 2)
 
 
 def test_what_is_as_it_was_is_steady(metrics, counters, load, bundle, shares, reference):
@@ -164,18 +141,6 @@ def test_a_bundle_without_histograms_still_tells_how_many_may_be_unfamiliar(
     for measure in ("confidence", "malignancy", "classes"):
         assert found[1, "all", measure].verdict == "not known"
         assert found[1, "all", measure].expected is None
-
-
-def test_an_older_bundle_tells_malignancy_where_one_class_is(
-    metrics, counters, load, bundle, shares, older_reference
-):
-    tested = shares(0, 1000)
-    older = older_reference(tested).model_copy(update={"malignancy": None})
-    release = load(bundle(schema_version=1, reference=older))
-    for row in shares(1, 150):
-        counters.count(release.versions["global"], "undeclared", row, NEAR)
-    row = rows_of(metrics, release)[1, "all", "malignancy"]
-    assert row.expected == pytest.approx(np.histogram(tested[:, 0], EDGES)[0] / 1000)
 
 
 def test_only_what_is_served_is_in_the_table(metrics, counters, load, bundle, shares, reference, dark):

@@ -15,7 +15,6 @@ from training.algorithms.augmentations.batch import (
     rotate_and_scale,
     turn_hue,
 )
-from training.config import IDENTITY
 from training.models.torchvision_ops import prepare_torchvision
 
 STILL = {"flip": False}
@@ -277,15 +276,8 @@ def test_ranges_that_are_none_are_refused(wrong):
 
 
 def test_what_is_switched_off_draws_nothing():
-    """So that a job written before an augmentation existed gets the very pictures it got then."""
     random, other = seeded(), seeded()
     augment(pictures(), AugmentConfig(brightness=0.3), random)
     torch.rand(2, 8, generator=other)
     torch.rand(3, 8, generator=other)
     assert torch.rand(1, generator=random) == torch.rand(1, generator=other)
-
-
-def test_a_policy_is_part_of_what_identifies_a_job_and_none_is_not():
-    without, with_one = (AugmentConfig(auto=auto) for auto in ("none", "imagenet"))
-    assert "auto" not in without.model_dump(context=IDENTITY)
-    assert with_one.model_dump(context=IDENTITY)["auto"] == "imagenet"

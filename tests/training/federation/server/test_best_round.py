@@ -6,7 +6,6 @@ from registry.bundle.counts.count import count
 from training.errors import JobError
 from training.federation.server.best_round import BestRound
 from training.federation.server.plan import TrackState
-from training.federation.server.sampled_round import SampledFigures, SampledRound
 
 
 def states(value):
@@ -60,14 +59,3 @@ def test_nothing_counted_is_nothing_to_go_by(best):
     best.after_round(2, states(2), blocks(3, 7))
     best.after_round(3, states(3), {})
     assert best.round == 2
-
-
-def sampled(low, value=0.9):
-    found = SampledFigures(10, 3, {"accuracy": value}, {"accuracy": None if low is None else [low, 1.0]})
-    return SampledRound(("a", "b", "c"), 3, 30, found, {}, ())
-
-
-def test_of_rounds_that_some_clients_judged_the_surest_is_kept_and_not_the_luckiest(best):
-    for round_, (low, value) in enumerate(((0.5, 0.7), (0.3, 0.95), (0.6, 0.72), (None, 1.0)), start=1):
-        best.after_round(round_, states(round_), blocks(9, 1), sampled(low, value))
-    assert best.round == 3

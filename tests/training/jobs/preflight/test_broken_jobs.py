@@ -153,10 +153,6 @@ def test_a_gpu_that_is_not_there_is_refused(train_command, job_file, tiny, monke
 def test_what_check_finds_is_written_where_results_go(train_command, job_file, tiny, tmp_path):
     assert train_command("--check", job_file(tiny), "--out", tmp_path / "run").code == 0
     told = json.loads((tmp_path / "run" / "check.json").read_text())
-    federate = told["estimates"][0]
-    assert federate["stage"] == "federate"
-    assert federate["seconds"] > 0
-    assert federate["memory"] > 4 * federate["down"]
-    assert told["seconds"] >= federate["seconds"]
+    assert told["seconds_of_a_batch"] > 0
     assert {row["client"] for row in told["matrix"]} == {None, "light", "dark"}
     assert train_command(job_file(tiny), "--out", tmp_path / "run").code == 0, "the run goes there, too"

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.algorithms.objectives.base import Batch
-from training.algorithms.share import Share
-from training.models.case_batch import CaseBatch, Inputs, part_of
+from training.models.case_batch import CaseBatch, Inputs
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,6 @@ class MixedBatch(Batch[Inputs]):
 
     partners: NDArray[int64]
     shares: Tensor
-
-    def part(self, share: Share) -> "MixedBatch":
-        """The part of one of several processes."""
-        mine = share.part(len(self))
-        images, positions = part_of(self.images, mine), self.positions[mine]
-        return MixedBatch(images, positions, self.partners[mine], self.shares[mine])
 
 
 def mix(batch: Batch[Inputs], alpha: float, random: np.random.Generator) -> MixedBatch:

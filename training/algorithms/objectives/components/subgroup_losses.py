@@ -20,15 +20,11 @@ from training.messages.message import Tensors
 
 
 class SubgroupLosses:
-    """Sums of losses by subgroup, on the device; undeclared pictures take the last place.
-
-    Where several processes divide the batches, what is told is of all of them: every one of them asks.
-    """
+    """Sums of losses by subgroup, on the device; undeclared pictures take the last place."""
 
     def __init__(self, work: LocalRound, examples: Examples) -> None:
         self._names = work.subgroups
         self._min_count = work.min_count
-        self._share = work.share
         self._examples = examples
         self._subgroup_of = torch.from_numpy(examples.subgroups).to(work.device) % (len(self._names) + 1)
         self.reset()
@@ -54,10 +50,7 @@ class SubgroupLosses:
     @property
     def drawn(self) -> Examples:
         """The pictures whose losses were added in this epoch, each once."""
-        if self._share.of == 1:
-            return self._examples.where(self._seen)
-        seen = torch.from_numpy(self._seen.astype(np.int32)).to(self._sums.device)
-        return self._examples.where(self._share.added(seen).cpu().numpy() > 0)
+        return self._examples.where(self._seen)
 
     @property
     def enough_unlabelled(self) -> bool:
@@ -73,8 +66,8 @@ class SubgroupLosses:
         """Mean loss by subgroup over what was drawn; of too few patients none."""
         places, drawn = len(self._names) + 1, self.drawn
         enough = count_people(drawn.subgroups % places, drawn.people, places) >= self._min_count
-        sums, numbers = self._share.added(self._sums), self._share.added(self._numbers)
-        return name_losses(sums, numbers * torch.from_numpy(enough).to(sums), self._names)
+        numbers = self._numbers * torch.from_numpy(enough).to(self._sums)
+        return name_losses(self._sums, numbers, self._names)
 
 
 class SubgroupLossTask:

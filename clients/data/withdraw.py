@@ -1,0 +1,198 @@
+"""Takes patients out of a manifest and writes down the splits that a job drew, so that nothing else moves.
+
+Splits are dealt along a line, and one patient fewer shifts all that come after: what a model has learned
+could be what it is judged by next. So the earlier splits are pinned, and what the job makes of the manifest
+that is left is held against what it made of the one before, picture by picture.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clients.data.drawn import DrawnPicture, drawn_pictures
+from clients.data.errors import ManifestError, PartitionError, SplitError
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.groups import components, linkage_keys
+from clients.data.manifests.manifest import Manifest
+from clients.data.pictures.cache import cache_folder
+from clients.data.wording import listing
+from registry.bundle.nearest import nearest
+
+Drawn = Mapping[str, DrawnPicture]
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """A manifest without the patients who withdrew.
+
+    Attributes:
+        manifest: as it was, and
+        left: as it is written.
+        gone: how many rows are of those who withdrew.
+        used: how many of these the job uses.
+        pinned: how many rows got a split.
+    """
+
+    manifest: Manifest
+    left: Manifest
+    gone: int
+    used: int
+    pinned: int
+
+    def data(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "pictures": len(self.left.rows),
+            "withdrawn": self.gone,
+            "withdrawn_used": self.used,
+            "pinned": self.pinned,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The same for people."""
+        yield f"{self.gone} pictures are taken out, {self.used} of which the job uses"
+        if self.pinned:
+            yield f"{self.pinned} pictures get a split, so that it stays"
+        yield "no other picture of the job has moved"
+
+
+def withdraw(
+    manifest: Path,
+    patients: Sequence[str],
+    job_file: Path,
+    out: Path,
+    *,
+    client: str | None = None,
+) -> Withdrawn:
+    """Write the manifest that is left when patients withdraw.
+
+    Args:
+        manifest: of the hospital, as the job's last run had it.
+        patients: who withdraw.
+        job_file: the job whose splits are to stay.
+        out: the manifest to write; there is none where anything is wrong.
+        client: the hospital's name in the job, where the job has several sources.
+
+    Raises:
+        ClientDataError: the manifest cannot be read, or no such manifest can be made.
+        JobError: the job cannot be read.
+    """
+    from training.jobs.job import read_job  # takes seconds
+
+    job = read_job(job_file)
+    if 0 < job.data.label_fraction < 1:
+        raise PartitionError(
+            f"the job has data.label_fraction: {job.data.label_fraction:g}. Which labels a client keeps is "
+            "dealt along a line as splits are, and no column holds it: with one patient fewer, others lose "
+            "or get labels. Take the pictures out of the manifest, and expect splits and labels to move"
+        )
+    before = read_manifest(manifest)
+    gone = rows_of(before, patients)
+    name, cache = client or manifest.stem, cache_folder()
+
+    def drawn(path: Path) -> Drawn:
+        return drawn_pictures(job.data, job.seed, path, cache, job.picture, name)
+
+    at_first = drawn(manifest)
+    kept = [row for place, row in enumerate(before.rows) if place not in gone]
+    left = before.keep(
+        [
+            replace(row, split=row.split or (at_first[row.image].split if row.image in at_first else ""))
+            for row in kept
+        ]
+    )
+    if not left.rows:
+        raise ManifestError("no picture would be left; stop the node instead (docs/hospital.md, Leaving)")
+    checked = out.with_name(f".{out.stem}.unchecked.csv")
+    try:
+        write_manifest(left, checked)
+        read_again = read_manifest(checked)
+        now = drawn(checked)
+        images = {row.image: old.image for row, old in zip(read_again.rows, left.rows, strict=True)}
+        refuse_others_moved(at_first, {images[image]: picture for image, picture in now.items()}, left)
+        refuse_same_files(before, gone, left, at_first)
+        checked.replace(out)
+    finally:
+        checked.unlink(missing_ok=True)
+    return Withdrawn(
+        before,
+        left,
+        gone=len(gone),
+        used=sum(before.rows[place].image in at_first for place in gone),
+        pinned=sum(old.split != new.split for old, new in zip(kept, left.rows, strict=True)),
+    )
+
+
+def rows_of(manifest: Manifest, patients: Sequence[str]) -> frozenset[int]:
+    """The places of the rows that go with some patients.
+
+    A row without a patient that is linked to one of theirs shows the same lesion or is the same picture, and
+    goes too.
+
+    Raises:
+        ManifestError: no patient is named in the manifest, or not this one; or a row of somebody else is
+            linked to theirs.
+    """
+    known = list(dict.fromkeys(row.patient_id for row in manifest.rows if row.patient_id))
+    if not known:
+        raise ManifestError(
+            f"no row of the manifest in {manifest.folder} has a patient_id, so nobody's pictures can be "
+            "found; fill in the column patient_id of the rows of whoever withdraws, in all manifests alike"
+        )
+    for name in patients:
+        if name not in known:
+            raise ManifestError(
+                f"no row has the patient_id {name!r}; {nearest(name, known)}. Nothing is written"
+            )
+    groups = components([linkage_keys(row) for row in manifest.rows]).tolist()
+    theirs = {group for row, group in zip(manifest.rows, groups, strict=True) if row.patient_id in patients}
+    places = frozenset(place for place, group in enumerate(groups) if group in theirs)
+    others = sorted({manifest.rows[place].patient_id for place in places} - {*patients, ""})
+    if others:
+        raise ManifestError(
+            f"pictures of {', '.join(others[:5])} are linked with those of {', '.join(patients)} by "
+            "lesion_id or duplicate_group, so that it is not clear whose they are. Mend these columns before "
+            "a run, or name both patients"
+        )
+    return places
+
+
+def refuse_others_moved(before: Drawn, now: Drawn, left: Manifest) -> None:
+    """Refuse a manifest of which the job makes something else than of the one before.
+
+    Raises:
+        SplitError: a picture that stays would be in another split, class or subgroup, or in none.
+    """
+    moved = [
+        f"{row.image}: {said(before.get(row.image))} before, {said(now.get(row.image))} now"
+        for row in left.rows
+        if before.get(row.image) != now.get(row.image)
+    ]
+    if moved:
+        raise SplitError(
+            f"{len(moved)} pictures of others would change:\n{listing(moved)}\nNothing is written. Does the "
+            "manifest equal the one that the last run had, and is the job its job?"
+        )
+
+
+def said(picture: DrawnPicture | None) -> str:
+    """What a job makes of a picture, in words."""
+    if picture is None:
+        return "left out"
+    return f"{picture.split}, {picture.label or 'unlabelled'}, {picture.subgroup or 'no subgroup'}"
+
+
+def refuse_same_files(before: Manifest, gone: frozenset[int], left: Manifest, drawn: Drawn) -> None:
+    """Refuse to leave a picture of whoever withdraws under another row.
+
+    Raises:
+        ManifestError: naming the rows whose files have the same bytes.
+    """
+    theirs = {drawn[before.rows[place].image].content for place in gone if before.rows[place].image in drawn}
+    same = [row.image for row in left.rows if row.image in drawn and drawn[row.image].content in theirs]
+    if same:
+        raise ManifestError(
+            f"{len(same)} pictures that stay are the same files as pictures that go:\n{listing(same)}\n"
+            "give them the patient_id of whoever withdraws, if they are theirs, or take them out"
+        )
