@@ -23,7 +23,7 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 66_300,
+    "lines of code": 66_310,
     "modules": 988,
     "folders": 100,
     "imports, in thousandths of code": 140,

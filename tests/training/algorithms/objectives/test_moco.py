@@ -99,18 +99,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["", "begun by a version that kept no pictures"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_of, case, known):
-    """Each with the picture that it is of; those of the query's own picture are none, once that is known."""
+def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_of, case):
+    """Each with the picture that it is of; those of the query's own picture are none."""
     changes, count = CASES[case]
     config = settings(**changes)
     received = {} if count is None else {"features": remote_features(count)}
     capacity = min(config.queue, 18)
-    kept = {"features": remote_features(capacity).flip(1)}
-    kept |= {"pictures": own_pictures(capacity)} if known else {}
+    kept = {"features": remote_features(capacity).flip(1), "pictures": own_pictures(capacity)}
     task, network, _ = begin_followed(config, kept=kept, received=received)
-    pictures = kept["pictures"].tolist() if known else [None] * capacity
+    pictures = kept["pictures"].tolist()
     local = deque(zip(kept["features"].double().numpy(), pictures, strict=True), maxlen=capacity)
     remote = [(row, None) for row in received["features"].double().numpy()] if received else None
     if remote is None:
@@ -129,7 +127,7 @@ def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_o
         assert task.loss(batch).item() == pytest.approx(np.mean(expected), rel=1e-4)
         task.after_step()  # No optimizer: network and follower stay what they are.
         size = len(negatives)
-        latest = list(zip(keys, batch.positions.tolist() if known else [None] * len(keys), strict=True))
+        latest = list(zip(keys, batch.positions.tolist(), strict=True))
         local.extend(latest)
         if remote is not None:
             drawn = [remote[place] for place in torch.randperm(len(remote), generator=draws)[: len(keys)]]
@@ -140,9 +138,7 @@ def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_o
             negatives.extend(drawn)
         assert len(negatives) == size
     np.testing.assert_allclose(task.keep()["features"], np.stack([row for row, _ in local]), atol=1e-5)
-    assert task.keep().get("pictures", torch.tensor([])).tolist() == (
-        [picture for _, picture in local] if known else []
-    )
+    assert task.keep()["pictures"].tolist() == [picture for _, picture in local]
     assert set(task.outgoing()) == (set() if remote is None else {"features"})
     if remote is not None:
         assert torch.equal(task.outgoing()["features"], task.keep()["features"])
@@ -165,7 +161,8 @@ def test_queries_are_the_networks_and_keys_the_followers(begin_followed):
 
 
 def test_what_arrived_and_what_was_kept_are_left_unchanged(begin_followed):
-    received, kept = {"features": remote_features(9)}, {"features": remote_features(18)}
+    received = {"features": remote_features(9)}
+    kept = {"features": remote_features(18), "pictures": torch.full((18,), -1)}
     task, _, _ = begin_followed(settings(), kept=kept, received=received)
     for batch in task.batches(0):
         task.loss(batch)
