@@ -46,14 +46,14 @@ LABELS = (
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
-def block(right, wrong):
+def block(right, wrong, thresholds=None):
     """`right` and `wrong` answers at confidence 0.8, half of the pictures of each class."""
     n = right + wrong
     labels = np.arange(n) % 2
     answers = np.where(np.arange(n) < right, labels, 1 - labels)
     probabilities = np.full((n, 2), 0.2)
     probabilities[np.arange(n), answers] = 0.8
-    return count(probabilities, labels, malignant=np.array([True, False]))
+    return count(probabilities, labels, malignant=np.array([True, False]), thresholds=thresholds)
 
 
 def small(**changes):
@@ -511,9 +511,14 @@ def test_a_report_without_pictures_is_refused(counts, message):
 
 def test_referred_pictures_are_those_below_their_subgroups_threshold():
     """All confidences are 0.8: light (100) is answered from 0.68 on, dark (20) always referred."""
-    data = full()
+    answers = Thresholds(at_log_odds(-1.5), at_log_odds(0.75))
+    served = {
+        "light <I>": block(90, 10, answers),
+        "dark & deep": block(16, 4, Thresholds(0, SCORE_BINS)),
+        UNDECLARED: block(3, 1, answers),
+    }
 
-    card = overview(data).cards[-1]
+    card = overview(replace(full(), counts={"calibrate": served})).cards[-1]
 
     assert card.title == "Referred"
     assert card.value == f"{100 * 20 / 124:.1f}\u202f%"  # undeclared pictures take the global threshold
