@@ -27,7 +27,6 @@ def test_the_test_figures_are_those_of_the_final_model(make_job, run_job, datase
     assert blocks.keys() == confusion.keys()
     for name, expected in confusion.items():
         np.testing.assert_array_equal(blocks[name].point.confusion, expected)
-        assert blocks[name].sent is None
     test = ran.result.summary["test"]
     total = sum(confusion.values())
     assert test["n"] == total.sum() == 20
