@@ -251,7 +251,7 @@ def test_the_first_help_shows_the_way_and_the_exit_codes(command):
         "Exit codes: 0 done; 1 refused",
     ):
         assert part in ended.out
-    assert re.fullmatch(r"dermfed-registry \d+\.\d+\.\d+\n", command("--version").out)
+    assert re.fullmatch(r"dermfed-registry \d+\.\d+\.\d+\S*\n", command("--version").out)
 
 
 @pytest.mark.sqlite

@@ -135,8 +135,8 @@ def test_the_encoder_of_a_package_has_its_licence_and_digest():
     assert found.sha256 == "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def test_a_lineage_without_an_encoder_is_written_as_before():
-    assert "encoder" not in draft("global").manifest.model_dump(mode="json")["lineage"]
+def test_a_lineage_tells_of_its_encoder():
+    assert draft("global").manifest.lineage.encoder is None
     origin = EncoderOrigin(name="resnet18", source="x.pth", sha256="sha256:" + "1" * 64)
     lineage = draft("global").manifest.lineage.model_copy(update={"encoder": origin})
     assert lineage.model_dump(mode="json")["encoder"]["source"] == "x.pth"
