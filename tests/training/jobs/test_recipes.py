@@ -143,6 +143,7 @@ def shrunk_otherwise(recipe: dict[str, Any], data: dict[str, Any]) -> dict[str, 
         "model": small_model(recipe["model"]),
         "engine": {**engine, "workers": 1},
         "privacy": {"min_count": 1},
+        "evaluation": {},
         "stages": [short(stage) for stage in recipe["stages"]],
     }
 
