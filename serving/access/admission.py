@@ -155,8 +155,8 @@ class Admission:
         self._metrics.deadline()
         raise DeadlinePassed(
             (
-                f"the answer was not ready within {self._deadline:g} seconds; send the picture again, "
-                "a smaller copy if your connection is slow"
+                f"the answer was not ready within {self._deadline:g} seconds; send the picture again, a "
+                "smaller copy if your connection is slow"
             ),
             {"Retry-After": "5"},
         )

@@ -109,8 +109,8 @@ def _authorise(
             return None
         raise KeyMissing(
             (
-                "the service has no API keys and answers this machine alone, asked as localhost; make "
-                f"one with `dermfed-registry keys add NAME` and send it {how}"
+                "the service has no API keys and answers this machine alone, asked as localhost; make one "
+                f"with `dermfed-registry keys add NAME` and send it {how}"
             ),
             asking,
         )

@@ -9,8 +9,8 @@ at time t conforms if
 and then TAT becomes max(TAT, t) + T. This is a bucket of `burst` tokens that gets one every T.
 
 Times are whole nanoseconds of the monotonic clock. A name whose TAT has passed is as if it had never been
-seen, and is dropped once there are `MOST_NAMES`. Where all of these are in use, a new name continues from the
-one that is nearest to its end: too little is then admitted, never a burst more.
+seen. Once there are `MOST_NAMES`, a new one takes the place of the one that was admitted longest ago, and
+continues from its TAT where that has not passed: too little is then admitted, never a burst more.
 """
 
 import threading
@@ -92,19 +92,10 @@ class RateLimiter:
     def spend(self, name: str, rate: Rate) -> RateLimitResult:
         """Counts one request of this name, if the rate admits it."""
         with self._lock:
-            now = time.monotonic_ns()
-            place = self._place(name, now)
-            result, after = conform(self._arrivals.get(place, 0), now, rate)
+            full = name not in self._arrivals and len(self._arrivals) >= MOST_NAMES
+            place = next(iter(self._arrivals)) if full else name
+            result, after = conform(self._arrivals.get(place, 0), time.monotonic_ns(), rate)
             if result.admitted:
                 self._arrivals.pop(place, None)
-                self._arrivals[name] = after
+                self._arrivals[name] = after  # the last to be replaced
             return result
-
-    def _place(self, name: str, now: int) -> str:
-        """The name whose arrival time counts: itself, or the one that it replaces where there is no room."""
-        if name in self._arrivals or len(self._arrivals) < MOST_NAMES:
-            return name
-        self._arrivals = {known: arrival for known, arrival in self._arrivals.items() if arrival > now}
-        if len(self._arrivals) < MOST_NAMES:
-            return name
-        return min(self._arrivals, key=self._arrivals.__getitem__)

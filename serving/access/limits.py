@@ -45,8 +45,9 @@ class Limits:
         rate = self._rate(key)
         if rate is None:
             return
-        result = self._keys.spend("open" if key is None else key.id, rate)
-        headers = rate_limit_headers(rate, result)
+        share = self._share(rate)
+        result = self._keys.spend("open" if key is None else key.id, share)
+        headers = rate_limit_headers(share, result)
         if not result.admitted:
             who = "this machine" if key is None else f"the API key {key.id}"
             why = f"{who} may ask {rate.per_minute} times a minute, and {rate.burst} times at once"
@@ -77,7 +78,7 @@ class Limits:
         per_minute = settings.open_per_minute
         if key is not None:
             per_minute = key.per_minute or settings.requests_per_minute
-        return self._share(Rate(per_minute, min(settings.burst, per_minute))) if per_minute else None
+        return Rate(per_minute, min(settings.burst, per_minute)) if per_minute else None
 
     def _share(self, rate: Rate) -> Rate:
         """What one of the workers admits."""

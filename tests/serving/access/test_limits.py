@@ -179,5 +179,7 @@ def test_one_caller_has_one_address(host, whose):
 def test_each_of_several_workers_admits_its_share(serve, keyed, clock):
     with serve(requests_per_minute=6, burst=4, workers=2) as service:
         assert ask(service, keyed, 3) == [200] * 2 + [429]
+        said = service.client.get("/v1/models", headers=bearer(keyed)).json()["detail"]
+        assert "6 times a minute" in said, "of the key, whichever worker says so"
         clock[0] += MINUTE // 3
         assert ask(service, keyed, 2) == [200, 429]
