@@ -21,7 +21,7 @@ _NO_MAP: Final = "The model of this version cannot tell where it looked."
 
 
 def explanation(
-    outputs: Outputs, where: Sequence[Placement], manifest: BundleManifest, *, allowed: bool
+    outputs: Outputs, where: Sequence[Placement], manifest: BundleManifest, *, has_map: bool
 ) -> Explanation:
     """The maps of the most probable class, or why there are none.
 
@@ -29,10 +29,10 @@ def explanation(
         outputs: the model's, as a batch of one.
         where: what the model saw of each picture.
         manifest: of the version that answers.
-        allowed: whether the operator has switched maps on.
+        has_map: whether its model has one, which it was asked for where the operator has switched maps on.
     """
-    if not allowed or outputs.map is None:
-        return Explanation(code=None, maps=[], limits=[], why_not=_NO_MAP if allowed else _SWITCHED_OFF)
+    if outputs.map is None:
+        return Explanation(code=None, maps=[], limits=[], why_not=_SWITCHED_OFF if has_map else _NO_MAP)
     chosen = int(outputs.probabilities[0].argmax())
     of_pictures = outputs.map if manifest.case is None else outputs.map[0]
     shares = relevance(of_pictures[:, chosen])

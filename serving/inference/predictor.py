@@ -56,6 +56,11 @@ class LoadedVersion:
     graph: Graph
     lone_graph: Graph | None = None
 
+    @property
+    def has_map(self) -> bool:
+        """Whether its model can tell where it looked."""
+        return self.graph.map_shape is not None
+
     @classmethod
     def of(cls, version: Version, bundle: Bundle, models: Models | None = None) -> "LoadedVersion":
         """Loads the model of a bundle that was verified.
@@ -128,7 +133,7 @@ def decode(
         )
     shown = _skin_shown(decoded, given)
     return Decoded(
-        Question(np.stack(decoded), given, with_map=explain and loaded.graph.map_shape is not None),
+        Question(np.stack(decoded), given, with_map=explain and loaded.has_map),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
         same_file=len(set(pictures)) < len(pictures),
@@ -155,7 +160,6 @@ def build_diagnosis(
     route: RouteReason,
     *,
     request_id: str,
-    maps: bool = False,
 ) -> Diagnosis:
     """Builds the diagnosis of one lesion from the model's outputs.
 
@@ -166,7 +170,6 @@ def build_diagnosis(
         parameters: what the request declares and asks for.
         route: why this version answers.
         request_id: the id of the request, which is the diagnosis's.
-        maps: whether the service shows where its models looked.
 
     Raises:
         GraphError: the model answered what no model may.
@@ -211,7 +214,7 @@ def build_diagnosis(
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],
             **(_of_case(given, decided, loaded.manifest) if given else {}),
-            "explanation": explanation(outputs, decoded.where, loaded.manifest, allowed=maps)
+            "explanation": explanation(outputs, decoded.where, loaded.manifest, has_map=loaded.has_map)
             if parameters.explain
             else None,
         }

@@ -133,7 +133,6 @@ class Diagnoses:
             parameters,
             routed.reason,
             request_id=request_id(request),
-            maps=settings.explain,
         )
         pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(
