@@ -56,15 +56,17 @@ def _told(events: Events) -> dict[str, dict[str, Any]]:
             known = told.setdefault(f"key {details['id']}", dict.fromkeys(KEY_FACTS))
             known |= {name: details[name] for name in KEY_FACTS if name in details}
         elif kind in ("tagged", "untagged"):
-            known = told.setdefault(_tags(model, event["versions"][0]), {"tags": []})
+            about = _tags(model, event["versions"][0])
             change = set.union if kind == "tagged" else set.difference
-            known["tags"] = sorted(change(set(known["tags"]), details.get("tags") or []))
+            tags = change(set(told.pop(about, {"tags": ()})["tags"]), details.get("tags") or ())
+            if tags:
+                told[about] = {"tags": sorted(tags)}
         elif kind == "gates-changed" and (after := details.get("after")) is not None:
             about = _gates(after["model"], after["number"])
             told[about] = {"digest": after["digest"], "alias": after.get("alias", "")}
         if event["release_id"] is not None and details.get("members") is not None:
             told[f"release {event['release_id']} of {model}"] = {"members": details["members"]}
-    return {about: facts for about, facts in told.items() if facts.get("tags") != []}
+    return told
 
 
 def _held(connection: Connection) -> dict[str, dict[str, Any]]:

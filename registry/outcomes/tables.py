@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import JSON, Date, ForeignKey, Index, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA: Final = 3
+SCHEMA: Final = 1
 """What this dermfed reads and writes."""
 
 
