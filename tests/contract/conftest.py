@@ -1,4 +1,4 @@
-"""Commands as a user types them, and one trained and registered model for everybody who asks."""
+"""Commands as a user types them, one trained and registered model, and services of it."""
 
 import json
 import os

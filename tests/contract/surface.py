@@ -65,16 +65,14 @@ class Listed:
     Attributes:
         kept: the options and arguments that its help names.
         removed: those that its help may name.
-        other_name: a name that it may have instead.
     """
 
     kept: frozenset[str]
     removed: frozenset[str]
-    other_name: str | None
 
     def differences(self, name: str, tree: Mapping[str, Help]) -> Iterator[str]:
-        """Compare with the help of this command, under either of its names."""
-        found = tree.get(name) or tree.get(self.other_name or name)
+        """Compare with the help of this command."""
+        found = tree.get(name)
         if found is None:
             yield f"{name}: the list keeps this command, and there is none"
             return
@@ -89,7 +87,7 @@ def read_list() -> tuple[dict[str, Listed], tuple[str, ...]]:
     content = yaml.safe_load(LIST.read_text())
     removed = tuple(content.pop("removed"))
     kept = {
-        name: Listed(frozenset(given["kept"]), frozenset(given.get("removed", ())), given.get("or"))
+        name: Listed(frozenset(given["kept"]), frozenset(given.get("removed", ())))
         for name, given in content.items()
     }
     return kept, removed
@@ -113,9 +111,8 @@ def read_tree(ask: Ask, hidden: Collection[str] = ()) -> dict[str, Help]:
 def unlisted(tree: Collection[str]) -> Iterator[str]:
     """Name the commands of the tree that the list lacks."""
     kept, removed = read_list()
-    names = {*kept, *(one.other_name for one in kept.values())}
     for name in tree:
-        if name not in names and not any(f"{name} ".startswith(f"{each} ") for each in removed):
+        if name not in kept and not any(f"{name} ".startswith(f"{each} ") for each in removed):
             yield f"{name}: the list lacks this command"
 
 

@@ -19,16 +19,6 @@ ALIASES = iter(f"alias-{number}" for number in range(1_000))
 RELEASES = {"personalized": (1, 2, 3), "other run": (4,), "mixed": (4, 2)}
 """Versions 1 (global), 2 (light) and 3 (dark) are of the first run, 4 (global) is of the second."""
 
-RENAMED = {
-    "shown_sensitivity": "min_sensitivity_lower_bound",
-    "answered": "min_answer_rate",
-    "no_worse": "non_inferiority",
-    "measured_by": "metrics_signature",
-    "field": "outcomes",
-    "figures": "metrics",
-}
-"""What gates and settings are called once `words.md` holds: all of them or none."""
-
 Gates = Mapping[str, Mapping[str, Any]]
 Figures = Mapping[str, Mapping[str, Any]]
 
@@ -41,28 +31,17 @@ class Registry:
         ask: calls `dermfed-registry` with these arguments.
         folder: the folder that it is called in.
         figures: of each release what the runs' summaries say of each subgroup, by the version that answers.
-        names: what gates are called.
     """
 
     ask: Callable[..., Any]
     folder: Path
     figures: Mapping[str, Figures]
-    names: Mapping[str, str]
 
     def set_gates(self, gates: Gates, alias: str, must_apply: tuple[str, ...] = ()) -> None:
         """Ask for these gates under an alias."""
-        called = self.names
-        content: dict[str, Any] = {
-            "gates": [
-                {
-                    "name": called.get(name, name),
-                    **{called.get(key, key): value for key, value in given.items()},
-                }
-                for name, given in gates.items()
-            ]
-        }
+        content: dict[str, Any] = {"gates": [{"name": name, **given} for name, given in gates.items()]}
         if must_apply:
-            content["must_apply"] = [called.get(name, name) for name in must_apply]
+            content["must_apply"] = list(must_apply)
         (self.folder / "gates.yaml").write_text(yaml.safe_dump(content))
         ended = self.ask("gates", "set", "gates.yaml", "--alias", alias, "--reason", "contract")
         assert ended.code == 0, ended.err
@@ -74,8 +53,7 @@ class Registry:
         answer = json.loads(ended.out)
         refused = {each["gate"] for each in answer["reasons"]}
         assert (ended.code, answer["refused"]) == (int(bool(refused)), bool(refused))
-        back = {new: old for old, new in self.names.items()}
-        return {back.get(name, name) for name in refused}
+        return refused
 
     def promote(self, release: str, alias: str) -> None:
         """Have a release run under an alias, whatever gates say."""
@@ -112,9 +90,7 @@ def registry(command: Callable[..., Any], trained: Any, tmp_path_factory: pytest
         "other run": other,
         "mixed": {"light": first["light"], "dark": other["dark"]},
     }
-    default = json.loads(ask("gates", "show", "--json").out)
-    renamed = RENAMED["answered"] in {gate["name"] for gate in default["gates"]}
-    return Registry(ask, folder, figures, RENAMED if renamed else {})
+    return Registry(ask, folder, figures)
 
 
 def _other(job: dict[str, Any]) -> dict[str, Any]:
