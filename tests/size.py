@@ -29,7 +29,7 @@ LIMITS = {
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 934,
     "lines of tests": 101_400,
-    "lines of benchmarks": 18_250,
+    "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 62,
     "words of docs": 144_600,
@@ -106,7 +106,7 @@ def measured() -> dict[str, int]:
 
 
 def main() -> int:
-    """Print each size beside its limit; gives how many are exceeded."""
+    """Print each size with its limit; returns how many are exceeded."""
     exceeded = 0
     for name, size in measured().items():
         over = size > LIMITS[name]

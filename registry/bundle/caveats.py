@@ -8,8 +8,7 @@ from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.manifest.schema import BundleManifest
 
 HELD_BACK: Final = (
-    "The first finding is not malignant, but the probability of malignancy reaches the "
-    "working point: it is "
+    "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "
     "not ruled out, and the picture is referred."
 )
 
@@ -36,9 +35,8 @@ def familiarity_caveats(manifest: BundleManifest, unfamiliar: bool | None) -> tu
         return ()
     return (
         (
-            f"The picture is unlike the pictures the model was trained on: {100 * known.rate:g} % "
-            "or less of known pictures are as far from them. It is referred, however high a "
-            "probability is."
+            f"The picture is unlike the pictures the model was trained on: {100 * known.rate:g} % or less of "
+            "known pictures are as far from them. It is referred, however high a probability is."
         ),
     )
 
@@ -71,21 +69,21 @@ def caveats(
     if not is_for(manifest, skin_tone, scale):
         warnings.append(
             (
-                "The model for skin tones {tones} answered; it was not calibrated for {tone} "
-                "({scale}). The prediction set holds every class and promises nothing."
+                "The model for skin tones {tones} answered; it was not calibrated for {tone} ({scale}). The "
+                "prediction set holds every class and promises nothing."
             ).format(tones=subgroup.described, tone=skin_tone or "an undeclared tone", scale=_scale(scale))
         )
     elif manifest.conformal.guarantee == "none":
         warnings.append(_not_promised(manifest, pattern))
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
         warnings.append(
-            f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. "
-            "Say it where it is known."
+            f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
+            "is known."
         )
     if not in_set:
         warnings.append(
-            "No class is likely enough for the prediction set: the picture is unlike those calibrated "
-            "on. It is referred."
+            "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
+            "is referred."
         )
     unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
     if unknown and malignant_classes(manifest.labels).any():
@@ -107,10 +105,10 @@ def _not_promised(manifest: BundleManifest, pattern: Pattern | None) -> str:
         return "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
     if manifest.rules_of(pattern) is None:
         return (
-            f"The model was not calibrated on {pattern.as_text}: the prediction set holds every "
-            "class and promises nothing."
+            f"The model was not calibrated on {pattern.as_text}: the prediction set holds every class and "
+            "promises nothing."
         )
     return (
-        f"Too few cases of {pattern.as_text} to calibrate on: the prediction set holds every "
-        "class and promises nothing."
+        f"Too few cases of {pattern.as_text} to calibrate on: the prediction set holds every class and "
+        "promises nothing."
     )

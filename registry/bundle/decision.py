@@ -154,8 +154,8 @@ def decide(
     """
     if np.shape(probabilities) != (len(manifest.labels),) or not np.isfinite(probabilities).all():
         raise GraphError(
-            f"the probabilities have shape {np.shape(probabilities)}; they are one finite number for each "
-            f"of the {len(manifest.labels)} labels"
+            f"the probabilities have shape {np.shape(probabilities)}; they are one finite number for each of "
+            f"the {len(manifest.labels)} labels"
         )
     if pattern is not None:
         manifest = manifest.under(pattern)

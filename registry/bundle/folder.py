@@ -47,8 +47,8 @@ def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
     """
     if manifest.file != (actual := ModelFile.of(model)):
         raise BundleCorrupt(
-            f"the manifest is for a model of {manifest.file.size:,} bytes with {manifest.file.sha256}; "
-            f"this one has {actual.size:,} bytes with {actual.sha256}. Set `file=ModelFile.of(model)`"
+            f"the manifest is for a model of {manifest.file.size:,} bytes with {manifest.file.sha256}; this "
+            f"one has {actual.size:,} bytes with {actual.sha256}. Set `file=ModelFile.of(model)`"
         )
     digest = bundle_digest(manifest)
     if folder.exists():

@@ -48,8 +48,8 @@ def kinds_of(
         dermoscopic = is_dermoscopic(content)
         if dermoscopic and kind not in (None, "dermoscopic"):
             raise ValueError(
-                f"picture {number} was given as {kind}, and the DICOM file says that it is "
-                "dermoscopic; give it as what it is"
+                f"picture {number} was given as {kind}, and the DICOM file says that it is dermoscopic; give "
+                "it as what it is"
             )
         found.append("dermoscopic" if dermoscopic else kind)
     return found

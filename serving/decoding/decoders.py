@@ -92,8 +92,8 @@ class Decoders:
         self._metrics.decoders_unfiltered(unfiltered=bool(missing))
         if missing:
             log.error(
-                "decoders run without a filter of system calls: %s. One that a picture takes over could open "
-                "files and connections of this user; limits on time and memory hold all the same",
+                "decoders run without a filter of system calls: %s. One that a picture takes over could "
+                "open files and connections of this user; limits on time and memory hold all the same",
                 missing,
             )
 
@@ -178,8 +178,8 @@ class Decoders:
             )
         return PictureTooCostly(
             f"decoding the picture would take some {takes.seconds:.0f} seconds of a core; at most "
-            f"{self._costly.seconds:g} are given. Save it anew as a JPEG that is not progressive, "
-            "or send a smaller copy"
+            f"{self._costly.seconds:g} are given. Save it anew as a JPEG that is not progressive, or send a "
+            "smaller copy"
         )
 
     def _too_costly(self, reason: Reason) -> PictureTooCostly:
@@ -189,8 +189,8 @@ class Decoders:
             "crash": "ended the decoder",
         }
         return PictureTooCostly(
-            f"decoding the picture {what[reason]}; open it elsewhere and save it anew as a JPEG, "
-            "or send a smaller copy"
+            f"decoding the picture {what[reason]}; open it elsewhere and save it anew as a JPEG, or send a "
+            "smaller copy"
         )
 
     def _count(self, reason: Reason, content: bytes) -> None:

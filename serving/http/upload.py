@@ -186,8 +186,8 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
 
 def _no_file(name: str) -> InvalidParameter:
     return InvalidParameter(
-        f"the form holds no file `{name}`; send the picture's bytes as a file of this name. A "
-        "URL or a text in its place is not fetched or read"
+        f"the form holds no file `{name}`; send the picture's bytes as a file of this name. A URL or a text "
+        "in its place is not fetched or read"
     )
 
 

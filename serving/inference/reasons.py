@@ -87,9 +87,8 @@ def route_warnings(route: RouteReason, parameters: Parameters) -> list[str]:
         return []
     return [
         (
-            f"There is no guarantee for skin tone {parameters.skin_tone} "
-            f"({parameters.skin_tone_scale}): too few patients of it, or none, were in the "
-            "calibration."
+            f"There is no guarantee for skin tone {parameters.skin_tone} ({parameters.skin_tone_scale}): too "
+            "few patients of it, or none, were in the calibration."
         )
     ]
 
@@ -139,8 +138,8 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
             (
                 "confident",
                 (
-                    f"The highest probability is {confidence}; from {threshold} on, chosen on {n} "
-                    "pictures, this version reports."
+                    f"The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
+                    "this version reports."
                 ),
             )
         )
@@ -159,8 +158,8 @@ def _suspicious(decision: Decision) -> str:
     assert risk.threshold is not None, "held back without a working point"
     probability, threshold = _beside(risk.probability, risk.threshold)
     return (
-        f"The probability of malignancy is {probability}; from {threshold} on, the working "
-        "point, this version refers an answer that is not malignant."
+        f"The probability of malignancy is {probability}; from {threshold} on, the working point, this "
+        "version refers an answer that is not malignant."
     )
 
 

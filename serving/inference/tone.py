@@ -32,14 +32,12 @@ SIDE: Final = 128
 
 
 _LIGHTER: Final = (
-    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was "
-    "declared: more like "
+    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was declared: more like "
     "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
     "depend on this."
 )
 _DARKER: Final = (
-    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was "
-    "declared: more like "
+    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was declared: more like "
     "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
     "depend on this."
 )

@@ -59,8 +59,8 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     for name, _ in query:
         if name in KNOWN:
             raise InvalidParameter(
-                f"`{name}` is a fact about a patient, which an address would leave in logs; send it as "
-                "a field of a form"
+                f"`{name}` is a fact about a patient, which an address would leave in logs; send it as a "
+                "field of a form"
             )
         if name not in NAMES:
             raise _unknown(name, NAMES)
@@ -68,7 +68,7 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     try:
         kind = read_kind(given.get("image_kind", ""))
     except ValueError as error:
-        raise InvalidParameter(f"`image_kind`: {error!s}") from error
+        raise InvalidParameter(f"`image_kind`: {error}") from error
     facts = {name: value for name, value in given.items() if name not in NAMES}
     return Parameters(
         tone,

@@ -43,8 +43,8 @@ class AnsweringModel(Answer):
     route: Annotated[
         Route,
         Fact(
-            "why this one answered; every route but `declared` means the model for everybody, and no promise "
-            "for the subgroup",
+            "why this one answered; every route but `declared` means the model for everybody, and no "
+            "promise for the subgroup",
             "declared",
         ),
     ]
@@ -113,8 +113,8 @@ class MalignancyRisk(Answer):
     threshold: Annotated[
         float | None,
         Fact(
-            "the working point: from it on a lesion is suspicious; null where the version has none, and then "
-            "all below are",
+            "the working point: from it on a lesion is suspicious; null where the version has none, and "
+            "then all below are",
             0.2,
             PROBABILITY,
             page=Figure("Suspicious", "or more: the working point"),
@@ -124,8 +124,8 @@ class MalignancyRisk(Answer):
     above: Annotated[
         bool | None,
         Fact(
-            "whether the lesion is suspicious; if so and the first finding is not malignant, the decision is "
-            "`refer`",
+            "whether the lesion is suspicious; if so and the first finding is not malignant, the decision "
+            "is `refer`",
             True,
             optional=True,
         ),
@@ -311,8 +311,8 @@ class Diagnosis(Answer):
     decision: Annotated[
         Literal["report", "refer", "retake"],
         Fact(
-            "`report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture is "
-            "too bad to say anything",
+            "`report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture "
+            "is too bad to say anything",
             "refer",
         ),
     ]

@@ -17,13 +17,11 @@ _KINDS: Final[Mapping[str, str]] = {
 
 _OF_PICTURES: Final[Mapping[Guarantee, str]] = {
     "subgroup": (
-        "Such lists hold the right answer for {coverage} of pictures; that is promised for "
-        "people with the "
+        "Such lists hold the right answer for {coverage} of pictures; that is promised for people with the "
         "declared skin tone."
     ),
     "global": (
-        "Such lists hold the right answer for {coverage} of pictures; that is promised over "
-        "all skin tones "
+        "Such lists hold the right answer for {coverage} of pictures; that is promised over all skin tones "
         "together, not for each of them."
     ),
     "none": (
@@ -34,13 +32,11 @@ _OF_PICTURES: Final[Mapping[Guarantee, str]] = {
 _OF_LESIONS: Final[Mapping[Guarantee, str]] = {
     **_OF_PICTURES,
     "subgroup": (
-        "Such lists hold the right answer for {coverage} of lesions; that is promised for "
-        "people with the "
+        "Such lists hold the right answer for {coverage} of lesions; that is promised for people with the "
         "declared skin tone."
     ),
     "global": (
-        "Such lists hold the right answer for {coverage} of lesions; that is promised over "
-        "all skin tones "
+        "Such lists hold the right answer for {coverage} of lesions; that is promised over all skin tones "
         "together, not for each of them."
     ),
 }

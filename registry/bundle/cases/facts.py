@@ -101,8 +101,8 @@ class CategoryFact(Frozen):
         word = word if word in self.values else canonical(self.name, word)
         if word not in self.values:
             raise ValueError(
-                f"{self.name} {text.strip()!r} is none that is known; "
-                f"{nearest(word, list(self.values))}, or empty"
+                f"{self.name} {text.strip()!r} is none that is known; {nearest(word, list(self.values))}, or "
+                "empty"
             )
         return float(self.values.index(word))
 

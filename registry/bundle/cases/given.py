@@ -76,8 +76,7 @@ def read_given(
     named = [kind or UNKNOWN_KIND for kind in kinds]
     raise ValueError(
         (
-            "this model takes one picture, of no kind in particular, and no facts; it was given "
-            "{kinds} pictures and {facts}. Give one picture alone, without its kind, or ask a "
-            "model that takes cases"
+            "this model takes one picture, of no kind in particular, and no facts; it was given {kinds} "
+            "pictures and {facts}. Give one picture alone, without its kind, or ask a model that takes cases"
         ).format(kinds=", ".join(named), facts=", ".join(sorted(facts)) or "no facts")
     )

@@ -78,8 +78,8 @@ def read_pattern(name: str) -> Pattern:
     known = (UNKNOWN_KIND, *KINDS)
     if not kinds or any(kind not in known for kind in kinds):
         raise ValueError(
-            f"{name!r} is no pattern; join kinds of pictures ({', '.join(known)}) by +, and add {CONTEXT} "
-            f"or `{SOME_CONTEXT}` for all facts or some: close-up+dermoscopic+{CONTEXT}"
+            f"{name!r} is no pattern; join kinds of pictures ({', '.join(known)}) by +, and add {CONTEXT} or "
+            f"`{SOME_CONTEXT}` for all facts or some: close-up+dermoscopic+{CONTEXT}"
         )
     return Pattern.model_validate({"kinds": kinds, "facts": facts})
 

@@ -58,8 +58,8 @@ class Counts:
     def __add__(self, other: "Counts") -> "Counts":
         if self.confusion.shape != other.confusion.shape:
             raise CountsError(
-                f"counts with confusion matrices of shape {self.confusion.shape} and "
-                f"{other.confusion.shape} do not add up: both need the same classes"
+                f"counts with confusion matrices of shape {self.confusion.shape} and {other.confusion.shape} "
+                "do not add up: both need the same classes"
             )
         return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
@@ -110,8 +110,8 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]
         array = arrays[name]
         if not np.issubdtype(array.dtype, np.integer) or array.shape != shape:
             raise CountsError(
-                f"`{name}` is {array.dtype} of shape {array.shape}; whole numbers of shape "
-                f"{shape} are expected"
+                f"`{name}` is {array.dtype} of shape {array.shape}; whole numbers of shape {shape} are "
+                "expected"
             )
         if array.size and array.min() < 0:
             raise CountsError(f"`{name}` holds {array.min()}; a count is never negative")

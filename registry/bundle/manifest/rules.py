@@ -61,8 +61,8 @@ class Conformal(Frozen):
     def _full_without_guarantee(self) -> "Conformal":
         if self.guarantee == "none" and self.threshold_bin != 0:
             raise ValueError(
-                f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration "
-                "pictures give the full set, threshold_bin 0"
+                f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration pictures "
+                "give the full set, threshold_bin 0"
             )
         return self
 

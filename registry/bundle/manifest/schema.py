@@ -255,8 +255,8 @@ class BundleManifest(Frozen):
         for name, rule in rules.items():
             if rule is not None and rule.threshold_bin > SCORE_BINS:
                 raise ValueError(
-                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins "
-                    f"it is from 0 to {SCORE_BINS}"
+                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins it is from "
+                    f"0 to {SCORE_BINS}"
                 )
         for histograms in self._histograms:
             if wrong := {len(row) for row in histograms.rows} - {SCORE_BINS}:
@@ -277,8 +277,8 @@ class BundleManifest(Frozen):
         for one in self._histograms:
             if len(one.scores) != len(codes):
                 raise ValueError(
-                    f"the reference histograms are of {len(one.scores)} classes; there are "
-                    f"{len(codes)} labels"
+                    f"the reference histograms are of {len(one.scores)} classes; there are {len(codes)} "
+                    "labels"
                 )
         known = self.out_of_distribution.classes if self.out_of_distribution else ()
         if known != tuple(code for code in codes if code in known):

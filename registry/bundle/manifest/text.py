@@ -53,13 +53,13 @@ def read_manifest(content: bytes) -> BundleManifest:
     version = record.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         raise OtherSchema(
-            f"bundle.json has schema_version {version!r}; this dermfed reads {SCHEMA_VERSION} alone: "
-            "make the bundle again with this version, or read it with the one that wrote it"
+            f"bundle.json has schema_version {version!r}; this dermfed reads {SCHEMA_VERSION} alone: make "
+            "the bundle again with this version, or read it with the one that wrote it"
         )
     if content != _text(record):
         raise BundleCorrupt(
-            "bundle.json is not in its canonical form: it was edited after it was written. "
-            "Fetch the bundle again"
+            "bundle.json is not in its canonical form: it was edited after it was written. Fetch the bundle "
+            "again"
         )
     try:
         return BundleManifest.model_validate(record)

@@ -83,11 +83,11 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
 def _refuse_loss(error: ValueError) -> None:
     if _ENDS_EARLY.search(str(error)):
         raise TruncatedPicture(
-            f"the picture's bytes end early ({error!s}); send the whole file again"
+            f"the picture's bytes end early ({error}); send the whole file again"
         ) from error
     if _SPOILT.search(str(error)):
         raise DamagedPicture(
-            f"bytes of the JPEG are missing or changed ({error!s}); send the whole file again"
+            f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
         ) from error
 
 

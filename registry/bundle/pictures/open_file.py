@@ -86,7 +86,7 @@ def _raw(kind: str) -> str:
     return f"a camera's raw file ({kind})"
 
 
-_PHONE = "{convert}, and set the phone to its most compatible format".format(convert=_convert("heic"))
+_PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
 _RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
 _PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
 _FILM = "take the one picture out of it that is meant"
@@ -167,10 +167,10 @@ def open_picture(content: bytes) -> Image.Image:
 def refusal(error: Exception) -> PictureError:
     """The `PictureError` for a decoder's exception."""
     if isinstance(error, Image.DecompressionBombError):
-        return PictureTooLarge(f"the picture has too many pixels ({error!s}); send a smaller copy")
+        return PictureTooLarge(f"the picture has too many pixels ({error}); send a smaller copy")
     if "truncated" in str(error).lower():
-        return TruncatedPicture(f"the picture's bytes end early ({error!s}); send the whole file again")
-    return DamagedPicture(f"the picture does not decode ({error!s}); open it elsewhere and save it anew")
+        return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
+    return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
 
 
 def picture_format(content: bytes) -> Format:
@@ -205,8 +205,8 @@ def picture_format(content: bytes) -> Format:
             "no bytes at all: JPEG, PNG and WebP are accepted, told by their content and not their name"
         )
     raise NotAPicture(
-        f"{len(content):,} bytes that are no picture: JPEG, PNG and WebP are accepted, told by "
-        "their content and not their name"
+        f"{len(content):,} bytes that are no picture: JPEG, PNG and WebP are accepted, told by their content "
+        "and not their name"
     )
 
 
@@ -216,6 +216,6 @@ def _refuse_early_end(content: bytes, kind: Format) -> None:
         raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
     if kind == "WebP" and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):
         raise TruncatedPicture(
-            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; "
-            "send the whole file again"
+            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; send the "
+            "whole file again"
         )

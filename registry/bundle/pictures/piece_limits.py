@@ -95,9 +95,8 @@ def refuse_costly_scans(content: bytes, pixels: int) -> None:
     scans = jpeg_scans(content)
     if scans > 1 and scans * pixels > MAX_SCANNED_PIXELS:
         raise DamagedPicture(
-            f"the JPEG has {scans} scans of {pixels:,} pixels; together at most "
-            f"{MAX_SCANNED_PIXELS:,} are decoded. Save it anew as a JPEG that is not progressive, "
-            "or send a smaller copy"
+            f"the JPEG has {scans} scans of {pixels:,} pixels; together at most {MAX_SCANNED_PIXELS:,} are "
+            "decoded. Save it anew as a JPEG that is not progressive, or send a smaller copy"
         )
 
 

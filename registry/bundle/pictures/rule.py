@@ -151,8 +151,8 @@ def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
     pixels = width * height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
-            f"the picture has {width} x {height} = {pixels:,} pixels; at most {rule.max_pixels:,} "
-            "are accepted. Send a smaller copy"
+            f"the picture has {width} x {height} = {pixels:,} pixels; at most {rule.max_pixels:,} are "
+            "accepted. Send a smaller copy"
         )
 
 

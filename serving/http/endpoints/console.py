@@ -36,7 +36,7 @@ class Console:
         registry = self._service.registry
         if not isinstance(registry, Registry):
             raise NothingServed(
-                "this service reads a release file and no registry; there is nothing to compare"
+                "this service cannot compare versions of its registry; run `dermfed-registry compare`"
             )
 
         def shown() -> str:

@@ -42,33 +42,27 @@ BLUR: Final[Mapping[int, Threshold]] = {128: Threshold(0.70, 0.76), 64: Threshol
 
 
 _TOO_DARK: Final = (
-    "The picture is too dark: even its brightest part has {brightest} of 255. Take it in "
-    "more light, by a "
+    "The picture is too dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
     "window or with the flash."
 )
 _DARK: Final = (
-    "The picture is rather dark: even its brightest part has {brightest} of 255. Take it "
-    "in more light, by a "
+    "The picture is rather dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
     "window or with the flash."
 )
 _TOO_BRIGHT: Final = (
-    "The picture is too bright: {burnt}% of it has lost its colour. Take it with less "
-    "light, without the "
+    "The picture is too bright: {burnt}% of it has lost its colour. Take it with less light, without the "
     "flash or from farther away."
 )
 _BRIGHT: Final = (
-    "The picture is rather bright: {burnt}% of it has lost its colour. Take it with less "
-    "light, without the "
+    "The picture is rather bright: {burnt}% of it has lost its colour. Take it with less light, without the "
     "flash or from farther away."
 )
 _NOTHING: Final = (
-    "Nothing stands out in the picture. Put the lesion into the middle, so near that it "
-    "fills a third of the "
+    "Nothing stands out in the picture. Put the lesion into the middle, so near that it fills a third of the "
     "picture."
 )
 _HARDLY_ANYTHING: Final = (
-    "Hardly anything stands out in the picture. Put the lesion into the middle, so near "
-    "that it fills a "
+    "Hardly anything stands out in the picture. Put the lesion into the middle, so near that it fills a "
     "third of the picture."
 )
 _TOO_BLURRED: Final = (
@@ -102,8 +96,8 @@ def too_small(width: int, height: int, rule: PictureRule) -> QualityIssue | None
         "too-small",
         True,
         (
-            f"The picture has {width} x {height} pixels; the model looks at {rule.size} x "
-            f"{rule.size}. Take it from nearer, or send it in its full size."
+            f"The picture has {width} x {height} pixels; the model looks at {rule.size} x {rule.size}. Take "
+            "it from nearer, or send it in its full size."
         ),
     )
 
@@ -146,7 +140,7 @@ def colours_unknown(why: str) -> QualityIssue:
         "colours-unknown",
         False,
         (
-            f"The picture has a colour profile that cannot be used: {why}. Its colours were taken "
-            "as sRGB, and may be off. Send the picture as the camera made it, or save it in sRGB."
+            f"The picture has a colour profile that cannot be used: {why}. Its colours were taken as sRGB, "
+            "and may be off. Send the picture as the camera made it, or save it in sRGB."
         ),
     )
