@@ -1,5 +1,6 @@
 """Workers that are ended, that end, and that outlive nobody; and what is in them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -123,7 +124,8 @@ def test_one_that_ends_with_a_picture_says_why(lane, number, reason):
     while not lane._busy:
         os.sched_yield()
     asked.send_signal(number)
-    asked.resume()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        asked.resume()
     asking.join()
     assert found == [reason]
     assert sound(lane)
