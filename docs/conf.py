@@ -18,7 +18,7 @@ from serving.settings import ServeSettings  # noqa: E402
 project = "dermfed"
 version = release = own_version()
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["results/tables", "results.md"]
+exclude_patterns = ["results/tables"]
 html_theme = "furo"
 html_title = "dermfed"
 html_static_path = ["_static"]

@@ -164,7 +164,7 @@ def read_finished(folder: Path) -> FinishedRun:
         fingerprint=summary["data"],
         stage=judged[-1]["name"],
         clients=len(judged[-1]["facts"]["by_client"]),
-        figures={key: _over_clients(over.get(key, {})) for key in (*SPREADS, *MEANS)},
+        figures={key: _over_clients(over[key]) for key in (*SPREADS, *MEANS)},
         rounds=rounds,
         bytes_down=bytes_down,
     )
@@ -228,7 +228,7 @@ def _parsed(path: Path, text: str) -> Any:
 
 
 def _over_clients(figure: Mapping[str, Any]) -> OverClients:
-    return OverClients(figure.get("mean"), figure.get("median"), figure.get("std"))
+    return OverClients(figure["mean"], figure["median"], figure["std"])
 
 
 def _downloaded(path: Path) -> tuple[int, int | None]:
@@ -236,8 +236,8 @@ def _downloaded(path: Path) -> tuple[int, int | None]:
     if not path.is_file():
         return 0, None
     lines = [_parsed(path, line) for line in path.read_text(encoding="utf-8").splitlines()]
-    if not lines or any("bytes_by_client" not in line for line in lines):
-        return len(lines), None
+    if not lines:
+        return 0, None
     downloads = [(client, of["down"]) for line in lines for client, of in line["bytes_by_client"].items()]
     return len(lines), sum(down for client, down in downloads if client != SERVER)
 

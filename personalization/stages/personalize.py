@@ -53,8 +53,6 @@ from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
 from training.updates.settings import CountsConfig, PrivacyConfig
 
-PATH = "selection"  # of the rule's settings in those of the stage
-
 
 class Personalize(Stage):
     """Personal models and the choice of an epoch for each.
@@ -151,12 +149,6 @@ class Personalize(Stage):
         """What is shown of each epoch that was chosen in place of the global model, if the rule asks."""
         config = self.selection.asks_proof
         if config is None:
-            return {}
-        if context.began_without(f"{PATH}.proof"):
-            context.metrics_log.log(
-                f"{context.key}: this run began with a version that asked no proof of a personal model, and "
-                "goes on so; begin a new run to have it asked"
-            )
             return {}
         malignant = malignant_classes(context.labels)
         return {

@@ -4,7 +4,7 @@ The angle of the skin (`registry.bundle.skin_tone.typology_angle`) is compared w
 learned from its own pictures. Nobody is routed by it and no tone is filled in: the answer is the same with
 and without the warning.
 
-It warns only where that was measured to mean something (docs/results.md, "Skin tone from pixels"). The bundle
+It warns only where that was measured to mean something (docs/results/skin-tone.md). The bundle
 has to know ranges on the declared scale; in its pictures the angle has to follow the tone, as it does in
 close-ups (rank correlation 0.52) and does not in dermoscopic pictures (−0.04); and the picture has to be like
 those, for of dermoscopic pictures the ranges of close-ups would warn wrongly, most of all where skin is dark.

@@ -34,13 +34,13 @@ def test_every_link_of_a_page_leads_somewhere(page):
 
 
 def test_every_page_is_reached_from_the_first():
-    """By the lists of the first page and of the decisions; the page of results of before is for old links."""
+    """By the lists of the first page and of the decisions."""
     listed = set()
     for index in (DOCS / "index.md", DOCS / "decisions" / "index.md"):
         for block in re.findall(r"```{toctree}\n(.*?)```", index.read_text(), flags=re.DOTALL):
             for name in block.split():
                 listed |= set(index.parent.glob(f"{name}.md")) if not name.startswith(":") else set()
-    listed |= {DOCS / "index.md", DOCS / "decisions" / "index.md", DOCS / "results.md"}
+    listed |= {DOCS / "index.md", DOCS / "decisions" / "index.md"}
     assert set(DOCS.rglob("*.md")) == listed
 
 

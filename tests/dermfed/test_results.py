@@ -57,11 +57,3 @@ def test_no_table_and_no_figure_is_left_lying():
 
 def _script() -> str:
     return (ROOT / "benchmarks" / "figures.py").read_text()
-
-
-def test_the_page_of_before_leads_to_the_new_ones():
-    """Its headings are still there for whoever has a link to one."""
-    old = ROOT / "docs" / "results.md"
-    for path, anchor in re.findall(r"\]\((results/[^)#]+)#([^)]+)\)", old.read_text()):
-        assert anchor in anchors(ROOT / "docs" / path)
-        assert anchor in anchors(old)

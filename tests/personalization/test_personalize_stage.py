@@ -265,18 +265,6 @@ def test_a_chosen_epoch_is_compared_with_the_global_model_on_the_same_pictures(
         assert not any(each["holds"] for each in proofs.values()), "six pictures show nothing"
 
 
-def test_a_run_that_began_before_proof_was_asked_goes_on_as_it_began(make_job, stand, hospitals):
-    job = make_job(stages())
-    alone = stand(make_job(stages(proof=None)), hospitals, name="alone").run()
-    stage = stand(job, hospitals, name="begun")
-    stage.context = replace(
-        stage.context, added_since=frozenset({f"stages.0.selection.proof.{each}" for each in EASY})
-    )
-    outcome = stage.run()
-    assert outcome.facts["by_subgroup"] == alone.facts["by_subgroup"]
-    assert "began with a version that asked no proof" in log_of(stage)
-
-
 def test_with_noise_on_counts_nothing_is_compared(make_job):
     noise = {"min_count": 1, "counts": {"epsilon": 4.0, "delta": 1e-5}}
     with pytest.raises(ValueError, match=r"stage personalize counts what .* \(selection: \{proof: null\}\)"):

@@ -272,10 +272,6 @@ def test_the_table_says_in_words_where_nothing_is_malignant(capsys):
     said = capsys.readouterr().out
     assert said.replace("\n", "").count("malignant") >= 4
     assert "[red]dark" in said
-    training.printing.print_patient_figures(
-        {"n": 9, "accuracy": 0.5, "by_subgroup": {}}
-    )  # of an older version
-    assert "unknown" in capsys.readouterr().out
 
 
 def test_a_probe_prints_both_figures_of_the_encoder_with_intervals(train_command, job_file, tiny, tmp_path):

@@ -28,7 +28,6 @@ def contexts_of(
     metrics_log: MetricsLog,
     registrar: Registrar = no_registry,
     dismissed: Mapping[str, str] = NOBODY,
-    added_since: frozenset[str] = frozenset(),
     attest: Attest = unsigned,
 ) -> list[StageContext]:
     """The context of each stage, in order.
@@ -43,7 +42,6 @@ def contexts_of(
         metrics_log: the run's log.
         registrar: where released models go.
         dismissed: clients that are asked no more, and since when.
-        added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
     """
     noise = NoisePlan(job.privacy, job.stages)
@@ -65,7 +63,6 @@ def contexts_of(
             registrar=registrar,
             dismissed=dismissed,
             tests=noise.tests(place),
-            added_since=added_since,
             attest=attest,
             quorum=Quorum(job.evaluation.quorum, log=metrics_log.log),
         )

@@ -28,7 +28,6 @@ from training.jobs.gaps import gaps
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.registrar import Registrar, no_registry
-from training.jobs.run_folder import added_since
 from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import StageContext, StageResult
 from training.jobs.try_model import told_of
@@ -125,7 +124,6 @@ def run_stages(
         metrics_log,
         registrar,
         dismissed,
-        added_since(out, job),
         attest,
     )
     before = [load_finished(context.folder, job.digest) for context in contexts]

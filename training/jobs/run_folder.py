@@ -60,15 +60,6 @@ class RunFolder:
             )
 
 
-def added_since(folder: Path, job: Job) -> frozenset[str]:
-    """The paths of a job's settings that were not there when the run in a folder began."""
-    file = folder / "job.resolved.yaml"
-    if not file.exists():
-        return frozenset()
-    begun = flatten(yaml.safe_load(file.read_text(encoding="utf-8")))
-    return frozenset(flatten(job.resolved()).keys() - begun.keys())
-
-
 def differences(old: Job, new: Job) -> list[str]:
     """The paths of settings that differ between two jobs and would change the weights."""
     if old.digest == new.digest:

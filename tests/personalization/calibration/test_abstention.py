@@ -8,7 +8,6 @@ from scipy.stats import beta
 
 from personalization.calibration.abstention import (
     AbstentionConfig,
-    AbstentionThreshold,
     bins_to_test,
     fit_abstention,
 )
@@ -133,10 +132,3 @@ def test_without_pictures_every_answer_is_referred():
     assert threshold.refers_always
     assert threshold.n == 0
     assert threshold.coverage == 0
-
-
-def test_a_run_of_the_version_before_told_no_limit():
-    told = AbstentionThreshold(
-        **{"threshold_bin": 3, "target_risk": 0.1, "risk": 0.0, "coverage": 1.0, "n": 9}
-    )
-    assert (told.risk_high, told.level) == (None, None)

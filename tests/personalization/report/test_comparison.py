@@ -90,20 +90,6 @@ def test_the_last_stage_that_judged_at_clients_is_compared(finished):
     assert (run.stage, run.figures["macro_f1"].mean) == ("federate", 0.7)
 
 
-def test_a_run_of_an_older_version_has_no_median_and_no_bytes(finished):
-    old = {"macro_f1": {"mean": 0.5, "interval": None, "clients": 1}}
-    folder = finished(
-        "old", 0.1, stages=[{"name": "finetune", "facts": {"over_clients": old, "by_client": {}}}]
-    )
-    (folder / "metrics.jsonl").write_text('{"stage": "0-finetune", "round": 1, "bytes_down": 7}\n')
-    told = compare([folder], cost_over=folder)
-    row = comparison_data(told)["runs"][0]
-    assert row["over_clients"]["macro_f1"] == {"mean": 0.5, "median": None, "std": None}
-    assert row["over_clients"]["ece"]["mean"] is None
-    assert (row["bytes_down"], row["additional_cost"], row["rounds"]) == (None, None, 1)
-    assert "0.500 │" in printed(told)
-
-
 def test_other_data_are_a_warning(finished):
     runs = [finished("a", 0.5), finished("b", 0.5, data="sha256:b"), finished("c", 0.5)]
     (warning,) = compare(runs).warnings

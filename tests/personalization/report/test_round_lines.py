@@ -28,10 +28,3 @@ def test_peers_scalars_and_bytes_are_read():
     assert told.scalars == {"a": {"kept": 0.4}}
     assert told.bytes_by_client == {"a": ClientBytes(30, 20, 10), "b": ClientBytes(5, 0, 0)}
     assert told.bytes_by_client["a"].weights == 10
-
-
-def test_a_line_of_an_older_version_has_none_of_them():
-    old = {key: value for key, value in LINE.items() if key not in ("models", "bytes_by_client")}
-    for line in (old, {**old, "models": {"global": {"loss": 0.5}}}):
-        told = Round.from_line(line)
-        assert (told.peers, told.scalars, told.bytes_by_client) == ({}, {}, {})

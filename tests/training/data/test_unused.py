@@ -97,10 +97,6 @@ def test_what_is_handed_on_is_told_without_what_quotes_a_table():
     assert "Anna" not in str(unused.scalars())
 
 
-def test_a_message_of_a_version_that_told_nothing_tells_nothing():
-    assert Unused.of_scalars({"loss": 1.0}) is None
-
-
 class Single:
     """The pictures of one client of a data set, some of which are not used."""
 

@@ -49,7 +49,6 @@ class StageContext:
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
-        added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
         quorum: of its questions outside the rounds, and who is missing from their answers.
     """
@@ -69,7 +68,6 @@ class StageContext:
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
     tests: bool = True
-    added_since: frozenset[str] = frozenset()
     attest: Attest = unsigned
     quorum: Quorum = field(default_factory=Quorum)
 
@@ -94,11 +92,6 @@ class StageContext:
                     "held": sum(self.census.held(client, "test", [name]) for client in holders),
                 }
         return {"clients": len(gone), "of": len(self.census.all_hospitals), "by_subgroup": by_subgroup}
-
-    def began_without(self, path: str) -> bool:
-        """Whether this stage's setting, or all below it, was unknown to the version that began the run."""
-        whole = f"stages.{self.key.partition('-')[0]}.{path}"
-        return any(f"{added}.".startswith(f"{whole}.") for added in self.added_since)
 
     @property
     def all_subgroups(self) -> tuple[str, ...]:

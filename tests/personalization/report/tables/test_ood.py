@@ -1,4 +1,3 @@
-from personalization.report import render_report
 from personalization.report.tables.ood import ood_table
 
 FACTS = {
@@ -33,8 +32,3 @@ def test_one_row_per_model_that_learned_it(report):
     ]
     assert (light.cells[1].text, light.cells[1].note) == ("1 of 2", "without MEL")
     assert [cell.text for cell in dark.cells][-2:] == ["flags none", "–"]
-
-
-def test_a_run_of_an_older_version_has_no_table(report):
-    assert ood_table(report("calibrate", {"models": {"global": {}}})) is None
-    assert "Pictures unlike" not in render_report(report())
