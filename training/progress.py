@@ -1,12 +1,8 @@
-"""What whoever waits is told: how far a long piece of work is, and how long the rest of it takes.
+"""How far a long piece of work is, for whoever waits, and how long the rest of it takes.
 
-On a terminal it is shown in place, elsewhere as a line now and then, always on the console's own stream
+On a terminal it is a bar in place, elsewhere a line now and then, always on the console's own stream
 (standard error), never among results. Nothing of it is logged in `metrics.jsonl`, and nothing depends on it.
-
-What is left is the mean of the seconds of the last rounds (up to `RECENT`) times the rounds that are left; of
-pieces of work that are many and alike, the mean of all. Rounds that precede a resume are not counted: they
-may be of another machine. Before the first round has ended it is "at least": what it will have
-taken by the end of the question under way, once for every round.
+What is left is the mean of the seconds of the rounds, or pieces, since the command began, times those left.
 """
 
 import threading
@@ -16,20 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 from training.plain_text import on_one_line, printable
 
-RECENT = 5  # rounds whose mean seconds an estimate rests on
+RECENT = 5  # rounds whose mean seconds an estimate rests on, of a run that is followed from elsewhere
 EVERY = 15.0  # seconds without a line after which a plain log gets one
 LOOK = 1.0  # seconds between two looks at whether one is due
-EARLIEST, SOONEST = 0.05, 5.0  # the share of a question, and its seconds, before which its length is not told
-BAR = 20  # columns
-MINUTE, HOUR = 60, 3600
+MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 Clock = Callable[[], float]
 Watch = Callable[[float], None]  # takes the share of a client's work that is done, 0 to 1
@@ -72,61 +64,9 @@ def seconds_left(seconds: Sequence[float], left: int) -> float:
     return sum(recent) / len(recent) * left
 
 
-def left_text(seconds: float, *, surely_more: bool = False, stages_follow: int = 0) -> str:
-    """What is left of a stage, and of its run as far as that can be told.
-
-    Args:
-        seconds: of the stage.
-        surely_more: whether that is all that can be told of it, and it will take longer.
-        stages_follow: how many stages follow, of which nothing is known yet.
-    """
-    words = in_words(seconds)
-    if surely_more:
-        return f"at least {words} left"
-    if stages_follow:
-        return f"about {words} left of the stage, at least {words} of the run"
-    return f"about {words} left"
-
-
-@dataclass
-class Count:
-    """Pieces of work, some of them done, and how long they took.
-
-    Attributes:
-        total, done: how many.
-        clock: of seconds.
-        rounds: whether they are few, and differ: then the last ones tell how long the next ones take.
-    """
-
-    total: int
-    done: int
-    clock: Clock
-    rounds: bool = True
-    _ends: list[tuple[float, int]] = field(init=False)  # when so many were done; the first is the beginning
-
-    def __post_init__(self) -> None:
-        self._ends = [(self.clock(), self.done)]
-
-    def advance(self, done: int) -> None:
-        """So many are done now."""
-        if self.rounds:
-            self._ends = [*self._ends[-RECENT:], (self.clock(), done)]
-        else:
-            self._ends = [self._ends[0], (self.clock(), done)]
-        self.done = done
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the last piece was done."""
-        return self.clock() - self._ends[-1][0]
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until all are done; None before the first is."""
-        (began, before), (ended, after) = self._ends[0], self._ends[-1]
-        if after <= before:
-            return None
-        return max((ended - began) / (after - before) * (self.total - self.done) - self.elapsed, 0)
+def left_text(seconds: float, *, stages_follow: int = 0) -> str:
+    """What is left of a stage; where others follow, it says that it is the stage alone."""
+    return f"about {in_words(seconds)} left" + (" of the stage" if stages_follow else "")
 
 
 @dataclass
@@ -166,12 +106,6 @@ class Question:
         return min((self.done + self.under_way()) / max(self.total, 1), 1.0)
 
     @property
-    def seconds(self) -> float | None:
-        """How long all of it will take; None where that cannot be told yet."""
-        told = self.share >= EARLIEST and self.elapsed >= SOONEST
-        return self.elapsed / self.share if told else None
-
-    @property
     def text(self) -> str:
         """How far it is."""
         done = f"{self.done} of {self.total} clients done"
@@ -191,51 +125,66 @@ class Progress:
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._spoken = self._begun = clock()
-        self._name = ""
-        self._stages_follow = 0
-        self._count: Count | None = None
+        self._spoken = self._ended_at = clock()  # when the last line was printed, and the last piece done
+        self._name, self._note = "", ""
+        self._rounds, self._stages_follow = False, 0
+        self._task: Task | None = None
         self._question: Question | None = None
-        self._note = ""
-        self._live: Live | None = None
+        self._bars = Bars(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=console,
+            get_time=clock,
+            speed_estimate_period=DAY,
+            transient=True,
+            disable=not console.is_interactive or console.quiet,
+        )
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def stage(self, key: str, place: int, stages: int, details: Sequence[str]) -> None:
         """Say that a stage begins, or was done before: `stage 1 of 4: federate, 10 rounds, 5 clients`."""
-        self._name, self._count, self._note = key, None, ""
-        self._stages_follow, self._begun = stages - place, self._clock()
+        self._take_away()
+        self._name, self._stages_follow, self._ended_at = key, stages - place, self._clock()
         self.log(f"stage {place} of {stages}: {', '.join(details)}")
-        self._show()
 
     def begin(self, name: str, total: int, done: int = 0, *, rounds: bool = True) -> None:
         """Show that `total` rounds, or pieces of other work that are alike, begin; some were done before."""
-        self._name, self._note = name, ""
-        self._count = Count(total, done, self._clock, rounds)
-        self._show()
+        self._take_away()
+        self._name, self._rounds, self._ended_at = name, rounds, self._clock()
+        number = self._bars.add_task(on_one_line(name), total=total, completed=done, note="")
+        self._task = next(task for task in self._bars.tasks if task.id == number)
+        self._bars.advance(number, 0)
+        self._bars.start()
 
     def advance(self, done: int, note: str | None = None) -> None:
         """Show that so many are done now; with a note, a plain log gets a line of it."""
-        assert self._count is not None, "begin comes first"
-        self._count.advance(done)
+        assert self._task is not None, "begin comes first"
+        self._ended_at = self._clock()
+        self._bars.update(self._task.id, completed=done)
         if note is None:
             return
         self._note = note
-        if self._live is None:
+        self._show(note)
+        if self._bars.disable:
             self.log(self._line())
 
     def end(self) -> None:
         """The rounds are over; on a terminal the last of them stays to be read."""
-        if self._live is not None and self._count is not None and self._note:
-            self.log(self._line())
-        self._count, self._note = None, ""
+        last = self._line() if self._task is not None and self._note and not self._bars.disable else ""
+        self._take_away()
+        if last:
+            self.log(last)
 
     def each(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, of which each one that was gone through counts as one more done."""
         for item in items:
             yield item
-            if self._count is not None:
-                self.advance(self._count.done + 1)
+            if self._task is not None:
+                self.advance(int(self._task.completed) + 1)
 
     @contextmanager
     def question(
@@ -247,6 +196,7 @@ class Progress:
             yield self._question
         finally:
             self._question = None
+            self._show(self._note)
 
     def log(self, text: str) -> None:
         """Print one line."""
@@ -254,61 +204,43 @@ class Progress:
         self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     def look(self) -> None:
-        """Print a line if nothing was printed for a while, and something goes on."""
-        if self._live is None and (text := self.now) and self._clock() - self._spoken >= EVERY:
+        """Show what goes on now; a plain log gets a line of it if it got none for a while."""
+        if self._task is not None and not self._bars.disable:
+            self._show(self._question.text if self._question is not None else self._note)
+        elif (text := self.now) and self._clock() - self._spoken >= EVERY:
             self.log(text)
 
     @property
     def now(self) -> str:
         """What goes on at this moment, in one line; empty where nothing does."""
-        name, count, question, left = self._name, self._count, self._question, self._left
-        if count is not None and not count.rounds and question is None:
-            text = f"{name}: {count.done} of {count.total}"
-        else:
-            elapsed = self._clock() - self._begun if count is None else count.elapsed
-            under_way = f"{in_words(elapsed)} so far" if question is None else question.text
-            place = "" if count is None else f" {min(count.done + 1, count.total)}/{count.total}"
-            text = f"{name}{place}: {under_way}" if name else "" if question is None else question.text
-        return f"{text}; {left}" if left else text
+        task, question = self._task, self._question
+        if question is None and not self._name:
+            return ""
+        if task is not None and not self._rounds and question is None:
+            return f"{self._name}: {task.completed:.0f} of {task.total:.0f}{self._left}"
+        place = "" if task is None else f" {min(task.completed + 1, task.total or 0):.0f}/{task.total:.0f}"
+        text = f"{in_words(self._clock() - self._ended_at)} so far" if question is None else question.text
+        return f"{self._name}{place}: {text}{self._left}" if self._name else text
 
     @property
     def _left(self) -> str:
-        count, question = self._count, self._question
-        if count is None or count.done >= count.total:
+        if self._task is None or self._task.finished or self._task.time_remaining is None:
             return ""
-        if count.left is not None:
-            return left_text(count.left, stages_follow=self._stages_follow)
-        whole = None if question is None or not count.rounds else question.seconds
-        if question is None or whole is None:
-            return ""
-        rest = max(whole - question.elapsed, 0)
-        rounds_after = count.total - count.done - 1
-        return left_text(rest + (count.elapsed + rest) * rounds_after, surely_more=True)
+        return f"; {left_text(self._task.time_remaining, stages_follow=self._stages_follow)}"
 
     def _line(self) -> str:
-        assert self._count is not None
-        left = self._left
-        return f"{self._name} {self._count.done}/{self._count.total} {self._note}" + (
-            f"; {left}" if left else ""
-        )
+        assert self._task is not None
+        return f"{self._name} {self._task.completed:.0f}/{self._task.total:.0f} {self._note}{self._left}"
 
-    def _show(self) -> None:
-        if self._live is None and self._console.is_terminal and not self._console.quiet:
-            self._live = Live(
-                console=self._console, get_renderable=self._render, refresh_per_second=2, transient=True
-            )
-            self._live.start()
+    def _show(self, note: str) -> None:
+        if self._task is not None:
+            self._bars.update(self._task.id, note=on_one_line(note))
 
-    def _render(self) -> RenderableType:
-        count, question = self._count, self._question
-        rows = Table.grid(padding=(0, 1))
-        if count is not None:
-            bar = ProgressBar(total=count.total, completed=count.done, width=BAR)
-            rows.add_row(Text(on_one_line(self._name)), bar, f"{count.done}/{count.total}", Text(self._left))
-        else:
-            rows.add_row(Text(on_one_line(self._name)))
-        beneath = [Text(on_one_line(question.text))] if question is not None else []
-        return Group(rows, *([Text(printable(self._note))] if self._note else []), *beneath)
+    def _take_away(self) -> None:
+        if self._task is not None:
+            self._bars.remove_task(self._task.id)
+            self._bars.stop()
+        self._task, self._note = None, ""
 
     def close(self) -> None:
         """Take away what is shown in place, and say no more."""
@@ -317,13 +249,8 @@ class Progress:
             self._thread.join()
             self._thread = None
         self.end()
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     def __enter__(self) -> "Progress":
-        if self._console.is_terminal:  # refreshes itself
-            return self
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
         self._thread.start()
         return self

@@ -62,7 +62,7 @@ def test_what_is_shown_in_place_steers_nothing():
     progress = Progress(console)
     progress.begin("ward\x1b[2Jx\ny", 2)
     progress.advance(1, "of\x9bz [/b]")
-    console.print(progress._render())
+    console.print(progress._bars.get_renderable())
     assert "ward\\x1b[2Jx\\ny" in shown.getvalue()
     assert "of\\x9bz [/b]" in shown.getvalue()
     assert not {"\x1b", "\x9b"} & set(shown.getvalue())

@@ -132,7 +132,7 @@ def test_every_table_is_printed_where_none_is_cut():
     """A module that makes a table of rich prints it by `print_table`, or hands it to one that does."""
     hands_on = {"clients/data/inspect/describe.py", "clients/data/inspect/tone_check.py"}
     hands_on |= {"personalization/report/comparison.py", "training/preflight_tables.py"}
-    hands_on |= {"training/progress.py", "training/terminal_table.py"}
+    hands_on |= {"training/terminal_table.py"}
     made = {
         str(path.relative_to(ROOT)): path.read_text()
         for room in ROOMS

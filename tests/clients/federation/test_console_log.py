@@ -35,7 +35,7 @@ def test_how_many_rounds_are_done_and_how_long_the_others_take(tiny):
         return {"stage": stage, "round": round_, "seconds": seconds}
 
     last = [line(2, 100), line(3, 20), line(4, 30)]
-    text = "4 of 10 rounds done, about 5 min left of the stage, at least 5 min of the run"
+    text = "4 of 10 rounds done, about 5 min left of the stage"
     assert rounds_line(job, last) == text
     assert rounds_line(alone, last) == "4 of 10 rounds done, about 5 min left"
     assert rounds_line(job, [*last, line(10, 30)]) == ""
