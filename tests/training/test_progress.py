@@ -69,9 +69,7 @@ def test_a_number_of_bytes_is_said_as_people_say_it(count, words):
     assert bytes_in_words(count) == words
 
 
-def test_what_is_left_is_the_mean_of_the_rounds_done_times_the_rounds_left(
-    progress, clock
-):
+def test_what_is_left_is_the_mean_of_the_rounds_done_times_the_rounds_left(progress, clock):
     progress.begin("0-federate", 10, 7)
     assert progress.now == "0-federate 8/10: 1 s so far"
     clock.passes(5)

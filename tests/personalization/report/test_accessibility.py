@@ -89,6 +89,7 @@ def test_headings_go_down_one_level_at_a_time(page):
 def test_the_page_says_its_language_and_loads_nothing(page, outline):
     assert outline.all("html")[0][0]["lang"] == "en"
     assert not re.search(r"https?://(?!www\.w3\.org/)", page)
+    assert not re.search(r"url\((?!#)|@import", page)
     assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _, _ in outline.tags}
 
 

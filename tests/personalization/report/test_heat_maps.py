@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from personalization.report.data import Round, in_order, present
 from personalization.report.figures.heat_map import outline_caption, outlined
-from personalization.report.figures.peers import own_community_shares, peer_maps, peer_shares
+from personalization.report.figures.peers import peer_maps, peer_shares
 from personalization.report.figures.similarity import similarity_maps
 
 COMMUNITIES = {"isic": ("i0", "i1"), "ham": ("h0", "h1"), "pad": ("p",)}
@@ -70,12 +70,6 @@ def test_the_row_of_whoever_was_given_peers_sums_to_one(log):
             assert known == []
 
 
-def test_the_share_from_the_own_community(rounds):
-    clients = ["i0", "i1", "h0", "h1", "p"]
-    own = own_community_shares(peer_shares(rounds, clients), clients, COMMUNITIES)
-    assert own == {"i0": 0.75, "i1": 1.0, "h0": 1.0, "h1": None, "p": None}
-
-
 def test_the_map_of_peers_orders_clients_by_community_and_has_its_numbers(report, rounds):
     (panel,) = peer_maps(report(facts=FACTS, rounds=rounds))
     assert panel.numbers.columns == ("client", "i0", "i1", "h0", "h1", "p", "own community")
@@ -86,19 +80,6 @@ def test_the_map_of_peers_orders_clients_by_community_and_has_its_numbers(report
     assert "i0 was given i1 most often, 75.0\u202f%" in panel.svg
     for name in ("i0", "h1", "75.0", "100.0"):
         assert f">{name}<" in panel.svg
-
-
-def test_outlines_are_drawn_round_communities_of_two_or_more(report, rounds):
-    def strong_outlines(facts):
-        (panel,) = peer_maps(report(facts=facts, rounds=rounds))
-        return panel.svg.count("stroke-width: 2;")
-
-    assert strong_outlines({}) == 0
-    assert strong_outlines(FACTS) == 2
-
-
-def test_without_peers_there_is_no_map(report, line):
-    assert peer_maps(report(rounds=[line(1), line(2, models={"exchange": {"a": {}}})])) == ()
 
 
 def test_the_similarity_matrix_is_put_in_order_by_community(report):
@@ -113,25 +94,6 @@ def test_the_similarity_matrix_is_put_in_order_by_community(report):
     ]
     assert "from 0.200 (no shade) to 0.900" in panel.caption
     assert "Outlined from the upper left: isic." in panel.caption
-
-
-@pytest.mark.parametrize("similarity", [None, {}, {"clients": ["a"], "matrix": [[1.0]]}])
-def test_without_two_clients_there_is_no_similarity(report, similarity):
-    assert similarity_maps(report(facts={"similarity": similarity})) == ()
-
-
-def test_equal_similarities_have_no_shade(report):
-    facts = {"similarity": {"clients": ["a", "b"], "matrix": [[1.0, 0.5], [0.5, 1.0]]}}
-    (panel,) = similarity_maps(report(facts=facts))
-    assert "var(--series-1)" not in panel.svg
-
-
-def test_many_clients_are_shaded_without_numbers(report):
-    names = [f"c{at}" for at in range(15)]
-    matrix = [[0.25 if x < y else 0.75 for x in range(15)] for y in range(15)]
-    (panel,) = similarity_maps(report(facts={"similarity": {"clients": names, "matrix": matrix}}))
-    assert ">0.75<" not in panel.svg
-    assert "var(--series-1)" in panel.svg
 
 
 def test_a_name_is_no_formula(report):

@@ -65,19 +65,3 @@ def test_before_is_the_stage_right_before_the_last_calibration(report, at):
     table = calibration_error_table(of_stages(report, counts, stages))
 
     assert [cell.text for cell in table.rows[0].cells][1:3] == [off(0.7001, 0.5), off(0.8001, 0.5)]
-
-
-def test_a_subgroup_that_was_not_judged_before_has_no_figure_before(report, at):
-    counts = {"federate": {"light": at(0.9001, 30, 10)}, "calibrate": {"dark": at(0.9001, 30, 10)}}
-    stages = {"federate": "federate", "calibrate": "calibrate"}
-
-    dark, _ = calibration_error_table(of_stages(report, counts, stages)).rows
-
-    assert [cell.text for cell in dark.cells] == ["40", "–", off(0.9001, 0.75), "–", off(0.9001, 0.75)]
-
-
-@pytest.mark.parametrize("kinds", [{"federate": "federate"}, {"calibrate": "calibrate"}])
-def test_without_a_stage_before_a_calibration_there_is_no_table(report, at, kinds):
-    counts = {name: {"light": at(0.9001, 30, 10)} for name in kinds}
-
-    assert calibration_error_table(of_stages(report, counts, kinds)) is None

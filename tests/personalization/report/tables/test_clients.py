@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.clients import client_tables, mean_cell
+from personalization.report.tables.clients import client_tables
 from registry.bundle.metrics.over_clients import over_clients
 
 
@@ -37,13 +37,6 @@ def test_clients_stand_by_community_then_means_of_communities_then_the_mean_of_a
     assert [row.is_total for row in table.rows] == [False] * 4 + [True] * 3
 
 
-def test_every_figure_over_clients_has_its_column(report, facts):
-    (table,) = client_tables(report("federate", facts))
-    assert len(table.columns) == 2 + len(facts["over_clients"])
-    assert {"macro F1", "AUPRC", "ECE", "MCE", "AURC"} <= set(table.columns)
-    assert all(len(row.cells) == len(table.columns) - 1 for row in table.rows)
-
-
 @pytest.mark.parametrize(
     ("kind", "title"),
     [
@@ -55,11 +48,3 @@ def test_every_figure_over_clients_has_its_column(report, facts):
 def test_the_title_says_whose_models_they_are(report, facts, kind, title):
     (table,) = client_tables(report(kind, facts))
     assert table.caption == title
-
-
-def test_a_figure_that_no_client_defines_is_absent():
-    assert mean_cell({"mean": None, "median": None, "std": None, "interval": None}).text == "–"
-
-
-def test_a_stage_without_clients_has_no_table(report):
-    assert client_tables(report("export", {"bundles": 1})) == ()

@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.communication import communication_tables, sent, with_exchange
+from personalization.report.tables.communication import communication_tables
 
 WEIGHTS = 1_000_000
 
@@ -54,21 +54,6 @@ def test_the_coordinators_own_client_is_apart_and_last(report, rounds):
     assert cells(table, "server, in no sum")[:2] == ["7.0\u202fMB", "4.0\u202fMB"]
 
 
-def test_without_an_exchange_there_is_no_cost(report, line):
-    (table,) = communication_tables(report(rounds=[line(1, bytes_by_client={"a": told()})]))
-    assert table.columns == ("client", "sent to it", "of these weights", "of these beside", "sent by it")
-
-
-def test_a_client_that_was_sent_nothing_has_no_cost(report, line):
-    given = line(1, bytes_by_client={"a": told(WEIGHTS), "b": {"down": 0, "up": 5}})
-    (table,) = communication_tables(report(rounds=[given]))
-    assert cells(table, "b") == ["0\u202fB", "0\u202fB", "0\u202fB", "5\u202fB", "–", "–"]
-
-
-def test_rounds_that_noted_no_bytes_by_client_have_no_table(report, line):
-    assert communication_tables(report(rounds=[line(1), line(2)])) == ()
-
-
 def test_stages_are_counted_apart_and_clients_stand_by_community(report, line):
     facts = {"by_community": {"late": {"clients": ["b"]}}}
     rounds = [
@@ -79,8 +64,3 @@ def test_stages_are_counted_apart_and_clients_stand_by_community(report, line):
     assert [row.header for row in first.rows] == ["a", "all clients"]
     assert [row.header for row in second.rows] == ["b", "a", "all clients"]
     assert cells(second, "b")[0] == "2.0\u202fMB"
-
-
-def test_rounds_with_an_exchange_are_those_in_which_anything_travelled_beside(rounds):
-    assert [entry.round for entry in with_exchange(rounds)] == [3, 4]
-    assert sent(rounds, ["nobody"]).down == 0

@@ -47,20 +47,6 @@ def test_one_row_per_comparison(report):
     assert [row.cells[1].note for row in table.rows] == ["−2.0 to 25.0", "", "0.010 to 0.100"]
 
 
-def test_the_last_stage_with_test_figures_is_shown(report):
-    earlier, last = {"differences": TOLD[:1]}, {"differences": TOLD[1:2]}
-
-    table = differences_table(report(summary=summary({"test": earlier}, {"test": last}, {})))
-
-    assert [row.cells[0].text for row in table.rows] == ["Malignant sensitivity"]
-
-
-@pytest.mark.parametrize("test", [{}, {"test": None}, {"test": {}}, {"test": {"differences": []}}])
-def test_a_run_that_compared_nothing_has_no_table(report, test):
-    assert differences_table(report(summary=summary(test))) is None
-    assert differences_table(report()) is None
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [(None, "–"), (1.0, "1.000"), (0.001, "0.001"), (0.00099, "<\u202f0.001"), (0, "<\u202f0.001")],

@@ -44,8 +44,3 @@ def test_a_group_with_too_few_pictures_shows_no_number(report):
     assert table.rows[0].cells[0].text == "too few to tell"
     assert not any(re.search(r"\d", cell.text + cell.note) for cell in table.rows[0].cells)
     assert "too few to tell" in render_report(data)
-
-
-def test_a_run_without_intersections_has_no_table(report):
-    assert intersection_tables(report()) == ()
-    assert intersection_tables(with_intersections(report, {"site": {}})) == ()

@@ -45,8 +45,3 @@ def test_the_page_names_it(of_cases):
     page = render_report(of_both)
     assert "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it." in page
     assert "No part harms" not in page
-
-
-def test_a_report_of_single_pictures_has_none(report):
-    assert left_out_tables(report()) == ()
-    assert harms(report()) == ()

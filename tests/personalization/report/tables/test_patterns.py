@@ -2,7 +2,6 @@
 
 import pytest
 
-from personalization.report.page import render_report
 from personalization.report.tables.patterns import pattern_tables
 
 NARROW = "\u202f"  # before a per cent sign
@@ -47,13 +46,3 @@ def test_a_line_has_the_figures_with_their_intervals(of_cases):
     assert [cell.text for cell in cells] == texts
     assert cells[1].note == "0.700 to 0.900"
     assert cells[-1].note == "55.0 to 80.0"
-
-
-def test_a_report_of_single_pictures_has_none(report):
-    assert pattern_tables(report()) == ()
-
-
-def test_the_page_shows_them(of_cases):
-    page = render_report(of_cases)
-    assert "By what is given of a case" in page
-    assert "close-up, dermoscopic; some facts" in page

@@ -37,16 +37,6 @@ def test_both_figures_have_a_line_for_all_and_for_each_subgroup(probed):
     assert f1["linear, light"] == "–", "told over all pictures alone"
 
 
-def test_neighbours_that_are_left_out_have_no_line_and_those_that_may_not_tell_an_empty_one(probed):
-    linear = probed().facts[0].facts["linear"]
-    (without,) = probe_tables(probed({"linear": linear}))
-    assert all(row.header.startswith("linear") for row in without.rows)
-    (silent,) = probe_tables(probed({"linear": linear, "neighbours": None}))
-    assert silent.rows[:-1] == without.rows
-    assert silent.rows[-1].header == "neighbours, all pictures"
-    assert [cell.text for cell in silent.rows[-1].cells] == ["0", *"–––––"]
-
-
 def test_the_page_shows_them_and_no_others(probed, report):
     page = render_report(probed())
     assert '<h2 id="encoder">' in page

@@ -7,7 +7,7 @@ from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report import CalibratedModel
-from personalization.report.served import coverage, referred, set_size, wrong
+from personalization.report.served import referred
 from personalization.report.tables.served import served_table
 from registry.bundle.counts.count import count
 from registry.bundle.counts.decisions import Thresholds
@@ -106,26 +106,6 @@ def test_who_has_no_model_is_answered_by_the_global_one(model, blocks):
         f"100.0{PERCENT}",
         f"{100 * 14 / 24:.1f}{PERCENT}",
     ]
-
-
-def test_without_a_global_model_only_those_with_a_model_are_shown(model, blocks):
-    models = [model("dark", 0.4, 0.2)]
-    table = served_table(models, blocks(models, light=(9, 1, 9, 1), dark=(5, 5, 5, 5)))
-
-    assert [row.header for row in table.rows] == ["dark", "all pictures"]
-    assert texts(table.rows[0])[2:] == texts(table.rows[1])[2:]
-
-
-def test_shares_have_intervals_that_hold_them(model, blocks):
-    models = [model("global", 0.4, 0.2)]
-    counts = blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5))
-    for figure in (coverage, wrong):
-        found = figure(counts)
-        assert 0 < found.low < found.value < found.high < 1
-    nobody = referred(counts)
-    assert nobody.value == 0
-    assert (nobody.low or 0, (nobody.high or 0) < 0.1) == (0, True)
-    assert set_size(counts).value == 1
 
 
 def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, blocks):
