@@ -14,12 +14,6 @@ PAGES = sorted(RESULTS.glob("*.md"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
-def anchors(page: Path) -> set[str]:
-    """Where a link into the page may lead."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
     """Whether the figures in a folder are of their tables."""
     command = [sys.executable, "benchmarks/figures.py", "--check", "--folder", str(folder)]

@@ -5,7 +5,6 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from scipy.optimize import minimize_scalar
@@ -18,7 +17,7 @@ from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
-from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
+from registry.bundle.folder import bundle_digest
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup, TonePatients
 from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.model_file.graph import Graph
@@ -26,7 +25,6 @@ from registry.bundle.recount import recount
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.errors import JobError
 from training.federation.questions import EMBED
-from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import GLOBAL
 from training.models.export import as_bytes
@@ -415,14 +413,6 @@ def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make
             assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
 
 
-def test_few_calibration_pictures_call_nothing_unfamiliar(make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, novelty_rate=0.05), hospitals, stand)
-    known = outcome.bundles["dark"].manifest.out_of_distribution
-    assert (known.threshold_bin, known.n) == (None, 10), "19 are needed"
-    facts = outcome.facts["models"]["dark"]["novelty"]
-    assert (facts["threshold"], facts["flagged"], facts["n"]) == (None, None, 10)
-
-
 def test_classes_of_few_pictures_have_no_gaussian(make_job, stand, hospitals):
     examples = hospitals.examples("north", "train")
     held = np.bincount(examples.labels, minlength=3)
@@ -467,15 +457,6 @@ def test_how_the_tones_look_is_put_into_every_bundle(make_job, stand, hospitals)
         assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
 
 
-def test_what_an_earlier_stage_said_of_a_subgroup_is_kept(make_job, stand, hospitals):
-    job = calibrate_job(make_job)
-    before = replace(exported(job, hospitals), facts={"by_subgroup": {"light": {"epoch": 4}}})
-    facts = stand(job, hospitals, place=2).run(before).facts["by_subgroup"]
-    assert facts["light"]["epoch"] == 4
-    assert "coverage" in facts["light"]
-    assert "epoch" not in facts["dark"]
-
-
 def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, draw_hospitals):
     # Eight lesions at most cannot promise 0.9: that takes nine.
     sizes = {"light": (4, 2, 40, 12), "dark": (4, 2, 8, 11)}
@@ -517,24 +498,6 @@ def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, 
         for part in ("temperature", "conformal", "abstention", "out_of_distribution"):
             assert getattr(other.manifest, part) == getattr(bundle.manifest, part)
         assert other.manifest.metrics != bundle.manifest.metrics
-
-
-def test_bundles_are_whole_and_survive_the_disk(make_job, stand, hospitals, tmp_path):
-    job = calibrate_job(make_job)
-    outcome = run(job, hospitals, stand)
-    assert list(outcome.bundles) == [GLOBAL, "light", "dark"]
-    for name, bundle in outcome.bundles.items():
-        digest = write_bundle(tmp_path / name, bundle.manifest, bundle.graph)
-        read = read_bundle(tmp_path / name)
-        assert (read.manifest, read.model, read.digest) == (bundle.manifest, bundle.graph, digest)
-        assert read.manifest.subgroup.name == name
-        assert read.manifest.metrics is not None
-        onnx.checker.check_model(onnx.load_from_string(read.model))
-    save_finished(tmp_path / "finished", job.digest, FinishedStage(outcome, 1.0, 0))
-    found = load_finished(tmp_path / "finished", job.digest).outcome
-    assert {name: bundle.manifest for name, bundle in found.bundles.items()} == {
-        name: bundle.manifest for name, bundle in outcome.bundles.items()
-    }
 
 
 def test_every_figure_of_every_bundle_follows_from_its_counts(make_job, stand, hospitals):

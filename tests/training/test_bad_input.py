@@ -15,10 +15,6 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from registry.bundle.errors import BundleCorrupt
-from registry.bundle.folder import read_bundle, write_bundle
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
-from training.jobs.job import Job
 from training.messages.tensor_file import save_tensors
 
 pytestmark = pytest.mark.usefixtures("without_report")
@@ -104,14 +100,6 @@ def test_a_misspelt_key_names_the_nearest(train_command, job_file, tiny, change,
     ended = train_command(job_file({**tiny, **change}))
     assert ended.code == 2
     assert told in ended.err
-
-
-def test_an_unknown_aggregator_names_the_nearest_and_nothing_else_is_blamed(train_command, job_file, tiny):
-    tiny["stages"][0]["aggregator"]["name"] = "fedavq"
-    ended = train_command(job_file(tiny))
-    assert ended.code == 2
-    assert "unknown aggregator `fedavq`; did you mean `fedavg`? valid: afl, fedauto, fedavg" in ended.err
-    assert ended.err.count("stages") == 1, "the list of stages itself is not what is wrong"
 
 
 @pytest.mark.parametrize(
@@ -256,12 +244,6 @@ def test_a_client_that_cannot_train_ends_the_run_with_code_1(train_command, hosp
     assert "fewer than two pictures" in str(lines[0]["failed"])
 
 
-def test_more_answers_than_clients_cannot_be_demanded(train_command, job_file, tiny):
-    ended = train_command(job_file(tiny), "--set", "engine.min_clients=3")
-    assert ended.code == 1
-    assert "engine.min_clients is 3, but only 2 clients hold training pictures: light, dark" in ended.err
-
-
 # The folder of the run.
 
 
@@ -304,12 +286,6 @@ def test_a_run_is_neither_overwritten_nor_continued_by_another_job(train_command
     assert tree(tmp_path / "run") == before
 
 
-def test_a_run_that_failed_on_its_data_may_be_mended_and_started_again(train_command, hospital, rows):
-    assert train_command(hospital(rows, label_map={"MEL": "malignant"}), "--out", "run").code == 2
-    mended = hospital(rows, split={"train": 0.7, "validation": 0, "calibration": 0, "test": 0.3})
-    assert train_command(mended, "--out", "run").code == 0
-
-
 # The disk.
 
 
@@ -343,26 +319,3 @@ def test_a_full_disk_stops_at_a_checkpoint_from_which_the_run_goes_on(
 
 
 # A bundle.
-
-
-def test_an_altered_graph_is_refused(tiny, tmp_path):
-    job = Job.model_validate(tiny)
-    content = b"a graph" * 100
-    manifest = BundleManifest(
-        model="tiny",
-        file=ModelFile.of(content),
-        labels=(
-            {"code": "benign", "name": "Benign", "malignancy": "benign"},
-            {"code": "malignant", "name": "Malignant", "malignancy": "malignant"},
-        ),
-        picture=job.data.picture,
-        subgroup=Subgroup(name="global"),
-        lineage=Lineage(job=job.digest, recipe="tiny", seed=0, code_version="0"),
-    )
-    write_bundle(tmp_path / "bundle", manifest, content)
-    assert read_bundle(tmp_path / "bundle").model == content
-    altered = bytearray(content)
-    altered[100] ^= 1
-    (tmp_path / "bundle" / "model.onnx").write_bytes(altered)
-    with pytest.raises(BundleCorrupt, match=r"(?s)model\.onnx.*was altered: fetch the\s+bundle again"):
-        read_bundle(tmp_path / "bundle")

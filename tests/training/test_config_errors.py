@@ -156,10 +156,3 @@ def test_of_several_alternatives_the_one_that_was_meant_is_told(raw, lines):
     assert [line.strip().startswith(start) for line, start in zip(told, lines, strict=True)] == [True] * len(
         lines
     ), told
-
-
-def test_without_what_was_given_labels_are_told_by_their_look():
-    raw = {"many": [3], "either": {"bend": "x"}}
-    with pytest.raises(ValidationError) as error:
-        Drawing.model_validate(raw)
-    assert describe(error.value) == describe(error.value, raw)

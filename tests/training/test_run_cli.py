@@ -19,63 +19,11 @@ from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
 from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
-OPTIONS = (
-    "--out",
-    "--resume",
-    "--set",
-    "--engine",
-    "--check",
-    "--schema",
-    "--compare",
-    "--cost-over",
-    "--kit",
-    "--key",
-    "--without",
-    "--recipes",
-    "--json",
-    "--version",
-)
 ROOT = Path(training.run.__file__).parents[1]
 
 
 def flat(text: str) -> str:
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
-
-
-def test_help_documents_every_option_with_examples_and_exit_codes(train_command):
-    ended = train_command("--help")
-    assert ended.code == 0
-    help_ = flat(ended.out)
-    for option in OPTIONS:
-        described = re.search(rf"{option} (<\S+>|[A-Z.=]+)? ?([A-Z][^.]+\.|[A-Z][^.]+: [^.]+\.)", help_)
-        assert described, f"{option} has no sentence of help"
-    examples = help_.split("Examples:")[1]
-    for example in ("--out runs/demo", "--resume", "--set stages.federate.rounds=5", "--check job.yaml"):
-        assert example in examples
-    assert "Exit codes: 0 done, 1 refused by a rule (too few answers, a gate)" in help_
-    assert "2 wrong use or bad input" in help_
-
-
-def test_help_names_no_option_that_this_test_does_not_know(train_command):
-    named = set(re.findall(r"│ (--[a-z-]+)", train_command("--help").out))
-    assert named - {"--help"} == set(OPTIONS)
-
-
-def test_an_unknown_option_is_wrong_use(train_command):
-    ended = train_command("--resumee")
-    assert ended.code == 2
-    assert "No such option: --resumee" in flat(ended.err)
-
-
-def test_no_job_is_wrong_use(train_command):
-    ended = train_command()
-    assert ended.code == 2
-    assert "name a job file; list the built-in ones with --recipes" in ended.err
-    assert "`dermfed-train init MANIFEST`" in ended.err
-
-
-def test_version_is_a_number(train_command):
-    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", train_command("--version").out)
 
 
 def test_the_schema_knows_every_block_and_part(train_command):

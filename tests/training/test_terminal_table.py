@@ -54,13 +54,6 @@ def test_columns_that_do_not_fit_go_below_with_the_first_one_again(width, settin
     assert text.index("nine clinics") > text.index("36")
 
 
-def test_what_fits_is_printed_as_it_is():
-    shown = io.StringIO()
-    Console(file=shown, width=140).print(counts())
-    assert printed(counts(), 140, in_blocks=True) == shown.getvalue()
-    assert printed(counts(), 140) == shown.getvalue()
-
-
 @pytest.mark.parametrize("width", [80, 60, 20])
 def test_in_one_table_long_words_are_folded_and_the_most_text_gets_the_most_room(width):
     table = Table("what is sent", "what holds")
@@ -71,14 +64,6 @@ def test_in_one_table_long_words_are_folded_and_the_most_text_gets_the_most_room
     assert sum(cell.count("n") for cell in cells if set(cell) == {"n"}) == 30
     if width == 80:
         assert "privacy.secure_aggregation" in cells
-
-
-def test_a_table_stays_as_it_is():
-    table = counts()
-    printed(table, 40, in_blocks=True)
-    printed(table, 40)
-    assert [column.width for column in table.columns] == [None] * len(HEADERS)
-    assert [column.header for column in table.columns] == HEADERS
 
 
 CENSUS = [
@@ -167,13 +152,6 @@ def test_what_a_table_says_is_no_markup_and_steers_no_terminal(name, wide, text)
     assert shown.count(seen) >= 2 * len(table.columns) + 2
     assert not {"\x1b", "\x9b"} & set(shown)
     assert ("(1 of" in shown) is not wide
-
-
-def test_a_title_looks_like_a_title_in_blocks_too():
-    shown = io.StringIO()
-    console = Console(file=shown, width=60, force_terminal=True, color_system="truecolor")
-    print_table(counts(title="by clinic"), console, in_blocks=True)
-    assert shown.getvalue().count("\x1b[3m") > 1
 
 
 @pytest.mark.parametrize("name", ["[/b]", "ward [a-z]", "ward\x1b[2Jx"])

@@ -114,12 +114,6 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
     assert not dark.conformal.guaranteed
 
 
-def test_whose_scores_are_counted_together_follows_from_the_jobs_least_count(finish):
-    result = finish(FEDERATE, PERSONALIZE)
-    least = result.job.privacy.min_count
-    assert report_data(result).smallest_cell == max(-(-least // 2), 1)
-
-
 def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
     result = finish(FEDERATE)
     before = [f"{line}." for line in result.summary["notes"]]
@@ -150,12 +144,6 @@ def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, 
     assert all(note.startswith("No working point for dark, though") for note in found)
 
 
-def test_the_report_can_be_drawn_from_it(finish):
-    page = render_report(report_data(finish(FEDERATE, PERSONALIZE)))
-    for name in ("light", "dark", "federate", "personalize"):
-        assert name in page
-
-
 def test_models_of_single_clients_are_shown_with_their_mean(finish):
     tune = {"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}
     result = finish(tune, FEDERATE)
@@ -164,18 +152,6 @@ def test_models_of_single_clients_are_shown_with_their_mean(finish):
     mean = result.summary["stages"][0]["facts"]["over_clients"]["balanced_accuracy"]["mean"]
     assert f"{mean:.3f}" in rest.split("mean over clients (median)")[1][:600]
     assert "Each client\u2019s own model" not in render_report(report_data(finish(FEDERATE, name="other")))
-
-
-def test_the_strategy_is_named_and_the_frontier_is_the_summarys(finish):
-    result = finish(FEDERATE, PERSONALIZE)
-    shown = report_data(result).fine_tuning
-    facts = result.summary["stages"][1]["facts"]
-
-    assert (shown.strategy, shown.per) == ("finetune", "subgroup")
-    assert [step["epochs"] for step in facts["frontier"]] == [step.epochs for step in shown.frontier]
-    assert [step["worst"] for step in facts["frontier"]] == [step.worst for step in shown.frontier]
-    beside = shown.frontier_without_floor
-    assert (facts["frontier_paper"] is None) == (beside is None)
 
 
 def test_models_of_clients_are_told_as_such(finish):

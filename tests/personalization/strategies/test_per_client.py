@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from personalization.stages.per_client import personal_file
-from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.messages.message import GLOBAL
 from training.models import build_model
@@ -126,32 +124,6 @@ def test_subgroups_need_not_be_skin_tones(stages, make_job, stand, mixed):
     blocks = {"data": {"manifest": "in-memory.csv", "image_size": 16, "subgroups": {"column": "clinic"}}}
     outcome = stand(make_job(stages({"name": "none"}, per="client"), **blocks), mixed).run()
     assert set(outcome.test) == {"light", "dark"}
-
-
-def test_subgroups_need_not_be_named(stages, make_job, stand, mixed):
-    held = {key: replace(part, subgroups=np.full(len(part), -1)) for key, part in mixed.held.items()}
-    data = replace(mixed, held=held, subgroups=())
-    job = make_job(
-        stages({"name": "none"}, per="client"), data={"manifest": "in-memory.csv", "image_size": 16}
-    )
-    outcome = stand(job, data).run()
-    assert set(outcome.test) == {"undeclared"}
-    assert set(outcome.facts["by_client"]) == {"north", "south"}
-
-
-def test_only_validation_pictures_choose(stages, make_job, stand, mixed):
-    """Of every other split but train labels may be anything."""
-    held = {
-        (client, split): part if split in ("train", "validation") else replace(part, labels=part.labels * 0)
-        for (client, split), part in mixed.held.items()
-    }
-    assert len(SPLITS) == 4
-    job = make_job(stages(FINETUNE, per="client"))
-    clean, other = stand(job, mixed, name="clean"), stand(job, replace(mixed, held=held), name="other")
-    first, second = clean.run(), other.run()
-    assert first.facts["epochs"] == second.facts["epochs"]
-    for client in ("north", "south"):
-        assert all(torch.equal(value, own(other, client)[name]) for name, value in own(clean, client).items())
 
 
 def test_few_pictures_of_a_subgroup_cannot_be_told_apart_by_subtraction(stages, make_job, stand, mixed):

@@ -8,25 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from registry.bundle.cases.case_input import CaseInput
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
 from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.errors import JobError
 from training.federation.client.fit import fit
-from training.federation.client.local_training import optimizer_tensors, restore_optimizer
 from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
 from training.models.groups import float_state
-from training.models.heads import Network, projection
 from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
-
-
-def test_constant_is_constant():
-    schedule = ScheduleConfig()
-    assert {schedule.factor(round_, 5, epoch, 2) for round_ in range(1, 6) for epoch in (0, 1)} == {1.0}
 
 
 def test_cosine_falls_from_one_towards_zero_over_all_epochs_of_all_rounds():
@@ -43,16 +35,6 @@ def test_warm_up_is_linear_ends_at_the_base_rate_and_is_followed_by_the_schedule
     factors = [schedule.factor(round_, 6, epoch, 2) for round_ in range(1, 7) for epoch in (0, 1)]
     cosine = [(1 + cos(pi * step / 8)) / 2 for step in range(8)]
     assert factors == pytest.approx([0.25, 0.5, 0.75, 1.0, *cosine], rel=1e-14)
-
-
-def test_warm_up_before_a_constant_rate():
-    schedule = ScheduleConfig(warmup_rounds=2)
-    assert [schedule.factor(round_, 4, 0, 1) for round_ in range(1, 5)] == [0.5, 1.0, 1.0, 1.0]
-
-
-def test_a_warm_up_as_long_as_the_stage_never_divides_by_zero():
-    schedule = ScheduleConfig(name="cosine", warmup_rounds=3)
-    assert [schedule.factor(round_, 3, 0, 1) for round_ in (1, 2, 3)] == pytest.approx([1 / 3, 2 / 3, 1])
 
 
 @pytest.mark.parametrize(
@@ -91,12 +73,6 @@ def test_steps_as_a_published_fine_tuning_has_them():
     assert factors == pytest.approx([1.0] * 12 + [0.2] * 4 + [0.04] * 4, rel=1e-14)
 
 
-def test_steps_come_between_rounds_and_after_the_warm_up():
-    schedule = ScheduleConfig(name="steps", milestones=(2, 3), gamma=0.5, warmup_rounds=1)
-    factors = [schedule.factor(round_, 4, epoch, 2) for round_ in range(1, 5) for epoch in (0, 1)]
-    assert factors == [0.5, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
-
-
 @given(
     milestones=st.sets(st.integers(1, 12), min_size=1).map(sorted),
     gamma=st.floats(0.05, 0.95),
@@ -130,12 +106,6 @@ def test_steps_are_those_of_torch(milestones, gamma, epochs):
 def test_steps_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         ScheduleConfig.model_validate(settings)
-
-
-@pytest.mark.parametrize("layer_decay", [0.0, -0.5, 1.1])
-def test_a_layer_decay_that_is_no_share_is_refused(layer_decay):
-    with pytest.raises(ValidationError, match="layer_decay"):
-        OptimizerConfig(layer_decay=layer_decay)
 
 
 VIT = ModelConfig(
@@ -208,26 +178,6 @@ def test_an_encoder_learns_at_its_share_of_the_rate_times_that_of_its_layer(deca
         assert (rate, scale) == pytest.approx((share * before[name][0], share * before[name][1])), name
 
 
-def test_what_stands_beside_a_slow_encoder_learns_at_the_base_rate():
-    config = OptimizerConfig(lr=0.1, encoder_rate=0.2)
-    network = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
-    found = settings_by_name(build_optimizer(config, network), network)
-    assert found["heads.0.weight"][0] == 0.1
-    assert found["encoder.conv1.weight"][0] == pytest.approx(0.02)
-    cases = build_model(RESNET, 2, seed=1, case=CaseInput(kinds=("dermoscopic",), slots=2))
-    found = settings_by_name(build_optimizer(config, cases), cases)
-    assert {name for name, (rate, *_) in found.items() if rate == 0.1} == set(cases.head_names)
-
-
-def test_heads_beside_the_encoder_learn_at_the_base_rate():
-    model = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
-    config = OptimizerConfig(lr=0.1, layer_decay=0.5, weight_decay=0.3, decay_norms=False)
-    found = settings_by_name(build_optimizer(config, model), model)
-    assert found["heads.0.weight"] == found["encoder.fc.weight"] == (0.1, 1.0, 0.3)
-    assert found["heads.0.bias"] == found["encoder.fc.bias"] == (0.1, 1.0, 0.0)
-    assert found["encoder.layer4.1.conv2.weight"] == (0.05, 0.5, 0.3)
-
-
 @pytest.mark.parametrize("decay_norms", [True, False])
 @pytest.mark.parametrize(
     "name",
@@ -285,13 +235,6 @@ def test_norms_are_spared_without_a_layer_decay():
     assert len(optimizer.param_groups) == 2
 
 
-def test_parameters_that_are_frozen_today_are_in_the_optimizer():
-    model = build_model(RESNET, 2, seed=1)
-    whole = settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model)
-    model.encoder.requires_grad_(requires_grad=False)
-    assert settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model) == whole
-
-
 def test_two_rounds_with_layers_of_their_own_rates_and_a_kept_optimizer(make_client, make_job):
     """Against Adam with one group a parameter, made by hand, which knows of no rounds."""
     settings = {"name": "adamw", "lr": 0.01, "weight_decay": 0.2, "layer_decay": 0.5, "decay_norms": False}
@@ -330,19 +273,3 @@ def test_two_rounds_with_layers_of_their_own_rates_and_a_kept_optimizer(make_cli
             optimizer.step()
     expected, found = float_state(model), float_state(client.local_model.model)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_a_kept_state_finds_its_parameter_again():
-    config = OptimizerConfig(name="adamw", layer_decay=0.5, weight_decay=0.1, decay_norms=False, state="keep")
-    model = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
-    first, second = build_optimizer(config, model), build_optimizer(config, model)
-    for number, parameter in enumerate(model.parameters()):
-        parameter.grad = torch.full_like(parameter, number + 1.0)
-    first.step()
-    rates = [(group["lr"], group["lr_scale"], group["weight_decay"]) for group in second.param_groups]
-    restore_optimizer(second, optimizer_tensors(first))
-    for number, parameter in enumerate(model.parameters()):
-        average = second.state[parameter]["exp_avg"]
-        assert average.shape == parameter.shape
-        torch.testing.assert_close(average, torch.full_like(parameter, 0.1 * (number + 1)))
-    assert rates == [(group["lr"], group["lr_scale"], group["weight_decay"]) for group in second.param_groups]

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from training.algorithms.sampling import class_weights, epoch_order, in_batches
 
@@ -24,14 +22,6 @@ def test_class_balanced_expects_every_class_that_is_held_equally_often():
     assert shares == pytest.approx([1 / 3] * 3, abs=4 * 0.0027)
 
 
-def test_class_balanced_draws_each_picture_of_a_class_equally_often():
-    rng = np.random.default_rng(1)
-    drawn = np.concatenate([epoch_order(LABELS, "class-balanced", rng) for _ in range(300)])
-    counts = np.bincount(drawn, minlength=100)[90:99]
-    # Each of the nine pictures of class 1: 30,000 draws of probability 1/27, standard deviation 32.7.
-    np.testing.assert_allclose(counts, 30_000 / 27, atol=4 * 32.7)
-
-
 def test_subgroup_balanced_expects_every_class_of_every_subgroup_equally_often():
     # Subgroup 1 holds class 0 twice and class 1 once; undeclared pictures are of class 0; the rest is 0's.
     subgroups = np.array([1, 1, *[0] * 80, *[-1] * 8, 1, *[0] * 9])
@@ -51,15 +41,6 @@ def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sa
     assert len(first) == len(LABELS)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-
-
-@given(n=st.integers(1, 200), batch_size=st.integers(2, 64))
-def test_batches_are_the_order_cut_up_and_none_is_a_single_picture(n, batch_size):
-    order = np.random.default_rng(n).permutation(n)
-    batches = in_batches(order, batch_size)
-    np.testing.assert_array_equal(np.concatenate(batches), order)
-    assert all(len(batch) == batch_size for batch in batches[:-1])
-    assert 2 <= len(batches[-1]) <= batch_size + 1 or n == 1
 
 
 def test_a_last_batch_of_one_joins_the_one_before():

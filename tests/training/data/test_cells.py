@@ -104,10 +104,3 @@ def test_however_pictures_are_drawn_a_cell_counts_in_the_mean_as_its_weight_says
     if sampling == "uniform":
         assert counts == pytest.approx(each / each.mean())
     assert (drawn * counts).sum() == pytest.approx(1)
-
-
-def test_without_any_weight_all_pictures_count_alike():
-    cells = Cells.of("malignancy", LABELS, PLACES)
-    drawn = draw_probabilities(MINE.labels, "uniform")
-    nothing = CellWeights(cells, dict.fromkeys(cells.names, 0.0))
-    assert nothing.of_each(MINE, drawn) == pytest.approx(np.ones(len(MINE)))

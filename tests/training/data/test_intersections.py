@@ -2,17 +2,14 @@
 
 import json
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from training.data.dataset import HasTraits, traits_of
 from training.data.intersections import IntersectionConfig
 from training.federation.blocks import EvaluateQuestion, unpack_blocks
 from training.federation.client.evaluate import evaluate
-from training.jobs.settings import EvaluationConfig
 from training.messages.message import Broadcast
 
 AGE = IntersectionConfig(column="age", bands=(40, 60))
@@ -49,17 +46,6 @@ def test_bands_that_do_not_rise_are_refused(bands):
         IntersectionConfig(column="age", bands=bands)
 
 
-def test_a_column_is_named_once():
-    with pytest.raises(ValidationError, match="the column sex is there more than once"):
-        EvaluationConfig.model_validate({"intersections": [{"column": "sex"}, {"column": "sex"}]})
-
-
-def test_a_job_that_asks_for_none_keeps_its_digest(make_job):
-    asked = make_job(evaluation={"intersections": [{"column": "sex"}]})
-    assert make_job().digest == make_job(evaluation={"intersections": []}).digest != asked.digest
-    assert asked.evaluation.traits == {"sex": ()}
-
-
 @dataclass(frozen=True)
 class Described:
     """A made-up dataset whose pictures have a sex, by their place, and an age."""
@@ -78,11 +64,6 @@ class Described:
         examples = self.base.examples(client, split)
         places = np.arange(len(examples))
         return replace(examples, traits=np.column_stack([places % 5 // 3, places % 2 * 2, examples.traits]))
-
-
-def test_a_dataset_without_traits_has_none(dataset):
-    assert traits_of(SimpleNamespace(subgroups=dataset.subgroups)) == {}
-    assert isinstance(Described(dataset), HasTraits)
 
 
 def expected_cells(data, subgroup, minimum):
@@ -152,12 +133,6 @@ def test_the_calibrated_model_and_its_bundle_tell_them(make_job, run_job, descri
     assert outcome.bundles["global"].manifest.metrics["intersections"] == told["intersections"]
     for entry in told["by_subgroup"].values():
         assert {"coverage", "set_size", "reported", "reported_risk", "accuracy"} <= set(entry["intervals"])
-
-
-def test_a_job_that_asks_for_none_tells_none(make_job, run_job, make_dataset):
-    ran = run_job(make_job(federate={"rounds": 1}), make_dataset(SIZES))
-    assert "intersections" not in ran.result.summary["test"]
-    assert all(not block.cells for block in ran.result.stages["0-federate"].outcome.test.values())
 
 
 def test_only_a_question_that_asks_for_them_is_answered_with_them(make_client, described):

@@ -1,7 +1,5 @@
 """Cases without a part: that part is gone, and everything else is there."""
 
-from copy import deepcopy
-
 import numpy as np
 import pytest
 
@@ -44,11 +42,3 @@ def test_the_other_kind_moves_to_the_front(examples):
     both = np.arange(COUNT) % 3 > 0
     expected = np.where(both, examples.cases.pictures[:, 1], examples.cases.pictures[:, 0])
     np.testing.assert_array_equal(left.cases.pictures[:, 0], expected)
-
-
-@pytest.mark.parametrize("part", parts_of(CASE))
-def test_the_input_is_left_as_it_is(examples, part):
-    before = deepcopy(examples.cases)
-    without(examples, CASE, part)
-    for name in ("pictures", "kinds", "context"):
-        np.testing.assert_array_equal(getattr(examples.cases, name), getattr(before, name))

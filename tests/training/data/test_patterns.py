@@ -66,23 +66,3 @@ def test_of_several_patterns_each_case_has_one_of_those_that_it_can_have(example
     assert {name.split("+")[0] for name in alone} == {"unknown", "dermoscopic"}
     for pattern in patterns:
         assert (names[np.arange(COUNT) % 3 > 0] == pattern.name).sum() > 400 / 12 * 0.4
-
-
-def test_it_is_the_same_whatever_else_is_there(examples):
-    patterns = usual_patterns(CASE)
-    whole = under(examples, CASE, patterns)
-    half = under(examples.where(np.arange(COUNT) >= COUNT // 2), CASE, patterns)
-    np.testing.assert_array_equal(half.cases.context, whole.cases.context[COUNT // 2 :])
-    np.testing.assert_array_equal(half.cases.kinds, whole.cases.kinds[COUNT // 2 :])
-
-
-def test_the_input_is_left_as_it_is(examples):
-    kinds, context = examples.cases.kinds.copy(), examples.cases.context.copy()
-    under(examples, CASE, usual_patterns(CASE))
-    np.testing.assert_array_equal(examples.cases.kinds, kinds)
-    np.testing.assert_array_equal(examples.cases.context, context)
-
-
-def test_nothing_is_shown_of_nothing(examples):
-    shown = under(examples.where(np.zeros(COUNT, dtype=bool)), CASE, usual_patterns(CASE))
-    assert len(shown) == 0

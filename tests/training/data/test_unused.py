@@ -38,10 +38,6 @@ def test_subgroups_of_a_column_have_reasons_of_their_own(reason):
     assert line.startswith("4 of 9 pictures that are used are in no subgroup: 4 ")
 
 
-def test_where_all_are_used_nothing_is_said():
-    assert Unused(0, 0, 0, 0, listed=9).lines() == []
-
-
 def test_a_hospital_tells_counts_and_no_cause_that_might_name_a_file():
     told = ALL_REASONS.scalars()
     again = Unused.of_scalars(told)
@@ -50,22 +46,6 @@ def test_a_hospital_tells_counts_and_no_cause_that_might_name_a_file():
     assert (again.listed, again.undeclared) == (100, ALL_REASONS.undeclared)
     assert again.causes == {}
     assert not any("file" in name for name in told)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "unused.undeclared.scale pay",
-        "unused.undeclared.scale \x1b[31mred",
-        "unused.undeclared.tone ddi 12; rm",
-        "unused.undeclared.tone ddi 99",
-        "unused.else",
-        "where",
-    ],
-)
-def test_names_that_are_none_of_ours_are_passed_over(name):
-    again = Unused.of_scalars({"unused.listed": 3.0, name: 2.0})
-    assert again == Unused(0, 0, 0, 0, listed=3)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ import torch
 from registry.bundle.counts.count import count, score_bin
 from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.classification import malignancy_auroc
-from tests.closeness import assert_close_in_norm
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.federation.blocks import EvaluateQuestion, add_blocks, pack_blocks, read_blocks, unpack_blocks
 from training.federation.client.evaluate import evaluate, predict, predictions
 from training.messages.message import Broadcast, Update
-from training.models.groups import float_state
 
 MALIGNANT = np.array([False, True])
 
@@ -127,23 +125,6 @@ def test_occupied_bins_are_of_several_pictures(make_client, make_job):
             assert of_bin[of_bin > 0].min() >= 2
 
 
-def test_evaluating_leaves_the_model_as_it_is(make_client):
-    client = make_client("north")
-    client.local_model.model.train()
-    before = {name: value.clone() for name, value in float_state(client.local_model.model).items()}
-    ask(client)
-    after = float_state(client.local_model.model)
-    assert all(torch.equal(after[name], value) for name, value in before.items())
-
-
-def test_probabilities_do_not_depend_on_the_batch_they_are_computed_in(make_client, monkeypatch):
-    client = make_client("north")
-    whole = predict(client.local_model, client.examples("validation"))
-    monkeypatch.setattr("training.federation.client.evaluate.EVALUATION_BATCH", 3)
-    assert_close_in_norm(predict(client.local_model, client.examples("validation")), whole)
-    np.testing.assert_allclose(whole.sum(axis=1), 1, rtol=1e-5)
-
-
 def block(seed, n):
     rng = np.random.default_rng(seed)
     return count(rng.dirichlet([1, 2], n), rng.integers(0, 2, n), malignant=MALIGNANT)
@@ -200,13 +181,6 @@ def test_folding_takes_the_highest_class_and_sums_each_side():
     assert counts.confidence[1].nonzero()[0].tolist() == [int(score_bin(np.float32(0.7)))]
     assert counts.confidence[0].nonzero()[0].tolist() == score_bin(np.float32([0.4, 0.5])).tolist()
     assert float(malignancy_auroc(counts)) == 1
-
-
-def test_unfolded_predictions_are_as_they_are():
-    probabilities = np.array([[0.1, 0.6, 0.2, 0.1]], dtype=np.float32)
-    told = predictions(probabilities, FOUR, folded=False)
-    assert told["probabilities"] is probabilities
-    assert told["malignant"].tolist() == [False, True, False, False]
 
 
 def test_a_folded_question_is_answered_with_two_classes(make_client, make_dataset):

@@ -106,12 +106,6 @@ GOOD = reply(
 )
 
 
-def test_what_is_there_passes_and_reaches_the_aggregator():
-    check_requested(GOOD, BOTH)
-    report = report_of(GOOD)
-    assert (report.received_losses, report.squared_change) == ({"light": 0.5, "dark": 0.0}, 2.0)
-
-
 def without(name):
     return replace(GOOD, scalars={key: value for key, value in GOOD.scalars.items() if key != name})
 

@@ -41,11 +41,6 @@ def test_models_of_clients(make_job, federate_block):
     make_job(stages=[federate_block(), personal], privacy=open_counts)
 
 
-def test_a_job_without_these_settings_keeps_its_digest(make_job):
-    assert make_job().digest == make_job(privacy={"secure_aggregation": None, "client_level": None}).digest
-    assert make_job().digest != make_job(privacy=MASKS).digest
-
-
 def test_an_account_without_an_accountant(make_job, monkeypatch):
     monkeypatch.setattr("training.jobs.compatibility.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"not installed here.*dermfed\[privacy\]"):
@@ -74,13 +69,6 @@ def test_what_noise_on_counts_cannot_cover(make_job, federate_block):
             make_job(stages=stages, privacy=NOISE)
     with pytest.raises(ValueError, match=r"evaluation.intersections names .*leave them out, or the noise"):
         make_job(privacy=NOISE, evaluation={"intersections": [{"column": "site"}]})
-
-
-def test_noise_on_counts_is_part_of_what_a_job_is(make_job):
-    """Fewer rounds are evaluated, and the best of them may be another; masks change nothing of it."""
-    assert make_job(privacy=NOISE).digest != make_job().digest
-    masked = {"counts": {**NOISE["counts"], "masks": True}}
-    assert make_job(privacy=NOISE).digest == make_job(privacy=masked).digest
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,6 @@ def with_model(job, **model):
     return job.model_copy(update={"model": ModelConfig.model_validate(model)})
 
 
-def test_drawn_weights_need_no_words(make_job):
-    assert try_model(make_job()) == ()
-
-
 def test_where_weights_come_from_is_told(make_job):
     told = try_model(with_model(make_job(), **LITE))
     assert told[0] == f"encoder tf_efficientnet_lite0 from {LITE['weights']} (Apache-2.0)"

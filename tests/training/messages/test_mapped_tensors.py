@@ -35,11 +35,6 @@ def test_a_change_stays_with_whoever_made_it_and_views_outlive_the_file(tmp_path
     assert other.sum() == 5000
 
 
-def test_no_tensors_at_all(tmp_path):
-    save_file({}, tmp_path / "x.safetensors")
-    assert map_tensors(tmp_path / "x.safetensors") == {}
-
-
 def test_tensors_that_are_not_aligned_are_read(tmp_path):
     values = torch.tensor([1.5, -2.0, 3.25])
     header = json.dumps({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}).encode()

@@ -11,10 +11,7 @@ from training.messages.message import (
     all_finite,
     check_trained,
     check_update,
-    named,
-    prefixed,
     reply,
-    tensor_bytes,
 )
 
 ASKED = Broadcast("north", "0-federate", 3, "fit", "light")
@@ -104,17 +101,3 @@ def test_all_finite_sees_infinities_that_cancel_and_allows_sums_that_overflow():
     assert not all_finite(torch.tensor([float("inf"), -float("inf"), 1.0]))
     assert all_finite(torch.full((4,), 3e38))
     assert all_finite(torch.empty(0))
-
-
-def test_a_reply_answers_its_question():
-    assert reply(ASKED).address == ASKED.address == ("north", "0-federate", 3, "fit", "light")
-
-
-def test_prefixes_come_on_and_off():
-    assert prefixed(TENSORS, "a/").keys() == {"a/weight", "a/bias"}
-    both = {**prefixed(TENSORS, "a/"), **prefixed(TENSORS, "ab/")}
-    assert named(both, "a/") == TENSORS
-
-
-def test_bytes_are_those_of_the_values():
-    assert tensor_bytes({"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.uint8)}) == 3 * 5 * 4 + 7

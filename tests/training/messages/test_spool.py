@@ -1,6 +1,4 @@
 import errno
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -38,27 +36,6 @@ def test_all_tensors_are_read_at_once(tmp_path, monkeypatch):
     assert all(torch.equal(value, TENSORS[name]) for name, value in tensors.items())
     assert sorted(value.sum().item() for value in tensors.values()) == [-0.5, 15.0]
     assert len(reads) == 2
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_reading_again_and_again_takes_no_more_memory(tmp_path):
-    names = [f"layer-{number}" for number in range(100)]
-    many = Spool(tmp_path / "spool").spooled(
-        Update("north", "s", 1, "fit", tensors={name: torch.ones(8) for name in names})
-    )
-
-    def read(times):
-        for _ in range(times):
-            sum(value.sum() for _, value in many.tensors.items())
-        return resident_kilobytes()
-
-    before = read(100)
-    assert read(500) - before < 1000  # mapping the tensors one by one lost 6 kB a time
-
-
-def resident_kilobytes():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
 def test_tensors_that_share_memory_are_spooled_whole(tmp_path):

@@ -90,10 +90,6 @@ def test_a_temperature_divides_the_logits_and_nothing_else(graph, images, temper
     np.testing.assert_array_equal(after.probabilities.argmax(axis=1), before.probabilities.argmax(axis=1))
 
 
-def test_setting_the_temperature_twice_is_setting_it_once(graph):
-    assert set_temperature(set_temperature(graph, 3.0), 0.7) == set_temperature(graph, 0.7)
-
-
 def test_a_graph_without_a_temperature_is_refused():
     import onnx
 

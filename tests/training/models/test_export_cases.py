@@ -6,7 +6,7 @@ import torch
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE, SEX
-from registry.bundle.cases.patterns import number_of_patterns, pattern_number, pattern_of, usual_patterns
+from registry.bundle.cases.patterns import number_of_patterns, pattern_number, pattern_of
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph
 from tests.closeness import assert_close_in_norm
@@ -18,7 +18,6 @@ from training.models.fusion import FusionConfig
 SIZE = 16
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))
 MODEL = ModelConfig(name="resnet18", options={"channels": [4, 8, 8, 16]}, fusion=FusionConfig(width=4))
-NAN = np.nan
 
 
 def trained(case):
@@ -87,10 +86,6 @@ def test_every_pattern_has_its_own_temperature(graph, examples):
     np.testing.assert_array_equal(after.embedding, before.embedding)
     same = answer(Graph(set_temperature(graph, 2.0)), inputs)
     assert_close_in_norm(same.logits, before.logits / 2, 1e-6)
-
-
-def test_the_patterns_of_the_examples_are_told_apart():
-    assert len({pattern_number(pattern, CASE) for pattern in usual_patterns(CASE)}) == 12
 
 
 def test_a_case_of_another_shape_is_refused(graph, examples):

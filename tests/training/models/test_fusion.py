@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE, SEX, SITE
 from training.models.case_batch import CaseBatch
-from training.models.fusion import BANDS, FactColumns, Fusion, FusionConfig
+from training.models.fusion import BANDS, Fusion, FusionConfig
 
 FEATURES = 6
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX, SITE))
@@ -73,13 +72,6 @@ def test_it_is_its_equation(fusion):
     torch.testing.assert_close(fusion(features, KINDS, context), expected)
 
 
-def test_facts_are_columns():
-    _, context = made_up()
-    encode = FactColumns(CASE.facts)
-    torch.testing.assert_close(encode(context), torch.stack([columns(facts) for facts in context]))
-    assert encode(context).shape[1] == encode.width
-
-
 def test_what_is_in_an_empty_slot_does_not_count(fusion):
     features, context = made_up()
     other = torch.where((KINDS < 0)[..., None], 1e6, features)
@@ -125,22 +117,6 @@ def test_parts_are_left_out_as_often_as_asked():
     known = ~torch.isnan(left.context)
     assert (~known).all(dim=1).float().mean().item() == pytest.approx(0.2 + 0.2 / 8, abs=0.015)
     assert known.all(dim=1).float().mean().item() == pytest.approx(0.6 + 0.2 / 8, abs=0.015)
-
-
-def test_a_single_picture_always_stays():
-    torch.manual_seed(0)
-    kinds = torch.tensor([[-1, 2, -1]]).repeat(500, 1)
-    batch = CaseBatch(torch.zeros(500, 3, FEATURES), kinds, torch.zeros(500, 3))
-    left = Fusion(FEATURES, CASE, FusionConfig(drop_pictures=0.9, drop_kinds=0)).drop(batch)
-    assert torch.equal(left.kinds, kinds)
-
-
-def test_the_input_is_left_as_it_is():
-    batch = cases(10)
-    before = batch.kinds.clone(), batch.context.clone()
-    Fusion(FEATURES, CASE, FusionConfig(drop_pictures=0.9)).drop(batch)
-    assert torch.equal(batch.kinds, before[0])
-    np.testing.assert_array_equal(batch.context.numpy(), before[1].numpy())
 
 
 def test_a_case_without_facts_has_none_in_its_embedding():

@@ -57,12 +57,6 @@ def test_a_convolution_of_any_stride_and_groups(stride, groups):
     assert_close_in_norm(found, expected)
 
 
-def test_merging_leaves_what_it_was_given():
-    state = {"l.weight": torch.ones(2, 2), "heads.l.a": torch.ones(1, 2), "heads.l.b": torch.ones(2, 1)}
-    merge_adapters(state, 1.0)
-    assert all(value.eq(1).all() for value in state.values())
-
-
 MODELS = [
     ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}),
     ModelConfig(name="mobilenetv3_small_050"),  # depthwise convolutions

@@ -55,12 +55,6 @@ def test_patches_are_cut_in_reading_order(images, height, width):
     assert torch.equal(patchify(stored_otherwise, grid), patches)
 
 
-def test_the_grid_of_an_encoder():
-    assert patch_grid(vit(), "mae") == PatchGrid(4, 4, 4, 4)
-    oblong = patch_grid(vit(patch_size=(4, 8)), "mae")
-    assert (oblong.patches, oblong.pixels, oblong.picture) == (8, 96, (16, 16))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_seeing_all_patches_in_any_order_is_the_encoder_itself(images, kind):
     encoder = vit(**KINDS[kind]).encoder
@@ -98,15 +92,6 @@ def test_what_is_masked_does_not_influence_what_is_encoded(images, kind):
     replaced = [encode_replaced(encoder, shown, masked, embedding) for shown in (images, other)]
     assert_close_in_norm(replaced[0], replaced[1])
     assert (encode_replaced(encoder, images, masked, -embedding) - replaced[0]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_replacing_nothing_is_the_encoder_itself(images, kind):
-    encoder = vit(**KINDS[kind]).encoder
-    none = torch.zeros(3, 16, dtype=torch.bool)
-    assert_close_in_norm(
-        encode_replaced(encoder, images, none, torch.randn(16)), encoder.forward_features(images)
-    )
 
 
 def test_an_embedding_takes_the_place_of_a_patch_before_positions_are_added(images):

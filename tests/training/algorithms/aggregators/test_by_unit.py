@@ -1,7 +1,5 @@
 """Weights over subgroups, and what they become for clients."""
 
-import copy
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,27 +99,6 @@ def test_a_share_of_a_subgroup_that_was_not_drawn_keeps_its_size_but_not_its_say
 def test_when_nothing_was_drawn_anywhere_units_weigh_the_same():
     reports = [Report("a", {"light": 30}, {}), Report("b", {"dark": 5}, {})]
     assert FedExp().weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
-
-
-@pytest.mark.parametrize("kind", [FedAvg, *UNITS])
-def test_the_order_of_the_clients_does_not_matter(kind):
-    state = kind().initial_state()
-    forth, _ = kind().weigh(MIXED, state)
-    back, _ = kind().weigh(MIXED[::-1], state)
-    assert back.clients == pytest.approx(forth.clients, rel=1e-14)
-
-
-@pytest.mark.parametrize("kind", [FedAvg, *UNITS])
-def test_what_the_clients_reported_is_left_as_it_is(kind):
-    before = copy.deepcopy(MIXED)
-    kind().weigh(MIXED, kind().initial_state())
-    assert before == MIXED
-
-
-@pytest.mark.parametrize("kind", [FedAvg, *UNITS])
-def test_a_client_alone_is_the_model(kind):
-    mixture, _ = kind().weigh(MIXED[:1], kind().initial_state())
-    assert mixture.clients == pytest.approx({"a": 1.0}, rel=1e-15)
 
 
 share = st.tuples(st.integers(1, 10_000), st.one_of(st.none(), st.floats(0, 1000)))

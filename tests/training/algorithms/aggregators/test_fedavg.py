@@ -16,15 +16,6 @@ def test_clients_weigh_as_much_as_they_hold():
     assert mixture.previous == 0
 
 
-def test_losses_do_not_matter():
-    quiet = [Report(report.client, report.num_examples, {}) for report in REPORTS]
-    assert FedAvg().weigh(quiet, {}) == FedAvg().weigh(REPORTS, {})
-
-
 def test_weights_are_renormalised_over_those_who_answered():
     mixture, _ = FedAvg().weigh([REPORTS[0], REPORTS[2]], {})
     assert mixture.clients == pytest.approx({"a": 0.8, "c": 0.2}, rel=1e-15)
-
-
-def test_a_client_alone_is_the_model():
-    assert FedAvg().weigh(REPORTS[:1], {})[0].clients == {"a": 1.0}

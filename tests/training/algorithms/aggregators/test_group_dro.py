@@ -1,6 +1,5 @@
 """The mixture over cells by hand, and who of them has a part in it."""
 
-import copy
 from math import exp
 
 import pytest
@@ -134,41 +133,6 @@ def test_little_of_q_at_those_that_answered_is_still_what_they_are_weighed_by():
     alone = [Report("north", {"light": 40}, {}, {}), Report("west", {"light": 40}, {}, {})]
     mixture, _ = settled(held).weigh(alone, {"q/" + A: 1e-4, "q/" + C: 3e-4, "q/" + B: 0.9996})
     assert mixture.clients == pytest.approx({"north": (3 + 3) / 16, "west": (1 + 9) / 16})
-
-
-def test_a_client_that_a_cell_does_not_name_holds_none_of_it():
-    told = [report("north", 66, a=0.2, b=1.0), report("south", 37, a=0.6, b=2.0, c=3.0)]
-    named = settled()
-    unnamed = settled({**HELD, C: {"south": 10}, "malignant, undeclared": {}})
-    assert unnamed.weigh(told, named.initial_state()) == named.weigh(told, named.initial_state())
-
-
-def test_without_a_step_q_stays_uniform():
-    rule = settled(step_size=0)
-    state = rule.initial_state()
-    _, after = rule.weigh([report("south", 37, a=0.1, b=5.0, c=2.0)], state)
-    assert after == pytest.approx(state)
-
-
-def test_the_order_of_the_clients_does_not_matter_and_nothing_given_changes():
-    rule = settled()
-    told = [report("north", 66, a=0.2, b=1.0), report("south", 37, a=0.6, b=2.0, c=3.0)]
-    state = rule.initial_state()
-    before = copy.deepcopy((told, state))
-    forth, back = rule.weigh(told, state), rule.weigh(told[::-1], state)
-    assert back[0].clients == pytest.approx(forth[0].clients)
-    assert back[1] == pytest.approx(forth[1], rel=1e-14)
-    assert before == (told, state)
-
-
-def test_the_rule_of_one_job_is_not_that_of_another():
-    plain = GroupDRO()
-    one, other = (
-        plain.for_job(Circumstances((), (), True, 0.1, held, 1)) for held in (HELD, {A: HELD[A], C: HELD[C]})
-    )
-    assert len(one.initial_state()) == 4
-    assert len(other.initial_state()) == 2
-    assert plain.initial_state() == {}
 
 
 def test_with_fewer_than_two_cells_there_is_nothing_to_weigh():

@@ -113,10 +113,6 @@ def test_what_is_no_bank_of_features_is_refused(tensors, said):
         SharedFeatures().check(from_client(tensors), {})
 
 
-def test_rounding_is_no_reason_to_refuse():
-    SharedFeatures().check(from_client({"features": rows(3) * 1.0005}), {})
-
-
 def test_an_objective_without_features_and_one_without_negatives_are_refused(make_job):
     with pytest.raises(ValueError, match="simclr shares no features; use the exchange features with moco"):
         SharedFeatures().fit_with(SimCLR())
@@ -204,27 +200,6 @@ def test_in_every_round_a_client_hears_the_newest_of_all_others(
     assert set().union(*cohorts.values()) == {"north", "south", "west"}
     if participation < 1:
         assert {len(cohort) for cohort in cohorts.values()} == {2}  # so one client begins later than round 1
-
-
-def test_without_an_exchange_nothing_but_weights_travels(run_job, make_job, spied):
-    ran = run_job(make_job(stages=[block()]))
-    assert {question.ask for question, _ in spied if question.stage == "0-pretrain"} == {"fit"}
-    for question, answer in spied:
-        assert not any(name.startswith("exchange/") for name in (*question.tensors, *answer.tensors))
-    kept = ran.store.load("west", "0-pretrain/global", 9).tensors
-    assert kept["objective/features"].shape == (7, 8)
-
-
-def test_the_order_of_the_clients_does_not_show(run_job, make_job, spied, dataset, tmp_path):
-    job = make_job(stages=[block(SHARED, rounds=1)])
-    sent = []
-    for clients in (dataset.clients, dataset.clients[::-1]):
-        spied.clear()
-        run_job(job, replace(dataset, clients=clients), out=tmp_path / clients[0])
-        sent.append({q.client: q.tensors["exchange/features"] for q, _ in spied if q.ask == "fit"})
-    assert list(sent[0]) == list(sent[1])[::-1]
-    for client in dataset.clients:
-        assert torch.equal(sent[0][client], sent[1][client])
 
 
 def test_a_kill_changes_nothing_of_weights_banks_momentum_and_optimizers(

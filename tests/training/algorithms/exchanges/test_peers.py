@@ -154,15 +154,6 @@ def test_a_policy_sees_the_top_t_and_nobody_steps_in(policy, passed, refused):
         torch.testing.assert_close(parcel.tensors["peer-0/weight"], UPLOADS[name]["weight"])
 
 
-def test_only_policies_that_judge_ask_for_accuracies():
-    plain, _ = after(Peers())
-    judged, _ = after(Peers(policy=Validation()))
-    assert not named(plain, "accuracy/")
-    assert {name: float(value) for name, value in named(judged, "accuracy/").items()} == Shelf.accuracies
-    assert Peers(choice=WeightSimilarity(accuracy=True)).needs_server
-    assert not Peers(choice=WeightSimilarity()).needs_server
-
-
 @pytest.mark.parametrize(
     ("changes", "round_", "client", "clients"),
     [
@@ -182,12 +173,6 @@ def test_without_peers_nothing_travels(changes, round_, client, clients):
 @pytest.mark.parametrize(("warm_up", "every", "round_"), [(10, 1, 11), (10, 3, 11), (10, 3, 14), (0, 1, 1)])
 def test_peers_come_after_the_warm_up_and_then_every_so_often(warm_up, every, round_):
     assert sent(Peers(warm_up=warm_up, every=every), "a", round_).tensors
-
-
-def test_without_peers_to_send_the_server_keeps_nothing():
-    memory, shelf = after(Peers(peers=0))
-    assert memory == {}
-    assert shelf == {}
 
 
 def test_the_server_is_no_peer_and_has_none():
@@ -234,19 +219,6 @@ def test_whose_newest_upload_cannot_be_judged_is_nobodys_peer():
     assert "d" not in exchange.committee("a", 4, later, np.random.default_rng(0)).note["peers"]
     with pytest.raises(JobError, match=r"could judge none of the uploads of round 3 \(d\)"):
         exchange.conclude("d", 3, memory, shelf.server_context())
-
-
-@given(order=st.permutations("abcde"))
-def test_the_order_in_which_answers_come_does_not_matter(order):
-    exchange = Peers(peers=3, warm_up=0)
-    memory, shelf = after(exchange, order)
-    known, _ = after(exchange)
-    assert exchange.facts(memory) == exchange.facts(known)
-    draws = (np.random.default_rng(0) for _ in range(2))
-    one, two = (
-        exchange.outgoing("b", 4, seen, next(draws), shelf.server_context()) for seen in (memory, known)
-    )
-    assert one.note == two.note
 
 
 def test_the_similarity_matrix_is_reported_at_the_end():

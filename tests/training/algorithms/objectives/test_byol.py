@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from training.algorithms.objectives.byol import BYOL, distance
 
@@ -86,21 +85,3 @@ def test_the_target_follows_each_step_and_is_kept_where_asked(begin_followed):
     assert task.outgoing() == {}
     forgetful, _, _ = begin_followed(BYOL(**SMALL))
     assert forgetful.keep() == {}
-
-
-def test_the_hidden_layer_is_twice_the_encoders_features_by_default(begin_followed):
-    _, network, _ = begin_followed(BYOL(batch_size=6))
-    assert network.get_parameter("heads.projector.0.weight").shape == (64, 32)
-    assert network.get_parameter("heads.predictor.3.weight").shape == (256, 64)
-
-
-def test_a_client_with_fewer_pictures_than_a_batch_trains_on_all(begin_followed):
-    task, _, _ = begin_followed(BYOL(**{**SMALL, "batch_size": 500}), client="west")
-    (batch,) = task.batches(0)
-    assert len(batch.positions) == 7
-    assert task.loss(batch).isfinite()
-
-
-def test_a_batch_of_one_has_no_variance_and_is_refused():
-    with pytest.raises(ValidationError, match="greater than or equal to 2"):
-        BYOL(batch_size=1)

@@ -12,7 +12,6 @@ from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
 from training.errors import JobError
 from training.federation.client.local_training import train_locally
-from training.models import ModelConfig, build_model
 from training.models.case_batch import to_model_input
 from training.updates.differential_privacy.accountant import epsilon
 
@@ -134,23 +133,7 @@ def test_batch_normalisation_is_refused_with_the_way_out(run_job, make_job):
         run_job(make_job(federate={"objective": PRIVATE}))
 
 
-def test_a_vision_transformer_trains():
-    options = {"img_size": 16, "patch_size": 8, "embed_dim": 12, "depth": 1, "num_heads": 2}
-    config = ModelConfig(name="vit_tiny_patch16_224", options=options)
-    model = build_model(config, 2, seed=0)
-    DPSGD.model_validate(PRIVATE).require_model(model)
-    images, labels = torch.rand(3, 3, 16, 16), torch.tensor([0, 1, 1])
-    found, _ = gradients_of_each(model, dict(model.named_parameters()), images, labels)
-    for place, expected in enumerate(naive_gradients(model, images, labels)):
-        assert_close_in_norm(found["encoder.cls_token"][place], expected["encoder.cls_token"])
-
-
 @pytest.mark.parametrize("change", [{"mu": 0.1}, {"clip_norm": 1.0}])
 def test_nothing_else_touches_gradients(change):
     with pytest.raises(ValueError, match="leave mu and clip_norm out"):
         DPSGD.model_validate({**PRIVATE, **change})
-
-
-def test_losses_may_not_weigh(make_job):
-    with pytest.raises(ValueError, match="reads losses or norms of clients"):
-        make_job(model=GROUPED, federate={"objective": PRIVATE, "aggregator": {"name": "fedloss"}})

@@ -109,13 +109,6 @@ def test_the_loss_by_hand_with_a_threshold(fixed, threshold, expected):
     assert task.scalars() == {"kept": pytest.approx(kept / 3)}
 
 
-def test_a_score_at_the_threshold_counts(fixed):
-    half = np.log([[0.5, 0.25, 0.25]] * 4).astype(np.float32)
-    task, _ = fixed(FixMatch(threshold=0.5), half)
-    task.loss(batch_of([], [1]))
-    assert task.scalars() == {"kept": 1}
-
-
 def test_peers_vote_with_probabilities_and_an_anonymized_one_is_one_voice(fixed):
     # Picture 2: the client says (0.5, 0.3, 0.2), the peers (0.1, 0.9, 0) and (0.2, 0.7, 0.1).
     peers = [
@@ -186,20 +179,6 @@ def test_what_did_not_travel_of_a_peer_is_the_clients_own(begin, make_job):
         assert torch.equal(held[name], some.get(name, tensor))
 
 
-def test_making_pseudo_labels_moves_no_statistics_of_the_client_or_of_peers(begin, make_job):
-    peer = build_model(make_job().model, 2, seed=5)
-    task, model, work = begin(FixMatch(**PLAIN, batch_size=4), [peer])
-    batch = next(task.batches(0))
-    before, frozen_copy = deepcopy(float_state(model)), float_state(work.frozen_copies(1)[0])
-    start = {name: tensor.clone() for name, tensor in frozen_copy.items()}
-    task._voices(batch.images)
-    assert model.training
-    for name, tensor in float_state(model).items():
-        assert torch.equal(tensor, before[name])
-    task.loss(batch)
-    assert all(torch.equal(tensor, start[name]) for name, tensor in frozen_copy.items())
-
-
 def test_a_round_beside_an_independent_transcription(begin, make_job):
     peers = [build_model(make_job().model, 2, seed=seed) for seed in (5, 6)]
     config = FixMatch(**PLAIN, threshold=0.5, beta=0.7, gamma=0.3, batch_size=4, unlabelled_ratio=2)
@@ -230,14 +209,6 @@ def test_a_round_beside_an_independent_transcription(begin, make_job):
         torch.testing.assert_close(ours, supervised + 0.7 * taught + 0.3 * apart)
     held = [p for p in range(len(labels)) if labels[p] < 0]
     assert {p for p in seen if labels[p] < 0} == set(held), "every unlabelled picture was seen"
-
-
-def test_class_weights_count_for_labelled_pictures_alone(fixed):
-    config = FixMatch(threshold=0.0, beta=1.0, class_weights="inverse-frequency")
-    task, _ = fixed(config, LOGITS)
-    # One labelled picture of one class: its weight is 1, and classes without pictures weigh nothing there.
-    assert task.loss(batch_of([0], [])).item() == pytest.approx(-np.log(0.5), rel=1e-5)
-    assert task.loss(batch_of([], [1])).item() == pytest.approx(-np.log(0.7), rel=1e-5)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 18])

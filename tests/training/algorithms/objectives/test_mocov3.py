@@ -90,11 +90,6 @@ def test_the_gradient_reaches_encoder_and_heads_but_no_follower(begin_followed):
     assert all(parameter.grad is None for parameter in frozen_copy.parameters())
 
 
-def test_only_a_transformer_has_a_patch_projection_to_freeze(begin_followed):
-    _, network, _ = begin_followed(MoCoV3(**SMALL))
-    assert MoCoV3().frozen(network) == frozenset()
-
-
 def block(**objective):
     optimizer = {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}
     return {
@@ -118,11 +113,3 @@ def test_a_transformers_patch_projection_stays_where_asked_through_the_real_loop
     assert not torch.equal(
         weights["encoder.blocks.0.mlp.fc1.weight"], start["encoder.blocks.0.mlp.fc1.weight"]
     )
-
-
-def test_a_convolutional_encoder_trains_through_the_real_loop(run_job, make_job):
-    ran = run_job(make_job(stages=[block(momentum_encoder="keep")]))
-    start, weights = ran.result.context.model.state_dict(), ran.weights("0-pretrain")
-    assert not torch.equal(weights["encoder.conv1.weight"], start["encoder.conv1.weight"])
-    kept = ran.store.load("north", "0-pretrain/global", 9).tensors
-    assert "objective/momentum/encoder.conv1.weight" in kept

@@ -75,10 +75,6 @@ def test_pictures_without_a_label_are_left_out(begin, dataset):
     assert found == sorted(np.ascontiguousarray(image).tobytes() for image in expected)
 
 
-def test_num_examples_do_not_depend_on_what_is_drawn(begin):
-    assert begin(Supervised())[0].num_examples() == {"light": 4, "undeclared": 3}
-
-
 def test_every_epoch_and_round_draws_anew_and_the_same_one_draws_the_same(begin):
     def drawn(round_, epoch):
         task, _ = begin(Supervised(batch_size=7), round_=round_)
@@ -191,19 +187,6 @@ def test_a_mixture_is_to_say_both_labels_by_their_shares(begin_drawn, dataset):
     )
 
 
-def test_smoothing_and_mixing_go_together(begin_drawn, dataset):
-    examples = dataset.examples("west", "train")
-    task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", mixup=1.0, label_smoothing=0.2))
-    [batch] = task.batches(0)
-    logits, share = seen(model, batch), batch.shares.double().numpy()[:, None]
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    told = share * np.eye(2)[examples.labels[batch.positions]]
-    told += (1 - share) * np.eye(2)[examples.labels[batch.partners]]
-    assert step(task, model, batch)[0] == pytest.approx(
-        -((0.8 * told + 0.1) * logs).sum(axis=1).mean(), rel=1e-5
-    )
-
-
 def test_each_label_of_a_mixture_counts_as_its_own_pictures_cell_and_losses_told_do_not(begin_drawn, dataset):
     examples = dataset.examples("west", "train")
     weights = {"other, light": 0.5, "malignant, light": 3.0, "malignant, undeclared": 7.0}
@@ -229,21 +212,6 @@ def test_each_label_of_a_mixture_counts_as_its_own_pictures_cell_and_losses_told
     assert step(task, model, batch)[0] == pytest.approx(expected.mean(), rel=1e-5)
     step(plain, same, alike)
     assert task.losses() == pytest.approx(plain.losses(), rel=1e-6)
-
-
-def test_mixtures_are_drawn_anew_in_every_epoch_and_round_and_the_same_when_one_is_repeated(begin):
-    def drawn(round_, epoch, mixup=1.0):
-        task, _ = begin(Supervised(batch_size=7, mixup=mixup), round_=round_)
-        [batch] = task.batches(epoch)
-        return batch
-
-    def key(batch):
-        return batch.partners.tolist(), float(batch.shares[0]), batch.images.numpy().tobytes()
-
-    assert key(drawn(1, 0)) == key(drawn(1, 0))
-    assert len({float(drawn(round_, epoch).shares[0]) for round_ in (1, 2) for epoch in (0, 1)}) == 4
-    # What is drawn besides, and how it is augmented, is as without.
-    assert drawn(1, 0).positions.tolist() == drawn(1, 0, mixup=0.0).positions.tolist()
 
 
 def test_cases_are_mixed_and_their_losses_are_finite(make_job, work_of):

@@ -9,7 +9,6 @@ from training.errors import JobError
 from training.messages.message import named
 from training.models import ModelConfig, build_model
 from training.models.groups import float_state, group_names
-from training.seeds import derive_seed
 
 # A vision transformer as small as timm builds one.
 VIT = {
@@ -61,12 +60,6 @@ def test_class_token_and_patch_projection_of_a_transformer(vit):
     }
 
 
-def test_several_groups_stay_together(vit):
-    travels = SyncExcept(groups=("class_token", "head")).travels(vit)
-    stays = set(float_state(vit)) - set(travels)
-    assert stays == {"encoder.cls_token", "encoder.head.weight", "encoder.head.bias"}
-
-
 def test_an_unknown_group_is_refused_with_those_that_exist(resnet):
     with pytest.raises(JobError, match="unknown group of parameters `nrom`; valid: norm, head, class_token"):
         SyncExcept(groups=("nrom",)).travels(resnet)
@@ -75,11 +68,6 @@ def test_an_unknown_group_is_refused_with_those_that_exist(resnet):
 def test_a_group_that_the_model_does_not_have_is_refused(resnet):
     with pytest.raises(JobError, match="the model has no `class_token` to keep apart"):
         SyncExcept(groups=("class_token",)).travels(resnet)
-
-
-def test_local_buffers_keep_the_statistics_and_only_them(resnet):
-    kept = set(float_state(resnet)) - set(SyncAll(buffers="local").travels(resnet))
-    assert kept == {name for name, _ in resnet.named_buffers() if "running" in name}
 
 
 def test_what_was_kept_wins_over_what_arrives():
@@ -133,16 +121,6 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_at_the_end(
         expected = (13 * kept["north"][1][name].double() + 5 * kept["south"][1][name].double()) / 18
         assert_close_in_norm(final[name], expected, 1e-6, name)
     assert stays < set(final)
-
-
-def test_what_stays_can_be_left_unaveraged(make_job, run_job, two_clients):
-    sync = {"name": "except", "groups": ["head"], "average_at_end": False}
-    ran = run_job(make_job(federate={"sync": sync}), two_clients)
-    seed = derive_seed(ran.result.job.seed, "initial weights")
-    initial = float_state(build_model(ran.result.job.model, 2, seed))
-    final = ran.weights()
-    assert torch.equal(final["encoder.fc.weight"], initial["encoder.fc.weight"])
-    assert not torch.equal(final["encoder.conv1.weight"], initial["encoder.conv1.weight"])
 
 
 def test_the_first_round_carries_everything_and_the_next_what_travels(make_job, run_job, two_clients):

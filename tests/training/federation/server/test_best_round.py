@@ -40,12 +40,6 @@ def test_the_first_of_the_most_accurate_rounds_is_kept(best, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_rounds_that_are_done_again_change_nothing(best):
-    for round_, right in ((1, 4), (2, 8), (3, 6), (3, 6), (2, 8), (3, 6), (4, 8)):
-        best.after_round(round_, states(round_), blocks(right, 10 - right))
-    assert best.round == 2
-
-
 def test_what_later_rounds_left_before_a_kill_gives_way(best):
     best.after_round(5, states(5), blocks(9, 1))
     best.after_round(4, states(4), blocks(3, 7))

@@ -68,9 +68,3 @@ def test_a_sum_that_is_gone_is_told(mean, tmp_path):
     mean.forget()
     with pytest.raises(CheckpointError, match=r"sum-000001.* is gone, .* start the run anew"):
         after_round(mean, 2)
-
-
-def test_few_sums_are_kept(mean, tmp_path):
-    for round_ in range(1, 10):
-        mean.after_round(round_, states(MODELS[0]), {})
-    assert len(list(tmp_path.iterdir())) == 3

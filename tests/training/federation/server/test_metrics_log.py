@@ -1,5 +1,3 @@
-import io
-
 import pytest
 from rich.console import Console
 
@@ -24,28 +22,6 @@ def test_a_journal_that_is_opened_again_goes_on(tmp_path):
     metrics_log = MetricsLog(tmp_path / "metrics.jsonl")
     metrics_log.write({"round": 2})
     assert [line["round"] for line in metrics_log.lines()] == [1, 2]
-
-
-def test_elsewhere_than_on_a_terminal_progress_is_plain_lines(tmp_path):
-    shown = io.StringIO()
-    with MetricsLog(tmp_path / "metrics.jsonl", Console(file=shown, width=40)) as metrics_log:
-        metrics_log.begin("0-federate", 2, done=0)
-        metrics_log.advance("0-federate", 1, 2, "loss 0.500, [dark] balanced accuracy 0.700")
-        metrics_log.advance("0-federate", 2, 2, "loss 0.400")
-    assert shown.getvalue().splitlines() == [
-        "0-federate 1/2 loss 0.500, [dark] balanced accuracy 0.700; about 1 s left",
-        "0-federate 2/2 loss 0.400",
-    ]
-
-
-def test_on_a_terminal_there_is_a_bar(tmp_path):
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
-    with MetricsLog(tmp_path / "metrics.jsonl", console) as metrics_log:
-        metrics_log.begin("0-federate", 3, done=1)
-        metrics_log.advance("0-federate", 2, 3, "loss 0.500")
-    assert "2/3" in shown.getvalue()
-    assert "loss 0.500" in shown.getvalue()
 
 
 def test_a_disk_that_does_not_take_a_line_is_said(tmp_path):

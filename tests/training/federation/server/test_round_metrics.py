@@ -5,7 +5,7 @@ import pytest
 
 from registry.bundle.counts.count import count
 from training.algorithms.aggregators.base import Mixture
-from training.federation.server.round_metrics import RoundMetrics, distinct
+from training.federation.server.round_metrics import RoundMetrics
 from training.messages.message import Failure, Update
 
 
@@ -97,15 +97,3 @@ def test_a_figure_that_is_undefined_is_null_and_no_number():
     )
     assert line.by_subgroup["light"]["auroc"] is None
     assert line.to_json()["loss"] is None, "nobody told one"
-
-
-def test_a_model_of_which_no_loss_is_told_is_in_no_mean():
-    """As 0 it halved the loss of the other, and was drawn as a curve at 0."""
-    updates = {"light": [update("a", {"light": 3}, {"light": 0.5})], "dark": [update("b", {"dark": 3}, {})]}
-    asked = {"light": ("a",), "dark": ("b",)}
-    told = RoundMetrics.of("s", 1, asked, updates, [], dict.fromkeys(asked, Mixture({})), {}, {}).to_json()
-    assert (told["loss"], told["models"]["light"]["loss"], told["models"]["dark"]["loss"]) == (0.5, 0.5, None)
-
-
-def test_every_client_is_named_once_in_order():
-    assert distinct({"x": ("b", "a"), "y": ("c", "b")}) == ["b", "a", "c"]

@@ -1,7 +1,5 @@
 """q-ffl and afl through whole runs, and a stage that keeps the mean of its rounds' models."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from pydantic import ValidationError
 
 import training.federation.client.fit
 from tests.closeness import assert_close_in_norm
-from training.algorithms.aggregators.base import RECEIVED_LOSSES
 from training.errors import JobError
 from training.federation.server.checkpoint import Checkpoints
 from training.models import build_model
@@ -169,19 +166,6 @@ def test_a_mean_after_a_power_cut_at_any_write_is_the_same(make_job, run_job, cu
 def test_the_mean_of_what_stays_at_clients_cannot_be_told(make_job, run_job):
     with pytest.raises(JobError, match=r"keep: average cannot tell what .* tensors .* were in each round"):
         run_job(make_job(federate={"keep": "average", "sync": {"name": "all", "buffers": "local"}}))
-
-
-def test_a_mean_needs_no_split_to_evaluate_on_and_jobs_without_it_keep_their_digest(make_job):
-    kept = make_job(federate={**QUIET, "keep": "average"})
-    assert kept.digest != make_job(federate=QUIET).digest
-    assert make_job(federate={**QUIET, "keep": "last"}).digest == make_job(federate=QUIET).digest
-    assert json.loads(kept.model_dump_json())["stages"][0]["keep"] == "average"
-
-
-def test_who_needs_what_is_part_of_the_aggregator(make_job):
-    for name, needs in (("fedavg", False), ("fedauto", False), ("q-ffl", True), ("afl", True)):
-        aggregator = make_job(federate={"aggregator": {"name": name}}).stages[0].aggregator
-        assert (RECEIVED_LOSSES in aggregator.needs) == needs
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,6 @@ def test_subgroup_weights_in_a_real_round_follow_the_formula(make_job, run_job):
     assert line["models"]["global"]["weights"] == pytest.approx(expected)
 
 
-def test_evaluation_can_be_left_out(make_job, run_job):
-    [line] = run_job(make_job(federate={"rounds": 1, "evaluate_on": None})).lines
-    assert line["metrics"] == {}
-    assert line["by_subgroup"] == {}
-
-
 def test_more_answers_than_there_are_clients_cannot_be_demanded(make_job, run_job):
     with pytest.raises(QuorumError, match=r"engine\.min_clients is 4, but only 3 clients hold training pict"):
         run_job(make_job(engine={"min_clients": 4}))

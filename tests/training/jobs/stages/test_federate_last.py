@@ -7,7 +7,6 @@ from safetensors.torch import save_file
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE
 from training.algorithms.trains import TrainsLast
-from training.errors import JobError
 from training.models import ModelConfig, build_model, initial_model
 from training.models.groups import float_state
 
@@ -61,12 +60,6 @@ def test_of_a_model_of_cases_fusion_and_head_learn_too():
     found = TrainsLast(blocks=1).moves(initial_model(config, 0, 16, 3, case))
     assert {name.split(".")[0] for name in found} == {"encoder", "fusion", "head"}
     assert {name.split(".")[1] for name in found if name.startswith("encoder")} == {"layer4"}
-
-
-def test_as_many_blocks_as_there_are_is_all_of_it():
-    config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
-    with pytest.raises(JobError, match=r"trains\.blocks is 50, and this encoder has \d+ layers"):
-        TrainsLast(blocks=50).moves(initial_model(config, 0, 16, 3))
 
 
 def test_a_sync_beside_it_is_refused(make_job, weights):

@@ -145,16 +145,6 @@ def test_an_aggregator_that_weighs_by_the_received_models_loss_is_refused(make_j
         make_job(federate={**LORA, "aggregator": {"name": aggregator}}, model={"weights": weights})
 
 
-def test_dp_sgd_is_refused(make_job, weights):
-    objective = {"name": "dp-sgd", "noise_multiplier": 1.0, "clip": 1.0}
-    with pytest.raises(ValueError, match="trains: lora trains adapters, and the objective dp-sgd"):
-        make_job(federate={**LORA, "objective": objective}, model={"weights": weights})
-
-
-def test_a_change_counts_alpha_by_rank():
-    assert TrainsLora(rank=4, alpha=6).scale == 1.5
-
-
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_an_adapter_learns_at_the_rate_of_the_weight_that_it_changes(decay):
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})

@@ -55,22 +55,6 @@ def test_figures_are_each_clients_own_and_their_mean(run_job, make_job):
     )
 
 
-@pytest.mark.parametrize("state", ["reset", "keep"])
-def test_the_optimizer_goes_on_from_epoch_to_epoch_whatever_the_objective_says(run_job, make_job, state):
-    """Adam has counted the steps of all three epochs: north's 18 pictures are three batches of each."""
-    objective = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": state}}
-    ran = run_job(make_job(stages=[{**FINETUNE, "objective": objective}]))
-    assert float(ran.store.load("north", "0-finetune/global", 4).tensors["optimizer/0/step"]) == 9
-
-
-def test_a_finetuning_told_to_reset_is_one_told_to_keep(run_job, make_job, tmp_path):
-    ran = run_job(make_job(stages=[FINETUNE]), out=tmp_path / "a")
-    keep = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": "keep"}}
-    same = run_job(make_job(stages=[{**FINETUNE, "objective": keep}]), out=tmp_path / "b")
-    for name, tensor in kept(ran, CLIENTS[0], "0-finetune", 3).items():
-        assert torch.equal(tensor, kept(same, CLIENTS[0], "0-finetune", 3)[name])
-
-
 def test_it_begins_with_what_stayed_at_the_client(run_job, make_job):
     still = {**SUPERVISED, "optimizer": {"name": "sgd", "lr": 1e-12, "momentum": 0}}
     tune = {**FINETUNE, "epochs": 1, "objective": still}

@@ -90,13 +90,6 @@ def test_q_and_weights_are_those_of_the_algorithm_on_all_pictures(make_job, run_
     assert any(not torch.allclose(weights[name], begun[name], rtol=1e-2) for name in weights), "weights move"
 
 
-def test_without_a_step_every_cell_counts_the_same_for_all_rounds(make_job, run_job, make_dataset):
-    data = make_dataset(SPLITS["two clients"])
-    ran = run_job(make_dro(make_job, aggregator={"step_size": 0}, privacy={"min_count": 1}), data)
-    for found in mixtures(ran):
-        assert [found[name] for name in NAMES] == pytest.approx([1 / 4] * 4, rel=1e-12)
-
-
 def test_a_run_that_was_killed_ends_with_the_same_mixture_and_weights(make_job, run_job, run_killed):
     job = make_dro(make_job, rounds=3, model={})
     ran, resumed = run_job(job), run_killed(job)

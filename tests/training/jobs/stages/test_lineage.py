@@ -40,14 +40,6 @@ def test_a_subgroups_parent_is_the_global_bundle():
     assert bundles["dark"].manifest.lineage.parent is None  # what was given stays as it was
 
 
-def test_the_parent_follows_what_is_changed_later():
-    once = with_parents({"global": draft("global"), "dark": draft("dark")})
-    again = with_parents({"global": draft("global", seed=1), "dark": once["dark"]})
-    assert again["dark"].manifest.lineage.parent == bundle_digest(again["global"].manifest)
-    assert again["dark"].manifest.lineage.parent != once["dark"].manifest.lineage.parent
-    assert with_parents(again) == again
-
-
 def test_the_parent_is_the_global_bundle_as_it_is_signed_and_no_old_signature_stays(tmp_path):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
     from registry.signing.attestation import Attester, check_attestation
@@ -87,10 +79,6 @@ def test_the_parent_is_the_global_bundle_as_it_is_registered():
     assert everybody.digest != bundle_digest(before.bundles["global"].manifest)
     assert dark.manifest.lineage.parent == everybody.digest
     assert after.bundles["dark"].manifest == dark.manifest
-
-
-def test_without_a_global_bundle_nobody_has_a_parent():
-    assert with_parents({"dark": draft("dark")}) == {"dark": draft("dark")}
 
 
 def test_weights_of_a_file_are_named_by_its_digest(tmp_path):

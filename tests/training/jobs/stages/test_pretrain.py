@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from training.jobs.stages import ORDER
 from training.models.groups import float_state
 
 PRETRAIN = {
@@ -24,10 +23,6 @@ def pretraining(name="simclr", **changes):
     if name == "rotation":
         objective.pop("features")
     return {**PRETRAIN, "objective": objective, **changes}
-
-
-def test_it_comes_first():
-    assert ORDER[0] == "pretrain"
 
 
 @pytest.mark.parametrize("name", ["simclr", "rotation"])

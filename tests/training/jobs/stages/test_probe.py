@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -288,13 +287,6 @@ def test_a_probe_teaches_an_encoder_nothing_and_keeps_nothing_of_it_at_clients(m
         make_job(stages=[PRETRAIN, PROBE, own])
 
 
-def test_an_encoder_of_random_weights_may_be_probed(make_job, run_job):
-    """It is what others are compared with."""
-    ran = run_job(make_job(model={"weights": "none"}))
-    assert torch.is_tensor(next(iter(ran.weights("0-probe").values())))
-    assert facts_of(ran)["neighbours"]["n"] == 20
-
-
 def test_its_layer_may_travel_under_masks_and_in_few_bytes(make_job, run_job, tmp_path):
     """Weights under masks and compressed ones train the layer that plain ones do, to their precision."""
     kinds = {
@@ -308,8 +300,3 @@ def test_its_layer_may_travel_under_masks_and_in_few_bytes(make_job, run_job, tm
     }
     assert losses["masked"] == pytest.approx(losses["plain"], abs=1e-5)
     assert losses["packed"] == pytest.approx(losses["plain"], abs=1e-3)
-
-
-def test_what_is_written_of_the_job_is_the_same_job(make_job):
-    job = make_job()
-    assert type(job).model_validate(job.resolved()).digest == job.digest

@@ -53,21 +53,6 @@ def job_of(make_job, federate_block, quorum, *, calibrate=False, **privacy):
     )
 
 
-def test_by_default_everybody_is_needed_and_jobs_keep_their_digest(
-    make_job, federate_block, run_job, data, drop
-):
-    job = job_of(make_job, federate_block, 1.0)
-    assert (
-        job.digest
-        == make_job(stages=[federate_block(rounds=1, evaluate_on=None)], data={"image_size": 8}).digest
-    )
-    drop(DARK_ONES, {"test"})
-    with pytest.raises(
-        QuorumError, match=r"`test` of 0-federate needs every client\. h3: its line is cut; h4"
-    ):
-        run_job(job, data)
-
-
 def test_hospitals_that_are_dropped_from_the_test_are_missed_by_subgroup_everywhere(
     make_job, federate_block, run_job, data, drop, capsys, tmp_path
 ):

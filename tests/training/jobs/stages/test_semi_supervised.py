@@ -197,15 +197,6 @@ def test_uploads_are_gone_when_the_stage_is_done(job_of, run_job, few_labels, tm
     assert not (tmp_path / "run" / "checkpoints" / "0-federate" / "uploads").exists()
 
 
-@pytest.mark.long
-def test_two_workers_send_and_learn_the_same(make_job, job_of, run_job, few_labels, tmp_path):
-    job = job_of({"peers": 2, "anonymous": False})
-    two = job.model_copy(update={"engine": job.engine.model_copy(update={"workers": 2})})
-    assert job.digest == two.digest
-    one, other = run_job(job, few_labels, tmp_path / "one"), run_job(two, few_labels, tmp_path / "two")
-    assert same(one.weights(), other.weights())
-
-
 @pytest.fixture
 def with_server(make_dataset):
     """As `few_labels`, with a server: `with_server(train)` of whose pictures are for training."""
@@ -327,15 +318,6 @@ def test_unseen_clients_are_judged_by_malignancy_and_take_no_part(job_of, run_jo
     assert json.dumps(facts)
 
 
-def test_communities_of_the_data_are_told(job_of, run_job, few_labels):
-    data = replace(few_labels, communities={"coast": ("north", "south"), "inland": ("west",)})
-    facts = run_job(job_of(), data).result.stages["0-federate"].outcome.facts
-    assert {name: told["clients"] for name, told in facts["by_community"].items()} == {
-        "coast": ["north", "south"],
-        "inland": ["west"],
-    }
-
-
 def test_clients_are_drawn_as_large_as_they_are(job_of, make_job, few_labels, run_job):
     ran = run_job(job_of(rounds=1), few_labels)
     plan = (
@@ -366,13 +348,6 @@ def test_keep_best_without_anybody_to_judge_is_refused_before_the_first_round(
 def test_peers_are_refused_where_no_weights_travel(job_of, run_job, few_labels):
     with pytest.raises(JobError, match="passes weights on, and with sync none no parameter travels"):
         run_job(job_of({"peers": 1}, sync={"name": "none"}), few_labels)
-
-
-def test_peers_of_what_travels_teach_where_statistics_stay(job_of, run_job, run_killed, few_labels):
-    job = job_of({"peers": 2}, sync={"name": "all", "buffers": "local"}, rounds=3)
-    whole = run_job(job, few_labels)
-    assert whole.lines[-1]["models"]["global"]["exchange"]
-    assert same(whole.weights(), run_killed(job, few_labels).weights())
 
 
 def test_an_upload_that_cannot_be_judged_makes_nobody_a_peer_and_none_that_can_stops_the_run(job_of):

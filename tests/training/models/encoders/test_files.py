@@ -99,15 +99,6 @@ def test_a_file_that_is_not_whole_is_said(tmp_path, damage):
         read_file(path)
 
 
-def test_a_file_without_names_is_said(tmp_path):
-    torch.save([torch.zeros(2)], tmp_path / "list.pt")
-    with pytest.raises(JobError, match=r"holds no tensors by name, but a list; save the model's state_dict"):
-        read_file(tmp_path / "list.pt")
-    torch.save({"epoch": 3}, tmp_path / "epoch.pt")
-    with pytest.raises(JobError, match=r"but a dict of epoch"):
-        read_file(tmp_path / "epoch.pt")
-
-
 def test_a_plain_pickle_is_refused(tmp_path):
     (tmp_path / "weights.pth").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(JobError, match=r"model\.weights"):

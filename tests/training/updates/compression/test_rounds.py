@@ -106,14 +106,6 @@ def test_a_round_is_near_the_exact_one_and_takes_fewer_bytes(run_job, make_job, 
         assert down == pytest.approx(1 / 2, abs=0.04)
 
 
-def test_without_compression_nothing_changes(run_job, make_job, tmp_path):
-    plain, named = make_job(), make_job(compression={"up": "exact"})
-    assert plain.digest == named.digest
-    assert make_job(compression={"up": "half"}).digest != plain.digest
-    one, other = (run_job(job, out=tmp_path / name) for name, job in (("a", plain), ("b", named)))
-    assert all(torch.equal(other.weights()[name], weights) for name, weights in one.weights().items())
-
-
 def test_a_killed_run_ends_with_the_same_weights(run_job, run_killed, make_job, tmp_path):
     job = make_job(federate={"rounds": 3}, compression={"up": "8-bit", "down": "half", "exact_below": 100})
     whole = run_job(job, out=tmp_path / "whole")

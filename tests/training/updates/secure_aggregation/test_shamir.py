@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from training.errors import MessageError
 from training.updates.secure_aggregation import recovery
-from training.updates.secure_aggregation.recovery import Recovery, combine, inverses
+from training.updates.secure_aggregation.recovery import Recovery, combine
 from training.updates.secure_aggregation.shamir import PRIME, evaluate, split
 
 
@@ -34,18 +34,6 @@ def test_by_hand():
         made = Recovery.of((x - 1 for x, _ in chosen), 3)
         shares = {x - 1: y.to_bytes(66, "big") for x, y in chosen}
         assert int.from_bytes(made.secret(shares), "big") == interpolate(chosen, 0) == 1234
-
-
-@given(st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=80), st.integers(1, PRIME - 1))
-@settings(max_examples=30)
-def test_numbers_that_are_reduced_late_are_the_same(coefficients, x):
-    expected = sum(c * pow(x, power, PRIME) for power, c in enumerate(coefficients)) % PRIME
-    assert evaluate(coefficients, [x]) == [expected]
-
-
-@given(st.lists(st.integers(1, PRIME - 1), min_size=1, max_size=20))
-def test_one_inversion_for_all(numbers):
-    assert inverses(numbers) == [pow(number, -1, PRIME) for number in numbers]
 
 
 @settings(max_examples=30)

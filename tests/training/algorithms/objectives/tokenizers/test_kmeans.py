@@ -73,11 +73,6 @@ def test_seeds_have_the_mean_and_the_covariance_of_the_points_and_are_none_of_th
     assert not {tuple(row) for row in seeds} & {tuple(row) for row in points}
 
 
-def test_seeds_of_points_that_are_all_alike_are_that_point():
-    point = torch.full((5, 3), 17.0, dtype=torch.float64)
-    np.testing.assert_allclose(draw_seeds(moments(point), 2, np.random.default_rng(0)), 17, atol=1e-5)
-
-
 def test_small_cells_are_withheld_whole_and_an_empty_cell_keeps_its_centroid():
     found = Cells(torch.tensor([[9.0, 3.0], [8.0, 8.0], [0.0, 0.0]]), torch.tensor([3.0, 2.0, 0.0]))
     told = found.only(found.counts >= 3)
