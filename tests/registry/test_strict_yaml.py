@@ -29,7 +29,8 @@ from registry.strict_yaml import YamlError, load_yaml
         ("a: !!bool perhaps", "line 1, column 4: 'perhaps' cannot be read"),
         ("a: !!python/name:os.system x", "line 1, column 4: could not determine a constructor for the tag"),
         ("? [a]\n: 1", "line 1, column 3: found unhashable key"),
-        ("[" * 3000, "values are inside one another too deeply to be read"),
+        ("[" * 100_000, "values are inside one another too deeply to be read"),
+        ("- " * 100_000, "values are inside one another too deeply to be read"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text, told):
