@@ -13,7 +13,10 @@ import yaml
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says more about the machine than about us.
-settings.register_profile("dermfed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+for name, examples in {"dermfed": 25, "thorough": 150}.items():
+    settings.register_profile(
+        name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 settings.load_profile("dermfed")
 
 TINY: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
@@ -57,7 +57,6 @@ def by_hand(pictures, target, failures):
 
 
 @given(answers, st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.5]), st.sampled_from([0.05, 0.1, 0.2]))
-@settings(max_examples=80)
 def test_the_threshold_is_the_lowest_that_is_allowed(pictures, target, failures):
     threshold = fit_abstention(counts_of(pictures), AbstentionConfig(target_risk=target, failures=failures))
 

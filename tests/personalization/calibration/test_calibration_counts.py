@@ -1,7 +1,7 @@
 """What a hospital tells of calibration pictures, where some are referred whatever their confidence."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.calibration.calibration_counts import CalibrationCounts
@@ -17,7 +17,6 @@ def drawn(seed, n):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(100, 200))
-@settings(max_examples=60, deadline=None)
 def test_no_threshold_reports_what_is_held_back(seed, n, suspicious_from):
     probabilities, labels, patients = drawn(seed, n)
     answers = probabilities.argmax(axis=1)
@@ -35,7 +34,6 @@ def test_no_threshold_reports_what_is_held_back(seed, n, suspicious_from):
 
 
 @given(st.integers(0, 2**32), st.integers(20, 60), st.integers(100, 200))
-@settings(max_examples=60, deadline=None)
 def test_what_is_held_back_is_told_in_runs_of_several_patients_too(seed, n, suspicious_from):
     probabilities, labels, patients = drawn(seed, n)
     held_back = is_held_back(probabilities, probabilities.argmax(axis=1), MALIGNANT, suspicious_from)

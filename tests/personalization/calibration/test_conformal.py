@@ -4,7 +4,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 from scipy.stats import betabinom, kstest
@@ -40,7 +40,6 @@ def test_threshold_is_the_bin_of_the_ranked_score():
 @given(
     st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
 )
-@settings(max_examples=80)
 def test_threshold_equals_sorting_the_scores(of_truth, coverage):
     threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=coverage))
     rank = ceil(round((len(of_truth) + 1) * coverage, 9))
@@ -127,7 +126,6 @@ def test_covered_pictures_of_a_finite_test_split_are_beta_binomial():
 
 
 @given(st.lists(st.floats(0.001, 0.999), min_size=10, max_size=80), st.integers(2, 8))
-@settings(max_examples=40)
 def test_merged_bins_never_promise_too_much(of_truth, smallest):
     """The threshold of a merged histogram covers at least as many calibration pictures as the exact one."""
     bins = score_bin(np.array(of_truth))

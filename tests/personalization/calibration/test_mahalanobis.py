@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.covariance import empirical_covariance
 from sklearn.covariance import oas as sklearn_oas
@@ -63,7 +63,6 @@ def test_a_class_with_few_pictures_is_nowhere_in_the_sums():
 
 
 @given(seed=st.integers(0, 2**32), clients=st.integers(1, 5), min_count=st.integers(1, 4))
-@settings(max_examples=40)
 def test_clients_sums_add_up_to_those_of_all_their_pictures(seed, clients, min_count):
     embedding, labels = drawn(seed)
     holder = np.random.default_rng(seed).integers(0, clients, len(labels))

@@ -5,7 +5,7 @@ from math import ceil
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
@@ -36,7 +36,6 @@ def test_the_threshold_is_the_bin_of_the_ranked_distance():
 
 
 @given(st.lists(st.floats(1e-2, 1e8), min_size=1, max_size=80), st.sampled_from([0.5, 0.25, 0.2, 0.1, 0.05]))
-@settings(max_examples=80)
 def test_the_threshold_equals_sorting_the_distances(distances, rate):
     threshold = fit_ood(count_distances(np.array(distances)), rate)
     rank = ceil(round((len(distances) + 1) * (1 - rate), 9))

@@ -4,7 +4,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
@@ -71,7 +71,6 @@ def standard_error(logits, labels, temperature):
 
 
 @given(st.integers(0, 10_000), st.integers(30, 400), st.integers(2, 8), st.floats(0.5, 6))
-@settings(max_examples=40)
 def test_fit_agrees_with_a_continuous_optimiser(seed, n, classes, true_temperature):
     """To one percent, or to three quarters of the standard error where that is more."""
     logits, labels = draw(seed, n, classes, true_temperature)
@@ -102,7 +101,6 @@ def test_clients_sums_fit_what_pooled_pictures_fit():
 
 
 @given(arrays(np.float64, (6, 3), elements=st.floats(-1e4, 1e4)))
-@settings(max_examples=40)
 def test_any_finite_logits_give_a_temperature_on_the_grid(logits):
     labels = np.array([0, 1, 2, 0, 1, 2])
 
@@ -151,7 +149,6 @@ def test_shrinking_is_the_weighted_geometric_mean():
 @given(
     st.floats(0.05, 20), st.floats(0.05, 20), st.integers(0, 5000), st.floats(0, 500, allow_subnormal=False)
 )
-@settings(max_examples=50)
 def test_shrinking_stays_between_the_two_temperatures(own, pooled, n, strength):
     low, high = sorted((own, pooled))
 

@@ -78,7 +78,6 @@ def test_replicates_respect_lesions():
     assert (first != drawn.angles[:, 4, 140]).any()
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.floats(1, 80))
 def test_spearman_is_scipys(seed, noise):
     angles, tones = made_up(seed, 120, noise)

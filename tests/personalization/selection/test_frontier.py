@@ -6,7 +6,7 @@ from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.selection.frontier import frontier, frontier_facts
@@ -62,7 +62,6 @@ def brute_force(groups, slack):
 
 
 @given(right_counts, slacks)
-@settings(max_examples=200)
 def test_every_step_equals_brute_force(groups, slack):
     expected = brute_force(groups, slack)
     found = frontier(accuracies_of(groups), rule_of(slack))
@@ -75,7 +74,6 @@ def test_every_step_equals_brute_force(groups, slack):
 
 
 @given(right_counts, slacks)
-@settings(max_examples=100)
 def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, slack):
     found = frontier(accuracies_of(groups), rule_of(slack))
 
@@ -87,7 +85,6 @@ def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(group
 
 
 @given(right_counts, slacks, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
-@settings(max_examples=100)
 def test_the_selection_of_any_band_is_on_the_frontier(groups, slack, band):
     accuracies = accuracies_of(groups)
     rule = rule_of(slack).model_copy(update={"band": band})

@@ -6,7 +6,7 @@ from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.selection.select import SelectionConfig, select
@@ -48,7 +48,6 @@ def brute_force(groups, band, slack):
 
 
 @given(right_counts, bands)
-@settings(max_examples=150)
 def test_paper_rule_equals_brute_force(groups, band):
     epochs, smallest = brute_force(groups, Fraction(band), None)
 
@@ -62,7 +61,6 @@ def test_paper_rule_equals_brute_force(groups, band):
 
 
 @given(right_counts, bands, st.sampled_from(["0", "0.1"]))
-@settings(max_examples=150)
 def test_floor_rule_equals_brute_force(groups, band, slack):
     epochs, smallest = brute_force(groups, Fraction(band), Fraction(slack))
     alone, _ = brute_force(groups, Fraction(band), None)
@@ -78,7 +76,6 @@ def test_floor_rule_equals_brute_force(groups, band, slack):
 
 
 @given(right_counts, bands)
-@settings(max_examples=60)
 def test_no_subgroup_falls_below_the_global_model(groups, band):
     selection = select(accuracies_of(groups), SelectionConfig(band=float(band)))
 
@@ -86,7 +83,6 @@ def test_no_subgroup_falls_below_the_global_model(groups, band):
 
 
 @given(right_counts)
-@settings(max_examples=60)
 def test_order_of_subgroups_and_epochs_does_not_matter(groups):
     accuracies = accuracies_of(groups)
     turned = {name: dict(reversed(by_epoch.items())) for name, by_epoch in reversed(accuracies.items())}

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms.aggregators.afl import AFL, project
@@ -118,7 +118,6 @@ def nearest_on_simplex(point, mass):
 points = st.lists(st.floats(-20, 20), min_size=1, max_size=6)
 
 
-@settings(max_examples=200)
 @given(values=points, mass=st.floats(0.01, 1))
 def test_the_projection_is_the_nearest_point_of_the_simplex(values, mass):
     found = project({str(place): value for place, value in enumerate(values)}, mass)
@@ -126,7 +125,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(values, mass):
     np.testing.assert_allclose(list(found.values()), expected, atol=1e-7)  # the search's own rounding
 
 
-@settings(max_examples=200)
 @given(values=st.lists(st.floats(0, 1e12), min_size=1, max_size=8), mass=st.floats(0, 1))
 def test_a_projection_keeps_the_mass_whatever_the_size_of_the_losses(values, mass):
     found = project({str(place): value for place, value in enumerate(values)}, mass)

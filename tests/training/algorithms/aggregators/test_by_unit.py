@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms.aggregators.base import Circumstances, Report
@@ -110,7 +110,6 @@ cohorts = st.lists(
 
 
 @pytest.mark.parametrize("kind", [FedAvg, *UNITS])
-@settings(max_examples=60)
 @given(cohort=cohorts)
 def test_weights_are_a_mixture(kind, cohort):
     reports = [

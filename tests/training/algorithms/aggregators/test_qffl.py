@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -135,7 +135,6 @@ def test_losses_of_zero_and_losses_whose_power_overflows_are_no_trouble():
 finite = st.floats(0, 1e6)
 
 
-@settings(max_examples=80)
 @given(
     numbers=st.lists(st.tuples(st.integers(1, 10_000), finite, finite), min_size=1, max_size=6),
     q=st.floats(0, 8),

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms.augmentations.auto_augment import (
@@ -175,7 +175,6 @@ def test_it_is_the_last_of_a_jobs_augmentations():
     assert torch.equal(augment(images, AugmentConfig(auto="imagenet"), seeded(4)), expected)
 
 
-@settings(max_examples=60)
 @given(
     shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
     dtype=st.sampled_from([torch.float32, torch.float64]),

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -217,7 +217,6 @@ def test_cutout_is_a_grey_square_cut_off_at_the_border():
     assert inside.float().mean().item() == pytest.approx(11 / 20 * 21 / 30, abs=0.03)
 
 
-@settings(max_examples=60)
 @given(
     shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
     magnitude=st.floats(0, 30),

@@ -4,7 +4,7 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training.federation.client.differences import Release, smallest_cut, smallest_difference
@@ -32,7 +32,6 @@ def by_trying(one, other, patient=lambda picture: picture):
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=14), st.lists(st.integers(0, 3), min_size=1, max_size=14)
 )
-@settings(max_examples=80)
 def test_is_that_of_trying_every_union(first, second):
     """Sets 1 to 3 of each; pictures of 0 are in none."""
     sets = [[{i for i, of in enumerate(places) if of == k} for k in (1, 2, 3)] for places in (first, second)]
@@ -45,7 +44,6 @@ def test_is_that_of_trying_every_union(first, second):
     st.lists(st.integers(0, 2), min_size=12, max_size=12),
     st.integers(2, 5),
 )
-@settings(max_examples=80)
 def test_is_never_more_than_the_true_number_of_patients(first, second, of_each):
     sets = [[{i for i, of in enumerate(places) if of == k} for k in (1, 2, 3)] for places in (first, second)]
 
