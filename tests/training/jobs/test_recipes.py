@@ -504,12 +504,6 @@ TRAINERS = {
 }
 
 
-def test_every_semi_supervised_system_has_a_small_form():
-    assert sorted(name.removeprefix(SMALL_FORM) for name in SSL) == sorted([*PAPERS, *PAPERS])
-    extends = {name: PATHS[name].read_text().count("\nextends: ") for name in SSL}
-    assert [name for name, times in extends.items() if not times] == ["ssfl", SMALL_FORM + "ssfl"]
-
-
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_semi_supervised_recipe_has_the_numbers_that_its_paper_prints(name):
     job = read_job(PATHS[name])
@@ -551,44 +545,6 @@ def test_peers_are_the_papers(name):
 @pytest.mark.parametrize("name", PAPERS)
 def test_pictures_are_the_bases_but_for_what_the_scenario_changes(name):
     assert PLAIN[name]["data"] == {**PLAIN["ssfl"]["data"], **DATA.get(name, {})}
-
-
-@pytest.mark.parametrize("name", SSL)
-def test_what_a_recipe_says_again_is_what_its_base_says(name):
-    """Whole objectives take the place of the base's; what they have in common must not drift apart."""
-    base = PLAIN[SMALL_FORM + "ssfl" if name.startswith(SMALL_FORM) else "ssfl"]
-    *before, told = base["stages"]
-    shared = ("samples", "batch_size", "class_weights", "optimizer", "schedule", "augment", "strong")
-    stages = PLAIN[name]["stages"]
-    assert stages[: len(before)] == before
-    for stage in stages[len(before) :]:
-        for key in shared:
-            said = stage["objective"].get(key, None if key == "strong" else "missing")
-            assert said in (told["objective"].get(key, "missing"), None), key
-    steps = sum(stage.get("rounds", 0) for stage in stages[len(before) :])
-    if "local" in name:
-        assert stages[-1]["epochs"] == told["rounds"] * told["participation"]
-    elif "semi-fl" not in name:
-        assert steps == told["rounds"]
-    model = {**base["model"], "options": {**base["model"].get("options", {}), "drop_rate": 0.2}}
-    assert PLAIN[name]["model"] == (model if "fedirm" in name else base["model"])
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_both_forms_are_one_system(name):
-    assert sizeless(name) == sizeless(SMALL_FORM + name)
-
-
-def sizeless(name: str) -> list[dict[str, Any]]:
-    """The stages without what makes a form small, and without the pre-training in ImageNet's stead."""
-    stages = [stage for stage in read_job(PATHS[name]).resolved()["stages"] if stage["stage"] != "pretrain"]
-    for stage in stages:
-        for key in ("rounds", "epochs"):
-            stage.pop(key, None)
-        for key in ("samples", "schedule"):
-            stage["objective"].pop(key)
-        stage["objective"]["optimizer"].pop("lr")
-    return stages
 
 
 @pytest.mark.parametrize("name", SSL)
