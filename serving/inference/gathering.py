@@ -9,8 +9,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from serving.inference.device.batching import Batching
 from serving.inference.predictor import Decoded, LoadedVersion
+from serving.settings import ServeSettings
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How pictures are put together.
+
+    Attributes:
+        max_batch: pictures that a model is shown at once at most.
+        gather_seconds: how long a decoded one waits at most for others that are being decoded.
+        one_run: whether a version runs one batch at a time, so that further ones gather meanwhile.
+    """
+
+    max_batch: int = 1
+    gather_seconds: float = 0.0
+    one_run: bool = False
+
+
+def batching_of(settings: ServeSettings) -> Batching:
+    """How pictures are put together on the device of the settings."""
+    gpu = settings.providers != "cpu"
+    largest, longest = (32, 0.002) if gpu else (1, 0.0)
+    return Batching(
+        settings.max_batch or largest,
+        longest if settings.gather_seconds is None else settings.gather_seconds,
+        one_run=gpu,
+    )
 
 
 class Waiting(Protocol):

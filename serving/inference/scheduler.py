@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from registry.bundle.model_file.graph import Graph
 from serving.decoding.decoders import CostlyPicture
 from serving.inference.costly_line import CostlyLine
-from serving.inference.device.batching import Batching
-from serving.inference.gathering import Choice, choose
+from serving.inference.gathering import Batching, Choice, choose
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.queued_picture import Answer, Answers, QueuedPicture, deliver
 from serving.inference.run_batch import run_batch

@@ -10,8 +10,6 @@ from registry.database.connection import writing
 from registry.outcomes.store import OutcomeStore
 from registry.registry import Registry
 from serving.cli import main
-from serving.inference.device import choosing
-from tests.serving.inference.device.pretended import Pretended
 
 OURS = ("DERMFED_", "BENTOML_", "PROMETHEUS_", "XDG_")
 
@@ -86,20 +84,10 @@ def test_a_wrong_variable_ends_with_2_and_is_named(command, name):
     assert re.search(rf"DERMFED_SERVE_{name}\b", err)
 
 
-def test_a_device_that_is_named_and_does_not_work_ends_with_2_and_says_what_to_do(command, monkeypatch):
-    monkeypatch.setattr("serving.inference.device.choosing.OnnxRuntime", lambda: Pretended("cuda"))
-    choose = choosing.choose_device
-    monkeypatch.setattr(
-        choosing, "choose_device", lambda settings: choose(settings, try_out=lambda kind: "libcuda.so.1")
-    )
-    code, _, err, became = command(DERMFED_SERVE_PROVIDERS="cuda")
+def test_a_device_that_does_not_run_here_ends_with_2_and_says_what_to_do(command):
+    code, _, err, became = command(DERMFED_SERVE_PROVIDERS="tensorrt")
     assert (code, became) == (2, None)
-    assert "DERMFED_SERVE_PROVIDERS is 'cuda'" in err
-    assert "libcuda.so.1" in err
-    assert "dermfed[serve-gpu]" in err
-    code, _, err, became = command(DERMFED_SERVE_PROVIDERS="auto")
-    assert (code, err) == (0, "")
-    assert became is not None
+    assert "DeviceUnusable: DERMFED_SERVE_PROVIDERS is 'tensorrt'" in err
 
 
 def test_it_starts_where_the_database_of_outcomes_is_down(command, tmp_path):

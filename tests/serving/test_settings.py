@@ -45,7 +45,7 @@ BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
     "max_pixels": ("0", "many"),
     "threads": ("0", "all"),
-    "lone_threads": ("0", "all"),
+    "lone_threads": ("0", "auto"),
     "max_batch": ("0", "none"),
     "queue": ("0", "-1", "long"),
     "deadline_seconds": ("0", "-1", "nan"),
@@ -70,7 +70,7 @@ BAD = {
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
     "header_seconds": ("0", "-1", "601", "nan"),
     "connections": ("0", "-1", "100001", "many"),
-    "providers": ("gpu", "", "CUDA"),
+    "providers": ("auto", "", "CUDA"),
     "device_bytes": ("0", "4 GB"),
     "gather_seconds": ("-1", "0.2", "nan"),
 }

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from registry.bundle.question import Question
-from serving.inference.device.batching import Batching
-from serving.inference.gathering import choose
+from serving.inference.gathering import Batching, choose
 from serving.inference.predictor import Decoded
 from serving.inference.quality import QualityAssessment
 from serving.inference.scheduler import Scheduler

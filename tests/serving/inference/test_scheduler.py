@@ -16,7 +16,7 @@ from registry.bundle.cases.given import read_given
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
-from serving.inference.device.batching import Batching
+from serving.inference.gathering import Batching
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.inference.run_batch import run_batch
