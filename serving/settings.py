@@ -64,8 +64,6 @@ class ServeSettings(BaseModel):
         workers: processes of the service, which share `decode_memory`; `dermfed-serve --workers` sets it.
         providers: on what models run: `cuda` or `tensorrt` is a GPU, `cpu` the processor.
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
-        gather_seconds: how long a decoded picture waits at most for others that are being decoded; by default
-            0.002 on a GPU and 0 on the processor.
         explain: whether `explain=true` is answered with maps of where the model looked; not validated.
         outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
             none are. `DERMFED_OUTCOMES_URL`.
@@ -105,7 +103,6 @@ class ServeSettings(BaseModel):
     workers: int = Field(1, ge=1)
     providers: DeviceKind = "cpu"
     device_bytes: int | None = Field(None, ge=2**26)
-    gather_seconds: float | None = Field(None, ge=0, le=0.1)
     explain: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
 

@@ -20,9 +20,8 @@ from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_
 from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
+from serving.inference.batcher import Batcher
 from serving.inference.device import Device
-from serving.inference.gathering import batching_of
-from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log.decision_log import DecisionLog
@@ -57,7 +56,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
-        self.scheduler = Scheduler(settings.threads, batching_of(settings), self.metrics)
+        self.batcher = Batcher(settings, self.metrics)
         self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
@@ -104,7 +103,7 @@ class ServiceState:
         canaries, self._canaries = self._canaries, None
         # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
         await anyio.to_thread.run_sync(self.decoders.close)
-        await anyio.to_thread.run_sync(self.scheduler.close)
+        await anyio.to_thread.run_sync(self.batcher.close)
         await anyio.to_thread.run_sync(self.monitoring.close)
         if self.answers is not None:
             await anyio.to_thread.run_sync(self.answers.close)

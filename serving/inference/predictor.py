@@ -1,7 +1,7 @@
 """The predictor: from the bytes of the pictures of one lesion to a diagnosis, by one loaded version.
 
 In three steps: `decode` blocks, in a thread, while a process of its own decodes; the model's run is up to
-`serving.inference.scheduler`, which may batch several lesions; and `build_diagnosis` is a pure function of
+`serving.inference.batcher`, which may batch several lesions; and `build_diagnosis` is a pure function of
 both.
 """
 

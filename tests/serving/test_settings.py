@@ -39,7 +39,6 @@ GOOD = {
     "connections": ("100", 100),
     "providers": ("tensorrt", "tensorrt"),
     "device_bytes": ("4000000000", 4_000_000_000),
-    "gather_seconds": ("0.005", 0.005),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -72,7 +71,6 @@ BAD = {
     "connections": ("0", "-1", "100001", "many"),
     "providers": ("auto", "", "CUDA"),
     "device_bytes": ("0", "4 GB"),
-    "gather_seconds": ("-1", "0.2", "nan"),
 }
 
 

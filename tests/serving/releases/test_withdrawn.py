@@ -9,7 +9,7 @@ from registry.database.changes import point_alias
 from registry.database.connection import writing
 from registry.errors import DatabaseError, ObjectCorrupt
 from registry.records import Standing
-from serving.inference.scheduler import Scheduler
+from serving.inference.batcher import Batcher
 from serving.protocol.problems import InvalidParameter, NothingServed
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
@@ -172,16 +172,16 @@ def test_an_answer_waits_for_a_registry_that_is_behind_and_a_silent_one_is_not_w
 
 def test_a_request_on_its_way_is_not_answered_by_it(serve, source, problem, monkeypatch):
     inside, go = threading.Event(), threading.Event()
-    execute = Scheduler._execute
+    decode = Batcher._decode
 
-    def held(scheduler, step):
+    def held(batcher, picture):
         inside.set()
         assert go.wait(60)
-        return execute(scheduler, step)
+        decode(batcher, picture)
 
     with serve(lambda: nullcontext(source), poll_seconds=0.05) as service:
         assert service.diagnose().json()["model"]["version"] == 2
-        monkeypatch.setattr(Scheduler, "_execute", held)
+        monkeypatch.setattr(Batcher, "_decode", held)
         got = []
         asking = threading.Thread(target=lambda: got.append(service.diagnose()))
         asking.start()
