@@ -99,7 +99,7 @@ class ServeSettings(BaseModel):
     header_seconds: float = Field(10.0, gt=0, le=600)
     connections: int = Field(512, ge=1, le=100_000)
     decode_memory: int = Field(default_factory=lambda: int(DECODE_SHARE * memory()), ge=64 * 2**20)
-    decode_seconds: float = Field(10.0, ge=1, le=600)
+    decode_seconds: float = Field(5.0, ge=1, le=600)
     workers: int = Field(1, ge=1)
     providers: DeviceKind = "cpu"
     device_bytes: int | None = Field(None, ge=2**26)

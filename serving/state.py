@@ -90,8 +90,7 @@ class ServiceState:
                 self._canaries = await anyio.to_thread.run_sync(
                     CanaryReleases, self.settings, self.metrics, self._current_release
                 )
-                decode_costly = partial(self.decoders.decode, costly=True)
-                self.monitoring.start(registry, self._current_release, self._canaries, decode_costly)
+                self.monitoring.start(registry, self._current_release, self._canaries, self.decoders.decode)
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:

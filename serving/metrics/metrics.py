@@ -149,12 +149,6 @@ class Metrics:
         self._decoders_killed = Counter(
             "dermfed_decoders_killed", "Decoders that ended with a picture, by why", ["reason"], registry=own
         )
-        self._decoders_unfiltered = Gauge(
-            "dermfed_decoders_unfiltered",
-            "Workers whose decoders may make any system call",
-            registry=own,
-            multiprocess_mode="livesum",
-        )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
         self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}
         self._shares: Mapping[tuple[str, int], float] = {}
@@ -256,10 +250,6 @@ class Metrics:
     def decoder_killed(self, reason: str) -> None:
         """Counts a decoder that ended with a picture: for `time`, `memory` or as a `crash`."""
         self._decoders_killed.labels(reason).inc()
-
-    def decoders_unfiltered(self, *, unfiltered: bool) -> None:
-        """Sets whether this process's decoders may make any system call."""
-        self._decoders_unfiltered.set(int(unfiltered))
 
     def add_computed(self, figures: Callable[[WorkerTotals], Iterable[Metric]]) -> None:
         """Adds metrics that are computed from the totals at every scrape."""

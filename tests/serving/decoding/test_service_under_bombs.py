@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from PIL import Image
 
 from serving.decoding import decoded as in_process
 from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
@@ -17,12 +18,13 @@ def one_thread(places, registry, promote, bundle, serve) -> Callable[..., object
 
 
 def test_bombs_are_refused_and_told(one_thread, problem):
-    with one_thread(decode_memory=400 * 2**20) as service:
+    with one_thread(decode_memory=200 * 2**20) as service:
         for bomb, kind in ((scan_bomb(), "image/jpeg"), (dicom_scan_bomb(), "application/dicom")):
             assert "scans" in problem(service.diagnose(bomb, kind), 400)["detail"]
-        told = problem(service.diagnose(memory_bomb(), "image/webp"), 413)
+        told = problem(service.diagnose(encoded(Image.new("RGB", (7000, 7000)), "PNG"), "image/png"), 413)
         assert told["type"] == "urn:dermfed:problem:too-costly"
         assert "send a smaller copy" in told["detail"].lower()
+        problem(service.diagnose(memory_bomb(), "image/webp"), 400)
         assert service.diagnose().status_code == 200
 
 
