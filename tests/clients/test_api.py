@@ -34,6 +34,8 @@ JPEG = b"\xff\xd8\xff\xe0" + b"jpeg"
 PNG = b"\x89PNG\r\n\x1a\n" + b"png"
 WEBP = b"RIFF\x04\x00\x00\x00WEBPVP8 "
 DICOM = bytes(128) + b"DICM"
+CLOSED = io.BytesIO(JPEG)
+CLOSED.close()
 
 # The answer as the service's documents print it; "a | b" stands for one of these.
 CONTRACT = """
@@ -212,6 +214,7 @@ def test_a_picture_in_every_form(serve, tmp_path):
         (Path(), errors.UnreadablePicture, "directory"),
         (io.StringIO("text"), errors.NotAPicture, "'rb'"),
         (None, errors.NotAPicture, "there is no picture"),
+        (CLOSED, errors.UnreadablePicture, "closed"),
     ],
 )
 def test_what_is_no_picture_is_not_sent(serve, image, error, says):
@@ -235,6 +238,12 @@ def test_models_cards_and_readiness(serve):
     assert service.client.ready() is True
     assert service.requests[-1].url.path == "/readyz"
     assert {request.method for request in service.requests} == {"GET"}
+
+
+def test_not_ready_is_an_answer_and_not_asked_again(serve):
+    service = serve(problem(503, title="draining"))
+    assert service.client.ready() is False
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
@@ -506,11 +515,14 @@ def test_the_key_is_never_shown(serve, caplog):
 
 def test_no_fact_is_in_the_address_that_is_asked(serve):
     service = serve()
-    service.client.diagnose(JPEG, facts={"age": 83.0625}, skin_tone="5")
+    service.client.diagnose(JPEG, facts={"age": 83.0625, "sex": None}, skin_tone="5")
     (request,) = service.requests
+    with pytest.raises(errors.InvalidInput, match="top is no fact"):
+        service.client.diagnose(JPEG, facts={"top": 1})
     assert "83" not in str(request.url)
     assert "age" not in str(request.url)
     assert b"83.0625" in request.content
+    assert b"sex" not in request.content
 
 
 # Over real sockets

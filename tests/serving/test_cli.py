@@ -2,7 +2,6 @@ import os
 import re
 import socket
 import sys
-from importlib.metadata import version
 
 import pytest
 
@@ -43,20 +42,6 @@ def command(monkeypatch, capsys, tmp_path):
 def replace_environment(environment):
     os.environ.clear()
     os.environ.update(environment)
-
-
-def test_help_names_every_option_and_gives_examples(command):
-    code, out, _, became = command("--help")
-    assert (code, became) == (0, None)
-    for option in ("--port", "--host", "--workers", "--url", "--store", "--version", "--help"):
-        assert option in out
-    assert "dermfed-serve --port 8080 --workers 4" in out
-    assert "DERMFED_REGISTRY_URL" in out
-
-
-def test_the_version_is_printed(command):
-    code, out, _, became = command("--version")
-    assert (code, out.strip(), became) == (0, version("dermfed"), None)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +136,6 @@ def test_it_becomes_the_supervisor(command, tmp_path):
     )
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "0.0.0.0"])
-def test_a_host_may_be_a_name_or_numbers(command, host):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    code, _, err, (_, started) = command("--host", host, "--port", str(port))
-    assert (code, err) == (0, "")
-    assert started[started.index("--host") + 1] == host
-
-
 def test_counts_stay_where_bentoml_kept_them_for_whoever_says_where(command, tmp_path):
     command(BENTOML_HOME=str(tmp_path / "home"))
     assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "home" / "prometheus_multiproc_dir")
@@ -190,13 +166,6 @@ def test_another_registry_than_the_one_that_is_said_ends_with_2(command, tmp_pat
     code, _, err, became = command(*arguments, **other)
     assert (code, became) == (2, None)
     assert f"was the registry {'0' * 32}" in err
-
-
-def test_the_workers_may_be_in_the_environment(command):
-    command(DERMFED_SERVE_WORKERS="4")
-    assert os.environ["DERMFED_SERVE_WORKERS"] == "4"
-    command("--workers", "2", DERMFED_SERVE_WORKERS="4")
-    assert os.environ["DERMFED_SERVE_WORKERS"] == "2"
 
 
 def test_a_port_that_is_taken_ends_with_2_and_says_what_to_do(command):

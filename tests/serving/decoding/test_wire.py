@@ -78,9 +78,6 @@ def asked(said: bytes) -> Any:
         assert pretended.ended == 1
 
 
-MANY = {f"v{n}": {"text": ""} for n in range(11)}
-
-
 def told(**answer: Any) -> bytes:
     text = json.dumps(answer).encode()
     return struct.pack("<I", len(text)) + text

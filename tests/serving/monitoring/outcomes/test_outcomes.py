@@ -38,16 +38,6 @@ def give(service, id_, outcome=MELANOMA, **options):
     return service.client.post(f"/v1/diagnoses/{id_}/outcome", json=outcome, **options)
 
 
-def test_an_outcome_is_given_corrected_and_taken_back(kept, problem):
-    id_ = kept.diagnose().json()["id"]
-    assert give(kept, id_).json() == {"id": id_, "taken": "new"}
-    assert give(kept, id_).json()["taken"] == "known already"
-    known = problem(give(kept, id_, {**MELANOMA, "label": "NV"}), 409)
-    assert "MEL, histopathology" in known["detail"]
-    assert give(kept, id_, {**MELANOMA, "label": "NV", "corrects": True}).json()["taken"] == "corrected"
-    assert give(kept, id_, {**MELANOMA, "label": None}).json()["taken"] == "withdrawn"
-
-
 def test_figures_of_the_field_are_made_of_it(kept, url):
     ids = [kept.diagnose(params={"skin_tone": tone}).json()["id"] for tone in ("V", "V", "1", "")]
     for id_ in ids:
@@ -79,11 +69,6 @@ def test_figures_of_the_field_are_made_of_it(kept, url):
 def test_what_is_no_outcome_is_refused_and_says_what_is(kept, problem, outcome, status, why):
     id_ = kept.diagnose().json()["id"]
     assert why in problem(give(kept, id_, outcome), status)["detail"]
-
-
-def test_an_unknown_diagnosis_and_no_id_at_all_are_told(kept, problem):
-    assert problem(give(kept, uuid.uuid4()), 404)["title"] == "No such diagnosis"
-    assert problem(give(kept, "x%00y"), 404)["title"] == "No such diagnosis"
 
 
 def test_another_keys_diagnosis_is_unknown_to_it_but_not_to_an_operator(kept, registry, problem, url):
@@ -123,13 +108,6 @@ def test_a_service_without_a_database_keeps_none_and_says_so(serve, registry, pr
     with serve() as service:
         id_ = service.diagnose().json()["id"]
         assert "DERMFED_OUTCOMES_URL" in problem(give(service, id_), 404)["detail"]
-
-
-def test_the_page_says_what_is_kept_and_only_where_it_is(kept, serve):
-    said = "This service keeps what it answers"
-    assert said in kept.client.get("/").text
-    with serve() as other:
-        assert said not in other.client.get("/").text
 
 
 def test_nothing_else_is_kept(kept, url):
