@@ -146,15 +146,6 @@ def asked(started, picture):
     return started
 
 
-def test_nothing_is_written_at_home_but_our_cache_and_records(asked, home):
-    ours, deadline = (".cache/dermfed/", ".local/share/dermfed/records/diagnoses-"), time.monotonic() + 60
-    written: set[str] = set()
-    while {place for place in ours if any(path.startswith(place) for path in written)} != set(ours):
-        assert time.monotonic() < deadline, written
-        written = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
-    assert all(path.startswith(ours) for path in written), written
-
-
 def test_the_log_tells_of_requests_and_not_of_what_is_in_them(started, request):
     refused = " GET /v1/models 401 "
     before = started.log.read_text().count(refused)

@@ -132,16 +132,6 @@ def test_an_alias_that_still_points_to_it_is_not_followed(source, monkeypatch):
     )
 
 
-def test_a_candidate_is_dropped_alike(source, promote, bundle, monkeypatch):
-    monkeypatch.setattr(CurrentRelease, "_poll_until_closed", lambda self: None)
-    source.registry.promote(MODEL, [2], to="staging", reason="t", override_gates=True)
-    candidate = CurrentRelease(source, ServeSettings(), alias="staging")
-    assert candidate.served.releases[MODEL].versions["global"].version.number == 2
-    withdraw(source, 2)
-    candidate.poll()
-    assert candidate.served.releases == {}
-
-
 def test_other_models_go_on(following, source, promote, bundle):
     promote(source.registry, bundle(model="nails"))
     following.refresh()
@@ -217,15 +207,3 @@ def test_a_stopped_model_says_so_and_comes_back(serve, source, problem):
         source.registry.rollback(MODEL, alias="production")
         service.eventually(lambda: service.client.get("/readyz").status_code == 200)
         assert service.diagnose().json()["model"]["version"] == 2
-
-
-def test_what_is_promoted_after_a_stop_is_waited_for_as_ever(following, source):
-    source.registry.stop(MODEL, alias="production", reason="t")
-    following.poll()
-    assert set(following.served.silenced) == {MODEL}
-    source.registry.promote(MODEL, [1], to="production", reason="t", override_gates=True)
-    following.poll()
-    assert following.served.silenced == {}
-    assert following.served_for(following.served.confirmed, MODEL) is None
-    following.refresh()
-    assert following.served.releases[MODEL].release.id == 3

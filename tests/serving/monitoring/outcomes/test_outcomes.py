@@ -144,19 +144,6 @@ class TestKeeping:
         assert field_counts(store, "demo")[0].answered.sum() == 1
         store.close()
 
-    def test_one_that_can_never_be_written_does_not_stop_the_others(self, url, monkeypatch):
-        monkeypatch.setattr(keeping, "SECONDS", 0.01)
-        metrics = Metrics()
-        keeper = AnswerKeeper(url, metrics)
-        for answer in (kept_answer(), kept_answer(label="XYZ"), kept_answer()):
-            keeper.put(answer)
-        keeper.start()
-        wait_for(lambda: keeper.health_issues)
-        keeper.close()
-        assert metrics.registry.get_sample_value("dermfed_answers_not_kept_total") == 1
-        with OutcomeStore.open(url) as store:
-            assert field_counts(store, "demo")[0].answered.sum() == 2
-
     def test_a_database_that_is_not_there_yet_keeps_no_service_from_starting(self, tmp_path, monkeypatch):
         monkeypatch.setattr(keeping, "SECONDS", 0.01)
         monkeypatch.setattr(keeping, "_AGAIN_SECONDS", 0.01)
@@ -195,16 +182,6 @@ class TestKeeping:
         for _ in range(5):
             keeper.put(kept_answer())
         assert metrics.registry.get_sample_value("dermfed_answers_not_kept_total") == 3
-
-    def test_what_waits_at_the_end_is_written(self, url):
-        keeper = AnswerKeeper(url, Metrics())
-        keeper.start()
-        for _ in range(keeping.TOGETHER + 1):
-            keeper.put(kept_answer())
-        keeper.close()
-        store = OutcomeStore.open(url)
-        assert field_counts(store, "demo")[0].answered.sum() == keeping.TOGETHER + 1
-        store.close()
 
 
 def wait_for(holds):
