@@ -39,8 +39,8 @@ from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile
 from registry.bundle.model_file.graph import MAP
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Version
+from serving.inference.batcher import run_batch
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
-from serving.inference.run_batch import run_batch
 from serving.protocol.parameters import Parameters
 from training.models import ModelConfig, build_model
 from training.models.export import export_graph

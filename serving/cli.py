@@ -48,15 +48,14 @@ def serve(
     refuse_foreign(Path.cwd())
     from registry.registry import Registry
     from registry.signing.trust import trust_in
-    from serving.inference.device.choosing import DeviceUnusable, choose_device
+    from serving.inference.device import Device, DeviceUnusable
     from serving.settings import SettingsError, read_settings, variable_of
     from serving.supervisor import COUNTS
     from serving.transport.listening import close, listen
 
     try:
         settings = read_settings()
-        if settings.providers != "auto":
-            choose_device(settings)
+        Device.of(settings).require()
         trust_in(settings.trusted_keys)
         close(listen(host, port))
         # A worker that cannot open it would end, and leave a port on which nobody answers.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
@@ -21,8 +21,6 @@ DECODE_SHARE: Final = 0.4
 DeviceKind = Literal["cuda", "tensorrt", "cpu"]
 """On what models may run."""
 
-LoneThreads = Annotated[int, Field(ge=1)] | Literal["auto"]
-
 SHARED: Final = {"trusted_keys": TRUSTED_KEYS, "outcomes_url": OUTCOMES}
 """Settings with a variable that the registry's commands read too."""
 
@@ -37,7 +35,7 @@ class ServeSettings(BaseModel):
         max_pixels: the largest picture that is decoded; a bundle's own ceiling holds as well.
         threads: pictures that are worked on at once.
         lone_threads: threads that share a picture while no other is worked on; more than one need a second
-            copy of each model in memory. `auto` measures how many are worth it when a model is loaded.
+            copy of each model in memory. By default the cores, and four at most.
         max_batch: pictures that a model is shown at once, where so many wait; by default 32 on a GPU and 1 on
             the processor.
         queue: requests that one process admits at once; further ones are refused.
@@ -64,10 +62,8 @@ class ServeSettings(BaseModel):
         decode_memory: bytes that all decoders of the service may take together.
         decode_seconds: seconds of one core that decoding a picture may take; by the clock four times as many.
         workers: processes of the service, which share `decode_memory`; `dermfed-serve --workers` sets it.
-        providers: on what models run: `cuda` or `tensorrt` is a GPU, `cpu` the processor, `auto` what works.
+        providers: on what models run: `cuda` or `tensorrt` is a GPU, `cpu` the processor.
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
-        gather_seconds: how long a decoded picture waits at most for others that are being decoded; by default
-            0.002 on a GPU and 0 on the processor.
         explain: whether `explain=true` is answered with maps of where the model looked; not validated.
         outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
             none are. `DERMFED_OUTCOMES_URL`.
@@ -80,7 +76,7 @@ class ServeSettings(BaseModel):
     max_bytes: int = Field(20 * 2**20, ge=1)
     max_pixels: int = Field(50_000_000, ge=1)
     threads: int = Field(default_factory=cores, ge=1)
-    lone_threads: LoneThreads = "auto"
+    lone_threads: int = Field(default_factory=lambda: min(cores(), 4), ge=1)
     max_batch: int | None = Field(None, ge=1)
     queue: int = Field(64, ge=1)
     deadline_seconds: float = Field(60.0, gt=0)
@@ -103,11 +99,10 @@ class ServeSettings(BaseModel):
     header_seconds: float = Field(10.0, gt=0, le=600)
     connections: int = Field(512, ge=1, le=100_000)
     decode_memory: int = Field(default_factory=lambda: int(DECODE_SHARE * memory()), ge=64 * 2**20)
-    decode_seconds: float = Field(10.0, ge=1, le=600)
+    decode_seconds: float = Field(5.0, ge=1, le=600)
     workers: int = Field(1, ge=1)
-    providers: DeviceKind | Literal["auto"] = "auto"
+    providers: DeviceKind = "cpu"
     device_bytes: int | None = Field(None, ge=2**26)
-    gather_seconds: float | None = Field(None, ge=0, le=0.1)
     explain: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
 

@@ -20,9 +20,8 @@ from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_
 from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
-from serving.inference.device.choosing import choose_device
-from serving.inference.device.models import Models
-from serving.inference.scheduler import Scheduler
+from serving.inference.batcher import Batcher
+from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log.decision_log import DecisionLog
@@ -47,19 +46,17 @@ class ServiceState:
     """The parts of a running service, started and stopped together."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        """Makes the parts; nothing is read or started before `start`, but a GPU is tried.
+        """Makes the parts; nothing is read or started before `start`.
 
         Raises:
-            DeviceUnusable: models were to run on one that does not work.
+            DeviceUnusable: models cannot run on the execution provider that the settings name.
         """
         self.settings = settings
-        self.device = choose_device(settings)
-        self.models = Models.of(settings, self.device)
+        Device.of(settings).require()
         self.metrics = Metrics()
-        self.metrics.on_device(settings.providers, self.device.kind)
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
-        self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
+        self.batcher = Batcher(settings, self.metrics)
         self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
@@ -84,7 +81,7 @@ class ServiceState:
                 self.decoders.start()  # first: it is ready by the time that a release is
                 registry = opened.enter_context(source())
                 self._current_release = await anyio.to_thread.run_sync(
-                    partial(CurrentRelease, registry, self.settings, self.metrics, models=self.models)
+                    CurrentRelease, registry, self.settings, self.metrics
                 )
                 self._registry = registry
                 await anyio.to_thread.run_sync(self.decoders.wait)
@@ -93,8 +90,7 @@ class ServiceState:
                 self._canaries = await anyio.to_thread.run_sync(
                     CanaryReleases, self.settings, self.metrics, self._current_release
                 )
-                decode_costly = partial(self.decoders.decode, costly=True)
-                self.monitoring.start(registry, self._current_release, self._canaries, decode_costly)
+                self.monitoring.start(registry, self._current_release, self._canaries, self.decoders.decode)
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:
@@ -106,7 +102,7 @@ class ServiceState:
         canaries, self._canaries = self._canaries, None
         # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
         await anyio.to_thread.run_sync(self.decoders.close)
-        await anyio.to_thread.run_sync(self.scheduler.close)
+        await anyio.to_thread.run_sync(self.batcher.close)
         await anyio.to_thread.run_sync(self.monitoring.close)
         if self.answers is not None:
             await anyio.to_thread.run_sync(self.answers.close)
@@ -153,7 +149,6 @@ class ServiceState:
     def health_issues(self) -> list[str]:
         """What degrades the service though it answers, one sentence each, for whoever operates it."""
         return [
-            *([self.device.health_issue] if self.device.health_issue else []),
             *self.current_release.served.health_issues.values(),
             *self.canaries.health_issues(),
             *self.monitoring.health_issues(),

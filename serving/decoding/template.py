@@ -22,7 +22,6 @@ import numpy as np
 
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.need import MARGIN
 from serving.decoding.samples import samples
 from serving.decoding.system_calls import NoFilterError, build_filter
 from serving.decoding.wire import SHARED, Question
@@ -121,6 +120,6 @@ def _warm_up() -> None:
     pixels = np.zeros(SHARED, np.uint8)
     for content in samples():
         with suppress(PictureError):
-            decode(Question(rule, content, 60.0, MARGIN * 8), pixels)
+            decode(Question(rule, content), pixels)
     for name in ("ascii", "cp1252", "idna", "latin-1", "utf-16", "utf-32", "utf-8-sig"):
         b"".decode(name)

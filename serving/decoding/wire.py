@@ -22,7 +22,7 @@ SHARED: Final = 3 * 2048 * 2048
 
 LONGEST_ANSWER: Final = 65536
 
-_QUESTION: Final = struct.Struct("<IQQd")
+_QUESTION: Final = struct.Struct("<IQ")
 _LENGTH: Final = struct.Struct("<I")
 
 Read = Callable[[int], bytes]
@@ -69,21 +69,6 @@ class Pixels(Frozen):
     on_its_side: bool = False
 
 
-class Takes(Frozen):
-    """Decoding takes more than was allowed; nothing was decoded.
-
-    Attributes:
-        seconds: of one core.
-        memory: bytes.
-    """
-
-    model_config = ConfigDict(strict=True)
-
-    answer: Literal["takes"] = "takes"
-    seconds: float = Field(ge=0, allow_inf_nan=False)
-    memory: int = Field(ge=0, le=2**62)
-
-
 class Refused(Frozen):
     """The picture cannot be decoded.
 
@@ -99,7 +84,7 @@ class Refused(Frozen):
     said: Sentence
 
 
-Answer = Pixels | Takes | Refused
+Answer = Pixels | Refused
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="answer")])
 
 
@@ -110,20 +95,16 @@ class Question:
     Attributes:
         rule: the picture rule, as JSON.
         content: the picture.
-        seconds: of one core that decoding may be thought to take; beyond it `Takes` is the answer.
-        memory: bytes, likewise.
     """
 
     rule: bytes
     content: bytes
-    seconds: float
-    memory: int
 
 
 def question_parts(question: Question, shared: NDArray[np.uint8]) -> list[bytes]:
     """A question's bytes, to be sent one part after the other, but for what is put into the shared memory."""
     rule, content = question.rule, question.content
-    head = _QUESTION.pack(len(rule), len(content), question.memory, question.seconds) + rule
+    head = _QUESTION.pack(len(rule), len(content)) + rule
     if len(content) > len(shared):
         return [head, content]
     shared[: len(content)] = np.frombuffer(content, np.uint8)
@@ -132,10 +113,10 @@ def question_parts(question: Question, shared: NDArray[np.uint8]) -> list[bytes]
 
 def read_question(read: Read, shared: NDArray[np.uint8]) -> Question:
     """Reads a question; only the service writes them."""
-    rule, length, memory, seconds = _QUESTION.unpack(read(_QUESTION.size))
+    rule, length = _QUESTION.unpack(read(_QUESTION.size))
     told = read(rule)
     content = read(length) if length > len(shared) else shared[:length].tobytes()
-    return Question(told, content, seconds, memory)
+    return Question(told, content)
 
 
 def answer_bytes(answer: Answer) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.errors import PictureError
-from registry.bundle.pictures.open_file import open_picture, picture_format
+from registry.bundle.pictures.open_file import open_picture
 from registry.bundle.pictures.rule import (
     PictureRule,
     decode_opened,
@@ -18,7 +18,6 @@ from registry.bundle.pictures.rule import (
     unused_profile,
 )
 from serving.decoding.confine import close_others, confine, die_with_parent
-from serving.decoding.need import Need, picture_need, webp_need, webp_size
 from serving.decoding.wire import (
     LONGEST,
     SHARED,
@@ -27,7 +26,6 @@ from serving.decoding.wire import (
     Question,
     Refused,
     RefusedAs,
-    Takes,
     answer_bytes,
     read_question,
 )
@@ -79,7 +77,7 @@ def decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     """Decodes the picture of a question.
 
     Args:
-        question: the picture, its rule, and what decoding may take.
+        question: the picture and its rule.
         pixels: where its pixels are put, `(n,)` bytes.
     """
     try:
@@ -100,26 +98,12 @@ def _known(error: PictureError) -> RefusedAs:
 
 def _decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     rule = PictureRule.model_validate_json(question.rule)
-    # Opening a WebP makes room for it: so what it takes is asked before.
-    if picture_format(question.content) == "WebP":
-        width, height = webp_size(question.content)
-        refuse_too_large(width, height, rule)
-        if told := _beyond(webp_need(width * height), question):
-            return told
     image = open_picture(question.content)
     width, height = image.size  # before the decoder scales down
     refuse_too_large(width, height, rule)
-    if told := _beyond(picture_need(image, rule), question):
-        return told
     not_used = unused_profile(image)
     decoded = decode_opened(image, rule)
     pixels[: decoded.size] = decoded.reshape(-1)
     why = None if not_used is None else not_used[:LONGEST]
     on_its_side = lies_on_its_side(image)
     return Pixels(width=width, height=height, unused_profile=why, on_its_side=on_its_side)
-
-
-def _beyond(need: Need, question: Question) -> Takes | None:
-    if need.seconds <= question.seconds and need.memory <= question.memory:
-        return None
-    return Takes(seconds=need.seconds, memory=need.memory)

@@ -1,7 +1,7 @@
 """The predictor: from the bytes of the pictures of one lesion to a diagnosis, by one loaded version.
 
 In three steps: `decode` blocks, in a thread, while a process of its own decodes; the model's run is up to
-`serving.inference.scheduler`, which may batch several lesions; and `build_diagnosis` is a pure function of
+`serving.inference.batcher`, which may batch several lesions; and `build_diagnosis` is a pure function of
 both.
 """
 
@@ -24,7 +24,7 @@ from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
 from registry.records import Version
 from serving.decoding.decoded import Decode, decode_here
-from serving.inference.device.models import Models
+from serving.inference.device import Device
 from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons, route_warnings
@@ -62,19 +62,19 @@ class LoadedVersion:
         return self.graph.map_shape is not None
 
     @classmethod
-    def of(cls, version: Version, bundle: Bundle, models: Models | None = None) -> "LoadedVersion":
+    def of(cls, version: Version, bundle: Bundle, device: Device | None = None) -> "LoadedVersion":
         """Loads the model of a bundle that was verified.
 
         Args:
             version: which it is.
             bundle: its bundle.
-            models: loads it, on a device; by default on one thread of the processor.
+            device: loads it; by default one thread of the processor.
 
         Raises:
-            GraphError: the model is none that a bundle may hold, or does not answer here as it should.
+            GraphError: the model is none that a bundle may hold, or does not run on the device.
         """
-        loaded = (models or Models()).load(bundle.model, bundle.manifest)
-        return cls(version, bundle.manifest, loaded.graph, loaded.lone_graph)
+        graph, lone_graph = (device or Device()).load(bundle.model)
+        return cls(version, bundle.manifest, graph, lone_graph)
 
 
 @dataclass(frozen=True)

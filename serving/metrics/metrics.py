@@ -149,19 +149,6 @@ class Metrics:
         self._decoders_killed = Counter(
             "dermfed_decoders_killed", "Decoders that ended with a picture, by why", ["reason"], registry=own
         )
-        self._decoders_unfiltered = Gauge(
-            "dermfed_decoders_unfiltered",
-            "Workers whose decoders may make any system call",
-            registry=own,
-            multiprocess_mode="livesum",
-        )
-        self._devices = Gauge(
-            "dermfed_device_workers",
-            "Workers whose models run on a device, by what was asked for",
-            ["wanted", "device"],
-            registry=own,
-            multiprocess_mode="livesum",
-        )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
         self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}
         self._shares: Mapping[tuple[str, int], float] = {}
@@ -263,14 +250,6 @@ class Metrics:
     def decoder_killed(self, reason: str) -> None:
         """Counts a decoder that ended with a picture: for `time`, `memory` or as a `crash`."""
         self._decoders_killed.labels(reason).inc()
-
-    def decoders_unfiltered(self, *, unfiltered: bool) -> None:
-        """Sets whether this process's decoders may make any system call."""
-        self._decoders_unfiltered.set(int(unfiltered))
-
-    def on_device(self, wanted: str, device: str) -> None:
-        """Tells on what this process's models run."""
-        self._devices.labels(wanted, device).set(1)
 
     def add_computed(self, figures: Callable[[WorkerTotals], Iterable[Metric]]) -> None:
         """Adds metrics that are computed from the totals at every scrape."""

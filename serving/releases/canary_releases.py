@@ -19,7 +19,6 @@ from registry.bundle.errors import BundleError
 from registry.bundle.plain_text import shown
 from registry.errors import RegistryError
 from registry.records import Canary
-from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse
@@ -169,7 +168,6 @@ class CanaryReleases:
         return canary, held.loaded
 
     def _run(self) -> None:
-        lower_thread_priority()
         try:
             while not self._stop.wait(_LOOK_SECONDS):
                 try:

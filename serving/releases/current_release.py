@@ -32,8 +32,7 @@ from registry.bundle.plain_text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, Version
 from registry.signing.trust import trust_in
-from serving.inference.device.device import ON_PROCESSOR
-from serving.inference.device.models import Models
+from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
 from serving.releases.same_history import History, without_return
@@ -116,7 +115,6 @@ class CurrentRelease:
         *,
         alias: str | None = None,
         loader: Loader | None = None,
-        models: Models | None = None,
     ) -> None:
         """Polls the registry for the first time; what cannot be read is among the health issues.
 
@@ -126,14 +124,12 @@ class CurrentRelease:
             metrics: where loads, and the releases served, are counted.
             alias: whose releases to follow; by default the one of the settings.
             loader: loads them; shared with whatever follows another alias.
-            models: loads their models, where there is no loader yet; by default on the processor.
 
         Raises:
             KeyUnusable: a file of trusted keys holds none.
         """
         self.alias = alias or settings.alias
-        models = models or Models.of(settings, ON_PROCESSOR)
-        self.loader = loader or Loader(source, trust_in(settings.trusted_keys), models)
+        self.loader = loader or Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
         self._source = source
         self._settings = settings
         self._metrics = metrics or Metrics()

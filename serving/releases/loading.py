@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
+import numpy as np
+
+from registry.bundle.cases.given import read_given
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest, Subgroup
 from registry.bundle.plain_text import shown
-from registry.bundle.question import ask
+from registry.bundle.question import Question, ask
 from registry.records import ApiKey, Event, Release, Standing, Version
-from serving.inference.device.grey import grey_questions
-from serving.inference.device.models import Models
+from serving.inference.device import Device
 from serving.inference.predictor import LoadedVersion
 
 if TYPE_CHECKING:  # signing needs an extra
@@ -84,17 +86,17 @@ class LoadedRelease:
 class Loader:
     """Loads releases, sharing versions that are loaded already; safe to share between threads."""
 
-    def __init__(self, source: RegistrySource, trust: "Trust | None", models: Models | None = None) -> None:
+    def __init__(self, source: RegistrySource, trust: "Trust | None", device: Device | None = None) -> None:
         """Keeps the registry and the trust; nothing is loaded yet.
 
         Args:
             source: the registry.
             trust: the keys of which one must have signed each version; None asks for no signature.
-            models: loads models on a device; by default on one thread of the processor.
+            device: loads models; by default one thread of the processor.
         """
         self._source = source
         self._trust = trust
-        self._models = models or Models()
+        self._device = device
         # What is loaded somewhere in this process; what nobody uses any more is not in it.
         self._loaded: WeakValueDictionary[tuple[str, int, str], LoadedVersion] = WeakValueDictionary()
 
@@ -115,7 +117,7 @@ class Loader:
         if self._trust is not None:
             who = self._source.require_signature(version, self._trust)
             log.info("version %d of %s is signed by %s", version.number, version.model, shown(who))
-        loaded = LoadedVersion.of(version, self._source.bundle(version), self._models)
+        loaded = LoadedVersion.of(version, self._source.bundle(version), self._device)
         warm_up(loaded)
         self._loaded[key] = loaded
         return loaded
@@ -129,7 +131,19 @@ def warm_up(loaded: LoadedVersion) -> None:
     Raises:
         GraphError: the model cannot run, or does not answer what its manifest says.
     """
-    for question in grey_questions(loaded.manifest):
+    for question in _grey_questions(loaded.manifest):
         outputs = ask(loaded.graph, [question])
         pattern = question.given.pattern if question.given else None
         decide(outputs.probabilities[0], loaded.manifest, pattern=pattern, embedding=outputs.embedding[0])
+
+
+def _grey_questions(manifest: BundleManifest) -> list[Question]:
+    """A grey picture; for a model of cases also a case with every fact and each kind of picture it takes."""
+    grey = np.full((1, manifest.picture.size, manifest.picture.size, 3), 128, dtype=np.uint8)
+    if manifest.case is None:
+        return [Question(grey)]
+    case = manifest.case
+    kinds = case.kinds[: case.slots] or (None,)
+    facts = {fact.name: fact.write(fact.low if fact.kind == "number" else 0.0) or "" for fact in case.facts}
+    whole = Question(np.repeat(grey, len(kinds), axis=0), read_given(case, kinds, facts))
+    return [Question(grey, read_given(case, [None], {})), whole]

@@ -43,7 +43,6 @@ class Seen:
         decisions: how often what was decided, by model, version and subgroup.
         shadow: candidates beside what is served.
         shadow_alias: whose release is the candidate; None where none is followed.
-        device: on what models run and why, a sentence without its full stop.
         answering: the events of canaries that answer; others of `state` are held back.
         field: what the last look at the field has found; None where no answers are kept, or before it.
     """
@@ -57,7 +56,6 @@ class Seen:
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
     shadow: Sequence[ShadowRow]
     shadow_alias: str | None
-    device: str = ""
     answering: frozenset[int] = frozenset()
     field: FieldView | None = None
 
@@ -67,7 +65,6 @@ def operator_page(seen: Seen) -> str:
     return render(
         "operator.html",
         here="operator",
-        device=seen.device,
         standing=attention(
             seen.state,
             seen.troubles,

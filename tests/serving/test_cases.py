@@ -13,7 +13,6 @@ import pytest
 from onnx import numpy_helper
 from pydicom import uid
 
-from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import SEX, SITE, NumberFact
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import GraphError
@@ -92,19 +91,6 @@ def test_the_rules_are_those_of_what_was_given(service):
     ]
 
 
-def test_the_reason_is_by_the_rules_that_decided(service):
-    """Close-ups alone are reported from log-odds of 1 on, all patterns together from a quarter on."""
-    between = []
-    for red in range(90, 180, 10):
-        sent = files(close_up=encode(paint((red, 90, 30)), "PNG"))
-        said = service.form({}, files=sent).json()
-        assert said["reasons"][0]["code"] == (
-            "confident" if said["decision"] == "report" else "low-confidence"
-        )
-        between.append(0.57 < said["confidence"]["value"] < 0.73)
-    assert any(between)
-
-
 def test_one_picture_is_a_case_of_unknown_kind_that_is_promised_nothing(service):
     answer = service.diagnose(CLOSE, "image/png")
     assert probabilities(answer) == expected([(CLOSE, 0)], UNKNOWN)
@@ -115,18 +101,6 @@ def test_one_picture_is_a_case_of_unknown_kind_that_is_promised_nothing(service)
     assert any("not calibrated on unknown pictures without facts" in one for one in said["warnings"])
     form = service.form({"age": "", "sex": "unknown"}, files=files(image=CLOSE))
     assert form.json()["inputs"] == said["inputs"]
-
-
-@pytest.mark.parametrize("where", ["query", "form"])
-def test_the_kind_of_one_picture_may_be_said(service, where):
-    kind = {"image_kind": "clinical"}
-    answer = (
-        service.diagnose(CLOSE, "image/png", params=kind)
-        if where == "query"
-        else service.form(kind, files=files(image=CLOSE))
-    )
-    assert probabilities(answer) == expected([(CLOSE, 1)], UNKNOWN)
-    assert answer.json()["inputs"]["promised"] is True
 
 
 def test_several_pictures_of_a_kind_and_fields_that_a_browser_left_empty(service):
@@ -196,16 +170,6 @@ def test_a_second_picture_that_is_none_is_refused(service, problem):
     )
 
 
-def test_all_pictures_together_are_as_large_as_one_may_be(tmp_path, problem):
-    places = Places(tmp_path)
-    with places.open() as registry:
-        release(registry, case_bundle())
-    with running(places.open, max_bytes=len(CLOSE) + len(DERM)) as service:
-        assert service.form({}, files=files(close_up=CLOSE, dermoscopic=DERM)).status_code == 200
-        more = service.form({}, files=files(close_up=CLOSE + b"\0", dermoscopic=DERM))
-        assert "all pictures together" in problem(more, 413)["detail"]
-
-
 def test_a_model_of_single_pictures_says_that_it_is_one(tmp_path, problem, bundle):
     places = Places(tmp_path)
     with places.open() as registry:
@@ -269,18 +233,6 @@ def test_cases_that_are_shown_together_get_what_they_get_alone(tmp_path):
     assert runs < 28
 
 
-def test_the_models_say_which_pictures_facts_and_patterns(service):
-    (version,) = service.client.get("/v1/models").json()["models"][0]["versions"]
-    assert CaseInput.model_validate(version["case"]) == CASE
-    assert [one["pattern"] for one in version["patterns"]] == [one.pattern.name for one in PATTERNS]
-    assert version["patterns"][0] == {
-        "pattern": "close-up",
-        "promised": True,
-        "set_size": 2.4,
-        "reported": 0.4,
-    }
-
-
 DISTINCTIVE = {"age": "83.0625", "site": "palms/soles", "sex": "male"}
 TRACES = ("83.0625", "palms", "male", "70.7707", "tail-of-a-cat")
 
@@ -332,63 +284,6 @@ def test_no_fact_is_left_anywhere(tmp_path, caplog):
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert b"83.0625" not in path.read_bytes(), path
-
-
-def test_a_case_as_fhir(service):
-    headers = {"Accept": "application/fhir+json"}
-    answer = service.form(FACTS, files=files(close_up=CLOSE, dermoscopic=DERM), headers=headers)
-    kinds = [one["resource"]["resourceType"] for one in answer.json()["entry"]]
-    assert (kinds.count("Media"), kinds.count("DiagnosticReport")) == (2, 1)
-    single = service.diagnose(CLOSE, "image/png", headers=headers).json()
-    codes = [one["resource"].get("code", {}).get("text") for one in single["entry"]]
-    assert "Age" not in codes
-
-
-@pytest.mark.parametrize("candidate_takes_cases", [True, False])
-def test_a_candidate_of_the_other_sort_is_compared_on_single_pictures(
-    tmp_path, bundle, candidate_takes_cases
-):
-    places = Places(tmp_path)
-    sorts = [bundle(), case_bundle()]
-    production, candidate = sorts if candidate_takes_cases else sorts[::-1]
-    with places.open() as registry:
-        release(registry, production)
-        (version,) = registry.add([candidate])
-        registry.promote("skin-lesion", [version.number], to="staging", reason="test", override_gates=True)
-    with running(places.open, shadow_alias="staging", shadow_share=1) as service:
-        service.eventually(
-            lambda: (
-                service.diagnose(CLOSE, "image/png").status_code == 200
-                and "dermfed_shadow_comparisons_total{" in service.client.get("/metrics").text
-            )
-        )
-
-
-MANY = CaseInput(
-    slots=1,
-    facts=tuple(NumberFact(name=f"number_{number}", low=0, high=9) for number in range(3)),
-)
-
-
-def test_facts_of_a_model_of_its_own_are_taken_by_their_names(tmp_path, problem):
-    places = Places(tmp_path)
-    with places.open() as registry:
-        release(registry, case_bundle(case=MANY))
-    sent = {fact.name: str(number) for number, fact in enumerate(MANY.facts)}
-    with running(places.open) as service:
-        answer = service.form(sent, files=files(image=CLOSE))
-        assert probabilities(answer) == expected([(CLOSE, 0)], np.arange(3.0))
-        assert answer.json()["inputs"]["facts"] == sent
-        near = problem(service.form({"number_4": "1"}, files=files(image=CLOSE)), 422)["detail"]
-        assert "there is no parameter `number_4`; did you mean `number_" in near
-        known = problem(service.form({"age": "70"}, files=files(image=CLOSE)), 422)["detail"]
-        assert "does not take age; it takes number_0, number_1, number_2" in known
-
-
-@pytest.mark.parametrize("age", ["inf", "-inf", "1e999", "-1", "0x46", "70 years", "9" * 150, "\0", "７０x"])
-def test_odd_ages_are_refused(service, problem, age):
-    answer = service.form({"age": age}, files=files(close_up=CLOSE))
-    assert "a number from 0 to 120 years" in problem(answer, 422)["detail"]
 
 
 @pytest.mark.parametrize("broken", [False, True])

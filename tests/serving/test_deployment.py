@@ -14,7 +14,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from serving.protocol.problems import BodyTooLarge, NothingServed
 from serving.settings import PREFIX, SHARED, ServeSettings
 
 ROOT = Path(__file__).parents[2]
@@ -50,16 +49,6 @@ def said(stage: list[tuple[str, str]], word: str) -> list[str]:
     return [rest for one, rest in stage if one == word]
 
 
-def test_it_is_two_stages_of_one_slim_python_whose_version_is_said():
-    build, final = stages()
-    assert said(build, "FROM") == ["${PYTHON} AS build"]
-    assert said(final, "FROM") == ["${PYTHON}"]
-    (base,) = (rest for word, rest in instructions() if word == "ARG" and rest.startswith("PYTHON="))
-    assert re.fullmatch(r"PYTHON=docker\.io/library/python:3\.\d+-slim-\w+", base)
-    version = tuple(map(int, re.search(r"(3)\.(\d+)", base).groups()))
-    assert version >= tuple(map(int, re.search(r"(\d+)\.(\d+)", PROJECT["requires-python"]).groups()))
-
-
 def test_nothing_is_fetched_but_packages_and_every_source_is_there_and_let_through():
     ignored = (DEPLOYMENT / "Containerfile.dockerignore").read_text().split("\n")
     assert "*" in ignored
@@ -76,13 +65,6 @@ def test_nothing_is_fetched_but_packages_and_every_source_is_there_and_let_throu
                 assert f"!{source.removeprefix('./')}" in ignored
 
 
-def test_what_is_copied_is_all_that_is_installed():
-    copied = {source.removeprefix("./") for rest in said(stages()[0], "COPY") for source in rest.split()}
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
-    assert {name.rstrip("*") for name in found["include"]} <= copied
-    assert {PROJECT["readme"], *PROJECT["license-files"], "constraints.txt"} <= copied
-
-
 def test_what_is_installed_is_the_service_alone_at_tested_versions():
     (installs,) = [rest for rest in said(stages()[0], "RUN") if "pip install" in rest]
     asked = installs.split("&&")
@@ -90,14 +72,6 @@ def test_what_is_installed_is_the_service_alone_at_tested_versions():
     assert '".[${EXTRAS}]"' in asked[1]
     assert said(stages()[0], "ARG") == ["EXTRAS=serve"]
     assert "serve" in PROJECT["optional-dependencies"]
-
-
-def test_nothing_that_builds_is_left():
-    everything = " ".join(rest for _, rest in instructions())
-    assert not re.search(r"\b(gcc|g\+\+|build-essential|apt-get|apk|make|git|--editable)\b", everything)
-    (removed,) = re.findall(r"pip uninstall --yes ([\w ]+)", said(stages()[1], "RUN")[0])
-    assert "pip" in removed.split()
-    assert any("pip uninstall --yes setuptools pip" in rest for rest in said(stages()[0], "RUN"))
 
 
 def test_it_runs_as_nobody_in_particular_and_writes_to_its_volume_alone():
@@ -113,14 +87,6 @@ def test_it_runs_as_nobody_in_particular_and_writes_to_its_volume_alone():
     assert environment["HOME"] == environment["XDG_CACHE_HOME"] == "/tmp"
     for told in ("--read-only", "--tmpfs /tmp", f"{volume[0]}", "--cap-drop=all", "no-new-privileges"):
         assert told in PAGE
-
-
-def test_what_it_starts_is_there():
-    final = stages()[1]
-    (entry,) = (json.loads(rest) for rest in said(final, "ENTRYPOINT"))
-    assert entry[0] in PROJECT["scripts"]
-    (arguments,) = (json.loads(rest) for rest in said(final, "CMD"))
-    assert arguments == ["--host", "0.0.0.0", "--port", said(final, "EXPOSE")[0]]
 
 
 def test_its_health_is_whether_the_service_lives(service):
@@ -352,52 +318,6 @@ def test_nginx_says_who_asks_and_believes_no_caller(secure):
         assert find(guarded, "deny") == [["all"]]
 
 
-def test_what_nginx_refuses_has_the_services_shape(nginx, secure):
-    said = {
-        words[0]: json.loads(words[1])
-        for server in find(nginx, "server")
-        for words, inner in server
-        if words[0] == "location"
-        for words in find(inner, "return")
-        if words[1].startswith("{")
-    }
-    assert set(said) == {"403", "413", "503"}
-    for status, problem in said.items():
-        assert set(problem) == {"type", "title", "status", "detail", "request_id"}
-        assert problem["status"] == int(status)
-        assert problem["request_id"] == "$request_id"
-    for kind in (BodyTooLarge, NothingServed):
-        problem = said[str(kind.status)]
-        assert (problem["type"], problem["title"]) == (f"urn:dermfed:problem:{kind.name}", kind.title)
-    for location in ("@too_large", "@unavailable"):
-        assert find(find(secure, "location", location)[0], "default_type") == [["application/problem+json"]]
-
-
-@pytest.mark.skipif(not shutil.which("nginx"), reason="there is no nginx on this machine")
-def test_nginx_itself_takes_the_file(tmp_path):
-    text = (DEPLOYMENT / "nginx.conf").read_text()
-    pair = [
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-x509",
-        "-subj",
-        "/CN=x",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "cert.pem",
-    ]
-    subprocess.run(["openssl", "req", *pair], cwd=tmp_path, capture_output=True, check=True)
-    text = text.replace("/etc/nginx/tls/dermfed.pem", str(tmp_path / "cert.pem"))
-    text = text.replace("/etc/nginx/tls/dermfed.key", str(tmp_path / "key.pem"))
-    text = text.replace("/var/log/nginx", str(tmp_path))
-    (tmp_path / "nginx.conf").write_text("pid nginx.pid; events {} http {" + text + "}")
-    asked = ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"]
-    ended = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-
-
 # The page
 
 
@@ -409,11 +329,3 @@ def test_the_page_names_every_file_and_only_settings_that_there_are():
     known |= {"DERMFED_SERVE_WORKERS", "DERMFED_REGISTRY_URL", "DERMFED_STORE", "DERMFED_CACHE"}
     texts = [PAGE, node, *(path.read_text() for path in DEPLOYMENT.iterdir())]
     assert {name for text in texts for name in re.findall(r"DERMFED_[A-Z_]+", text)} <= known
-
-
-def test_the_bento_holds_what_the_service_imports():
-    text = (ROOT / "bentofile.yaml").read_text()
-    assert 'service: "serving.service:DiagnosisService"' in text
-    assert 'requirements_txt: "deployment/requirements.txt"' in text
-    for folder in ("dermfed/**", "registry/**", "serving/**", "/pyproject.toml", "/LICENSE"):
-        assert f'- "{folder}"' in text

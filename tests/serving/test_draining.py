@@ -102,25 +102,6 @@ def test_who_is_inside_is_answered_and_everybody_else_is_sent_elsewhere(ending, 
         ask(port, "/livez")
 
 
-def test_workers_of_a_supervisor_that_is_killed_answer_who_is_inside_and_end(ending, picture):
-    content = picture("PNG")
-    process, port = ending(0.1, workers=2)
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as inside:
-        inside.sendall(f"{HEAD}Expect: 100-continue\r\nContent-Length: {len(content)}\r\n\r\n".encode())
-        assert inside.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        process.kill()
-        deadline = time.monotonic() + 60
-        while True:  # until nobody listens any more
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=60).close()
-            except OSError:
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        inside.sendall(content)
-        assert inside.recv(65536).startswith(b"HTTP/1.1 200 ")
-
-
 class Caller(threading.Thread):
     """Asks until the port is closed; what became of each request, in the order in which they were asked."""
 

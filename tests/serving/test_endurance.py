@@ -8,10 +8,10 @@ import pytest
 
 from serving.access.admission import Admitted
 from serving.http.upload import Upload
+from serving.inference.batcher import _Picture
 from serving.inference.predictor import Decoded
-from serving.inference.queued_picture import QueuedPicture
 
-KINDS = (Admitted, QueuedPicture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
+KINDS = (Admitted, _Picture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
 
 
 def alive():

@@ -16,7 +16,7 @@ from registry.bundle.manifest.schema import ModelFile
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.question import Question
-from serving.inference.run_batch import run_batch
+from serving.inference.batcher import run_batch
 from tests.map_graphs import GRID, SIZE, spot, spot_graph
 from tests.serving.conftest import Places, draw_bundle, release, running
 
@@ -79,25 +79,6 @@ def test_the_overlay_lies_on_what_was_uploaded(service, orientation):
     assert abs(y - 170) <= 50, (x, y)
     assert not opacity[:, :98].any()
     assert not opacity[:, 302:].any()
-
-
-def test_limits_are_said_beside_it(service):
-    said = explained(service, upload())["limits"]
-    assert said[0].startswith("Not validated")
-    assert "not why" in said[1]
-    assert "4 x 4 cells" in said[2]
-    assert len(said) == 3
-
-
-def test_who_does_not_ask_gets_what_there_was_before(service):
-    for params in ({}, {"explain": "false"}, {"explain": ""}):
-        answer = service.diagnose(upload(), "image/png", params=params)
-        assert "explanation" not in answer.json()
-
-
-def test_what_is_neither_true_nor_false_is_refused(service, problem):
-    answer = service.diagnose(upload(), "image/png", params={"explain": "maybe"})
-    assert "`explain` is 'maybe'; it is `true` or `false`" in problem(answer, 422)["detail"]
 
 
 def test_fhir_tells_no_map(service):

@@ -84,38 +84,6 @@ def test_a_line_takes_so_much_and_no_more(line):
     asyncio.run(ask())
 
 
-def test_a_failure_that_nobody_waits_for_is_told(caplog):
-    line, go = OneThread("line", most=5, patience=0.02), threading.Event()
-
-    def fail():
-        assert go.wait(60)
-        raise RuntimeError("the disk is gone")
-
-    async def ask():
-        with pytest.raises(NotYetError):
-            await line.run(fail)
-
-    asyncio.run(ask())
-    go.set()
-    line.close(60)
-    assert "the disk is gone" in caplog.text
-
-
-def test_one_that_is_given_up_stops_nothing(line):
-    go = threading.Event()
-
-    async def ask():
-        given_up = asyncio.ensure_future(line.run(lambda: go.wait(60)))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await given_up
-        go.set()
-        return await line.run(lambda: "next")
-
-    assert asyncio.run(ask()) == "next"
-
-
 def test_closing_counts_what_was_not_done():
     line, go = OneThread("line", most=9, patience=0.01), threading.Event()
 

@@ -15,29 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 
 from benchmarks.workers import alive
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.pictures.rule import decode_picture
 
 SLACK = 2.0
 """How long before a request began its answer's version may have been replaced; seconds."""
 
-HOLD = 3.0
 """How long each release stays: longer than the slack, so that one that lingers is found out."""
 
 CALLERS = 8
-
-
-@dataclass
-class Reign:
-    """A release under an alias: from when it may have been current, and until when."""
-
-    versions: frozenset[int]
-    began: float
-    ended: float = float("inf")
 
 
 @dataclass
@@ -114,87 +101,6 @@ def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, 
             told = answer.json()
             shares = {row["code"]: row["probability"] for row in told["findings"]}
             answers.got.append((began, ended, told["model"]["version"], shares))
-
-
-@pytest.mark.long
-def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, picture, address):
-    rng = np.random.default_rng(0)
-    releases = []
-    for seed in range(3):
-        made = [
-            bundle(None, seed=seed, weights=rng.normal(0, 0.02, (3, 3))),
-            bundle(dark, seed=seed, weights=rng.normal(0, 0.02, (3, 3))),
-        ]
-        releases.append({version.number: one for version, one in zip(registry.add(made), made, strict=True)})
-
-    reigns: list[Reign] = []
-
-    def change(versions: frozenset[int], make: Callable[[], object]) -> None:
-        began = time.monotonic()
-        make()
-        if reigns:
-            reigns[-1].ended = time.monotonic()
-        reigns.append(Reign(versions, began))
-
-    def promote(place: int) -> None:
-        numbers = frozenset(releases[place])
-        change(
-            numbers,
-            lambda: registry.promote(
-                "skin-lesion", sorted(numbers), to="production", override_gates=True, reason="test"
-            ),
-        )
-
-    promote(0)
-    content = picture("PNG")
-    stop, answers = threading.Event(), Answers()
-    url = address()
-    callers = [
-        threading.Thread(target=keep_asking, args=(url, content, tone, stop, answers))
-        for tone in ("", "5") * (CALLERS // 2)
-    ]
-    for caller in callers:
-        caller.start()
-
-    def hold() -> None:
-        """Leave a release in place until all of its versions have answered in its time."""
-        time.sleep(HOLD)
-        reign, deadline = reigns[-1], time.monotonic() + 60
-        while not reign.versions <= {row[2] for row in list(answers.got) if row[0] >= reign.began}:
-            assert time.monotonic() < deadline, f"{reign} did not answer"
-            time.sleep(0.05)
-
-    try:
-        hold()
-        promote(1)
-        hold()
-        promote(2)
-        hold()
-        change(frozenset(releases[1]), lambda: registry.rollback("skin-lesion", alias="production"))
-        hold()
-    finally:
-        stop.set()
-        for caller in callers:
-            caller.join()
-
-    assert answers.failed == []
-    for began, ended, version, _ in answers.got:
-        current = [
-            reign
-            for reign in reigns
-            if version in reign.versions and reign.began <= ended and reign.ended >= began - SLACK
-        ]
-        assert current, f"version {version} answered a request of {began:.2f} to {ended:.2f}: {reigns}"
-    # Every version of every release did answer, and each with its own model.
-    made = {number: one for release in releases for number, one in release.items()}
-    assert {version for _, _, version, _ in answers.got} == set(made)
-    expected = {
-        number: Graph(one.model).run(decode_picture(content, one.manifest.picture)[None]).probabilities[0]
-        for number, one in made.items()
-    }
-    for _, _, version, shares in answers.got:
-        told = [shares[label.code] for label in made[version].manifest.labels]
-        assert told == expected[version].astype(float).tolist()
 
 
 @pytest.mark.long

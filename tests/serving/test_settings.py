@@ -39,13 +39,12 @@ GOOD = {
     "connections": ("100", 100),
     "providers": ("tensorrt", "tensorrt"),
     "device_bytes": ("4000000000", 4_000_000_000),
-    "gather_seconds": ("0.005", 0.005),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
     "max_pixels": ("0", "many"),
     "threads": ("0", "all"),
-    "lone_threads": ("0", "all"),
+    "lone_threads": ("0", "auto"),
     "max_batch": ("0", "none"),
     "queue": ("0", "-1", "long"),
     "deadline_seconds": ("0", "-1", "nan"),
@@ -70,9 +69,8 @@ BAD = {
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
     "header_seconds": ("0", "-1", "601", "nan"),
     "connections": ("0", "-1", "100001", "many"),
-    "providers": ("gpu", "", "CUDA"),
+    "providers": ("auto", "", "CUDA"),
     "device_bytes": ("0", "4 GB"),
-    "gather_seconds": ("-1", "0.2", "nan"),
 }
 
 

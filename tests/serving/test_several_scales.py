@@ -3,7 +3,6 @@
 import pytest
 
 from registry.bundle.manifest.schema import Subgroup
-from tests.serving.conftest import MODEL
 
 OVER = Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")})
 
@@ -37,22 +36,3 @@ def test_a_tone_on_any_of_its_scales_is_answered_by_its_model(asked, picture):
         ("1", "fitzpatrick"): ("light", "declared"),
         ("1", "monk"): ("global", "other-scale"),
     }
-
-
-def test_the_models_that_are_listed_say_which_tones_of_which_scales_they_answer_for(asked):
-    (listed,) = asked.client.get("/v1/models").json()["models"]
-    assert listed["name"] == MODEL
-    told = {
-        one["subgroup"]: (one["scale"], one["skin_tones"], one.get("tones")) for one in listed["versions"]
-    }
-    assert told == {
-        "global": (None, [], None),
-        "light": ("fitzpatrick", ["1", "2"], {"fitzpatrick": ["1", "2"]}),
-        "dark": (None, [], {"fitzpatrick": ["V", "VI"], "milk10k": ["0", "1"]}),
-    }
-
-
-def test_the_page_offers_the_scales_of_the_release_first(asked):
-    offered = asked.client.get("/", headers={"Accept": "text/html"}).text
-    places = [offered.index(f'value="{scale} ') for scale in ("fitzpatrick", "milk10k", "monk", "ddi")]
-    assert places == sorted(places)

@@ -1,13 +1,10 @@
 """A candidate beside production: what is compared, by whose rule, and that no caller notices."""
 
-import gc
 import io
 import threading
 import time
 import uuid
-import weakref
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from registry.bundle.question import ask
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow import comparing, shadow_table
-from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled, same_pixels
+from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import select_subgroup, subgroup_of
@@ -28,7 +25,6 @@ from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
-CODES = ("MEL", "NV", "AK")
 OTHER = np.array([[0, 0.02, 0], [0.02, 0, 0], [0, 0, 0.02]])
 """What the candidate sees in the three colours: red is another class than for production."""
 
@@ -168,43 +164,6 @@ def test_production_and_the_candidate_are_compared_by_subgroup(
     }
 
 
-def test_both_models_are_timed_alike(pair, registry, promote, bundle, picture, monkeypatch):
-    """Each after the other, on a picture that both have seen; the first look at it is slow, and free."""
-    promote(registry, bundle())
-    stage(registry, bundle(seed=1))
-    both = pair()
-    production = both.current.served.releases[MODEL].versions["global"].graph
-    candidate = both.shadow.candidates[MODEL].versions["global"].graph
-    answered, clock, ran, seen = both.answered(picture()), SimpleNamespace(now=0.0), [], []
-    run = Graph.run
-
-    def slowly(graph, images):
-        clock.now += 2.0 if graph is candidate else 1.0
-        # Whoever is the first to see a picture, or comes after himself, would be another matter.
-        clock.now += {(): 100.0, (graph,): 0.0}.get(tuple(ran[-1:]), 0.25)
-        ran.append(graph)
-        return run(graph, images)
-
-    monkeypatch.setattr(Graph, "run", slowly)
-    monkeypatch.setattr(both.shadow, "_enqueue", lambda waiting: seen.append(waiting) or True)
-    both.shadow.submit(answered)
-    monkeypatch.setattr(comparing, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    for number in range(5):
-        both.shadow._compare(seen[0], timed=number % 4 == 0)
-    assert ran == [candidate, production, candidate, *[candidate] * 3, candidate, production, candidate]
-    assert both.table()[1, 2, "all"].latency_ratio == pytest.approx(2.25 / 1.25)
-
-
-def test_a_count_that_is_only_being_made_is_no_row(pair, registry, promote, bundle):
-    promote(registry, bundle())
-    stage(registry, bundle(seed=1))
-    found = pair()
-    counters = ShadowCounters(metrics := Metrics())
-    counters._comparisons.labels(MODEL, "1", "2", "dark")
-    served, candidates = found.current.served.releases.values(), found.shadow.candidates.values()
-    assert shadow_table(metrics.totals(), served, candidates) == []
-
-
 def test_a_candidate_with_another_rule_decodes_by_its_own(pair, registry, promote, bundle):
     promote(registry, bundle())
     cropped = bundle(picture=PictureRule(size=8, fit="crop"))
@@ -222,24 +181,6 @@ def test_a_candidate_with_another_rule_decodes_by_its_own(pair, registry, promot
     row = both.table()[1, 2, "all"]
     assert row.malignancy["candidate"] == pytest.approx(float(shares[0]), abs=1e-6)
     assert row.malignancy["candidate"] != pytest.approx(row.malignancy["production"], abs=1e-3)
-
-
-def test_rules_that_give_the_same_pixels():
-    rule = PictureRule(size=8)
-    assert same_pixels(rule, PictureRule(size=8, max_pixels=9))
-    for other in (PictureRule(size=9), PictureRule(size=8, fit="crop"), PictureRule(size=8, draft=False)):
-        assert not same_pixels(rule, other)
-
-
-def test_what_waits_holds_no_bytes_where_the_pixels_do(pair, registry, promote, bundle, picture, monkeypatch):
-    promote(registry, bundle())
-    stage(registry, bundle(seed=1))
-    both = pair()
-    seen = []
-    monkeypatch.setattr(both.shadow, "_enqueue", lambda waiting: seen.append(waiting) or True)
-    answered = both.answered(picture())
-    both.shadow.submit(answered)
-    assert seen[0].pictures is answered.decoded
 
 
 def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture, monkeypatch):
@@ -306,26 +247,6 @@ def test_what_is_in_production_already_and_what_has_no_candidate_is_not_compared
     assert "nails" not in both.shadow.candidates
     own, beside = both.current.served.releases[MODEL], both.shadow.candidates[MODEL]
     assert own.versions["global"] is beside.versions["global"]  # in memory once
-
-
-def test_the_candidate_is_replaced_as_production_is(pair, registry, promote, bundle, picture):
-    promote(registry, bundle())
-    stage(registry, bundle(seed=1))
-    both = pair(poll_seconds=0.05)
-    both.compare(both.answered(picture()))
-    model = weakref.ref(both.shadow.candidates[MODEL].versions["global"].graph)
-    stage(registry, bundle(seed=2))
-    eventually(lambda: both.shadow.candidates[MODEL].versions["global"].version.number == 3)
-    both.compare(both.answered(picture()))
-    assert set(both.table()) == {(1, 3, "all"), (1, 3, "undeclared")}  # of what is a candidate now
-    eventually(lambda: (gc.collect(), model() is None)[1])
-    registry.promote(MODEL, [3], to="production", reason="t", override_gates=True)
-    eventually(lambda: both.current.served.releases[MODEL].versions["global"].version.number == 3)
-    assert (
-        both.current.served.releases[MODEL].versions["global"]
-        is both.shadow.candidates[MODEL].versions["global"]
-    )
-    assert both.table() == {}
 
 
 def test_the_share_is_chosen_by_the_requests_id():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.supervisor import LONGEST_PAUSE, SHORTEST_PAUSE, STEADY, Place, Supervisor, empty, reason
+from serving.supervisor import LONGEST_PAUSE, SHORTEST_PAUSE, STEADY, Place, Supervisor, empty
 
 SUPERVISOR = """
 import sys
@@ -121,10 +121,6 @@ def test_pauses_double_up_to_a_longest_and_none_follows_a_long_life(capsys):
     supervisor._again(place, 100.0 + STEADY, "it ended")
     assert (place.pause, place.start_at) == (0.0, 100.0 + STEADY)
     assert "started now" in capsys.readouterr().err
-
-
-def test_reasons_in_words():
-    assert [reason(3), reason(-9), reason(-64)] == ["exit code 3", "SIGKILL", "SIGRTMAX"]
 
 
 def test_whoever_starts_empties_the_counts_and_nothing_else(tmp_path):

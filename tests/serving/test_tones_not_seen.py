@@ -1,11 +1,7 @@
 """A subgroup of four tones that has seen three: what somebody of the fourth is told, wherever it is read."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
 
-from clients.diagnose import app
 from registry.bundle.manifest.schema import Subgroup
 from tests.represented import patients_of
 
@@ -56,29 +52,3 @@ def test_with_patients_enough_it_is_its_own_subgroups(serving, picture):
         assert told["prediction_set"]["guarantee"] == "subgroup"
         (listed,) = service.client.get("/v1/models").json()["models"]
         assert listed["versions"][1]["skin_tones"] == ["3", "4", "5", "6"]
-
-
-def test_page_fhir_and_command_say_why(serving, picture, tmp_path):
-    path = tmp_path / "lesion.jpg"
-    path.write_bytes(picture(size=(64, 48)))
-    files = {"image": ("lesion.jpg", path.read_bytes(), "image/jpeg")}
-    with serving(seen=False) as service:
-        tone = {"tone": "fitzpatrick 6"}
-        page = service.client.post("/", files=files, data=tone, headers={"Accept": "text/html"})
-        assert WHY in page.text
-        assert NO_GUARANTEE in page.text
-        fhir = service.client.post(
-            "/v1/diagnoses",
-            files=files,
-            params={"skin_tone": "VI"},
-            headers={"Accept": "application/fhir+json"},
-        )
-        assert "tone-not-represented" in fhir.text
-        assert NO_GUARANTEE in fhir.text
-        command = [str(path), "--skin-tone", "VI", "--url", service.url]
-        said = CliRunner().invoke(app, command, env={"COLUMNS": "400"})
-        assert "for global (unknown-tone)" in said.output
-        assert f"Reason: {WHY}" in said.output
-        assert f"Warning: {NO_GUARANTEE}" in said.output
-        as_json = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
-        assert as_json["reasons"][-1]["code"] == "tone-not-represented"

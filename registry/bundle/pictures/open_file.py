@@ -23,7 +23,7 @@ from registry.bundle.errors import (
     UnsupportedPicture,
 )
 from registry.bundle.pictures.dicom.picture import open_dicom
-from registry.bundle.pictures.piece_limits import refuse_costly_scans, refuse_many_parts
+from registry.bundle.pictures.piece_limits import refuse_many_parts
 
 DECODER_ERRORS = (
     OSError,
@@ -45,14 +45,8 @@ DECODER_ERRORS = (
 Format = Literal["JPEG", "PNG", "WebP", "DICOM"]
 
 
-def _open_jpeg(content: bytes) -> Image.Image:
-    image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
-    refuse_costly_scans(content, image.width * image.height)
-    return image
-
-
 _READERS: Mapping[Format, Callable[[bytes], Image.Image]] = {
-    "JPEG": _open_jpeg,
+    "JPEG": lambda content: JpegImagePlugin.JpegImageFile(io.BytesIO(content)),
     "PNG": lambda content: PngImagePlugin.PngImageFile(io.BytesIO(content)),
     "WebP": lambda content: WebPImagePlugin.WebPImageFile(io.BytesIO(content)),
     "DICOM": open_dicom,

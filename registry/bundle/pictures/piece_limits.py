@@ -20,15 +20,10 @@ MAX_EXIF: Final = 100
 MAX_SCANS: Final = 100
 """Scans of a JPEG; progressive ones have about ten."""
 
-MAX_SCANNED_PIXELS: Final = 1_000_000_000
-"""Pixels of a JPEG times its scans, twenty scans of fifty million: they take about a second."""
-
-_EXIF, _SCAN = b"Exif\0\0", b"\xff\xda"
+_EXIF, _SCAN, _END = b"Exif\0\0", 0xDA, 0xD9
 _CHUNK: Final = struct.Struct(">I4s")
 # The next marker within a JPEG's compressed data: neither a stuffed byte nor a restart.
 _MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
-_END: Final = 0xD9
-_FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
 def refuse_many_parts(content: bytes) -> None:
@@ -38,11 +33,10 @@ def refuse_many_parts(content: bytes) -> None:
         DamagedPicture: so many pieces.
     """
     if content.startswith(b"\xff\xd8"):
-        pixels, frame = _jpeg_pixels(content)
+        pixels = _jpeg_pixels(content)
         if content.count(_EXIF, 0, pixels) > MAX_EXIF:
             raise _too_many("JPEG", f"pieces of EXIF than {MAX_EXIF}")
-        if _scans(content, pixels, frame) > MAX_SCANS:
-            raise _too_many("JPEG", f"scans than {MAX_SCANS}")
+        _count_scans(content, pixels)
     elif content.startswith(b"\x89PNG"):
         _count_chunks(content)
 
@@ -57,69 +51,42 @@ def _count_chunks(content: bytes) -> None:
             raise _too_many("PNG", f"chunks than {MAX_PARTS:,}")
 
 
-def _jpeg_pixels(content: bytes) -> tuple[int, int]:
-    """Where a JPEG's first scan begins, or its end; and where its frame is described, 0 where nowhere."""
-    at, parts, frame = 2, 0, 0
+def _jpeg_pixels(content: bytes) -> int:
+    """Where a JPEG's first scan begins, or its end."""
+    at, parts = 2, 0
     while True:
         start = content.find(b"\xff", at)
         parts += 1 + (start if start >= 0 else len(content)) - at
         if parts > MAX_PARTS:
             raise _too_many("JPEG", f"segments, or bytes between them, than {MAX_PARTS:,}")
         if start < 0 or start + 4 > len(content):
-            return len(content), frame
+            return len(content)
         marker = content[start + 1]
-        if marker == _SCAN[1]:
-            return start, frame
+        if marker == _SCAN:
+            return start
         if marker == 0xFF:  # a byte of padding
             at = start + 1
         elif marker <= 0x01 or 0xD0 <= marker <= _END:  # stands alone
             at = start + 2
         else:
-            frame = start if marker in _FRAMES else frame
             at = start + 2 + max(2, int.from_bytes(content[start + 2 : start + 4], "big"))
 
 
-def jpeg_scans(content: bytes) -> int:
-    """The number of scans of a JPEG, up to the end of its first picture and to `MAX_SCANS` + 1."""
-    return _scans(content, *_jpeg_pixels(content))
-
-
-def refuse_costly_scans(content: bytes, pixels: int) -> None:
-    """Refuses a JPEG whose scans, each of so many pixels, would keep a decoder busy; others pass.
-
-    Raises:
-        DamagedPicture: together they are more than `MAX_SCANNED_PIXELS`.
-    """
-    if pixels * MAX_SCANS <= MAX_SCANNED_PIXELS:
-        return
-    scans = jpeg_scans(content)
-    if scans > 1 and scans * pixels > MAX_SCANNED_PIXELS:
-        raise DamagedPicture(
-            f"the JPEG has {scans} scans of {pixels:,} pixels; together at most {MAX_SCANNED_PIXELS:,} are "
-            "decoded. Save it anew as a JPEG that is not progressive, or send a smaller copy"
-        )
-
-
-def _scans(content: bytes, at: int, frame: int) -> int:
+def _count_scans(content: bytes, at: int) -> None:
     """Counts scans as a decoder meets them: from marker to marker, and over each segment by its length.
 
-    Phones append films, whose bytes look like anything; and a comment may hold what looks like the end. Of a
-    sequential JPEG whose first scan has all of its samples a decoder reads no other.
+    Phones append films, whose bytes look like anything; and a comment may hold what looks like the end.
     """
-    sequential = content[frame + 1 : frame + 2] in (b"\xc0", b"\xc1")
-    if sequential and content[frame + 9 : frame + 10] == content[at + 4 : at + 5]:
-        return 1
     scans = 0
     while found := _MARKER.search(content, at):
         at, marker = found.end(), content[found.end() - 1]
         if marker == _END:
-            break
-        scans += marker == _SCAN[1]
+            return
+        scans += marker == _SCAN
         if scans > MAX_SCANS:
-            break
+            raise _too_many("JPEG", f"scans than {MAX_SCANS}")
         if marker not in (0x01, 0xD8):  # which stand alone
             at += max(2, int.from_bytes(content[at : at + 2], "big"))
-    return scans
 
 
 def _too_many(kind: str, what: str) -> DamagedPicture:

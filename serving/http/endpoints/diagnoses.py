@@ -120,11 +120,7 @@ class Diagnoses:
             settings.max_pixels,
             explain=parameters.explain and settings.explain,
         )
-        decoded, outputs = await service.scheduler.infer(
-            loaded,
-            partial(decode_in, service.decoders.decode),
-            partial(decode_in, partial(service.decoders.decode, costly=True)),
-        )
+        decoded, outputs = await service.batcher.infer(loaded, partial(decode_in, service.decoders.decode))
         await service.may_leave(loaded.version)
         diagnosis = build_diagnosis(
             loaded,

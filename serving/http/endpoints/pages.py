@@ -143,7 +143,6 @@ class Pages:
             decisions=service.monitoring.decisions(),
             shadow=service.monitoring.shadow(),
             shadow_alias=service.settings.shadow_alias,
-            device=service.device.told,
             answering=frozenset(one.event for one, _ in service.canaries.answering().values()),
             field=service.monitoring.field(),
         )

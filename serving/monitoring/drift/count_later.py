@@ -1,4 +1,4 @@
-"""Counts pictures for drift in batches, on a background thread of low priority.
+"""Counts pictures for drift in batches, on a background thread.
 
 The distance from the training pictures takes a tenth of a millisecond of a core for one picture, and little
 more for a few dozen at once. Whoever waits for the next answer should not wait for that.
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.inference.predictor import LoadedVersion
-from serving.inference.priority import lower_thread_priority
 from serving.monitoring.drift.counting import DriftCounters
 
 log = logging.getLogger("dermfed.serve")
@@ -62,7 +61,6 @@ class BackgroundDriftCounter:
         self._thread.join()
 
     def _run(self) -> None:
-        lower_thread_priority()
         ending = False
         while not ending:
             self._enough.wait(SECONDS)

@@ -17,7 +17,6 @@ from registry.outcomes.giving import Refusal, Taken
 from registry.outcomes.looking import SeenAnswer, look
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
-from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
 
 log = logging.getLogger("dermfed.serve")
@@ -183,7 +182,6 @@ class AnswerKeeper:
             self._store.close()
 
     def _run(self) -> None:
-        lower_thread_priority()
         pause = SECONDS
         while not self._stop.wait(pause):
             pause = SECONDS if self._flushed() else _AGAIN_SECONDS

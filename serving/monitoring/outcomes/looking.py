@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from registry.alarms.look import Look
 from registry.errors import RegistryError
 from registry.field.released import ReleasedFigures
-from serving.inference.priority import lower_thread_priority
 from serving.monitoring.outcomes.field_view import FieldView, alarms_in, rows_of
 
 log = logging.getLogger("dermfed.serve")
@@ -158,7 +157,6 @@ class FieldLooker:
             os.close(lock)
 
     def _run(self) -> None:
-        lower_thread_priority()
         while True:
             try:
                 self.look_if_due()

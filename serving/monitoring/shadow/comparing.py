@@ -2,7 +2,7 @@
 
 The candidate is whatever `shadow_alias` points to; it is loaded and replaced as production is, and what does
 not load is a health issue of its own. A picture is sampled by the hash of its request's id. Nothing waits for
-a comparison: a few wait at most, one thread of low priority works on them, and what comes while more wait,
+a comparison: a few wait at most, one thread works on them, and what comes while more wait,
 or while pictures wait for production's model, is left out and counted.
 
 What waits holds the decoded picture; its bytes only where the candidate decodes it by another rule. Nothing
@@ -25,7 +25,6 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.question import Question, ask
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
-from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
@@ -172,7 +171,6 @@ class ShadowComparison:
         return True
 
     def _run(self, source: RegistrySource, loader: Loader) -> None:
-        lower_thread_priority()
         current_release = CurrentRelease(
             source, self._settings, self._metrics, alias=self._settings.shadow_alias, loader=loader
         )

@@ -12,7 +12,6 @@ import pytest
 
 from registry.bundle.model_file.graph import Graph
 from serving.access.admission import GRACE, Admission
-from serving.metrics.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
 
@@ -80,16 +79,6 @@ def test_a_key_is_let_in_while_it_holds_fewer_places_than_are_free():
     asyncio.run(ask())
 
 
-def test_without_keys_this_machine_may_hold_all_places():
-    async def ask():
-        async with AsyncExitStack() as inside:
-            admission = Admission(4, 60, Refused())
-            for _ in range(4):
-                await inside.enter_async_context(admission.admit(request()))
-
-    asyncio.run(ask())
-
-
 @pytest.mark.parametrize(("began", "work"), [(0.0, 30), (59.99, 30), (100.0, 30)])
 def test_what_takes_too_long_is_given_up(began, work):
     async def ask():
@@ -104,16 +93,6 @@ def test_what_takes_too_long_is_given_up(began, work):
         assert metrics.told == ["deadline"]
 
     asyncio.run(asyncio.wait_for(ask(), 60))
-
-
-def test_what_is_ready_just_after_its_deadline_is_answered_all_the_same():
-    async def ask():
-        metrics = Refused()
-        async with Admission(1, 0.01, metrics).admit(request()):
-            time.sleep(0.03)
-        assert metrics.told == []
-
-    asyncio.run(ask())
 
 
 def test_nobody_works_for_a_caller_who_went_away():
@@ -157,11 +136,6 @@ def test_a_service_that_ends_lets_nobody_in_and_hurries_those_inside():
         assert metrics.told == ["draining"]
 
     asyncio.run(ask())
-
-
-def test_metrics_can_be_told_of_all():
-    for name in ("busy", "over_share", "deadline", "cancelled", "draining"):
-        getattr(Metrics(), name)()
 
 
 # Over HTTP.
@@ -223,25 +197,6 @@ class Asking:
         return self.answer
 
 
-def test_when_all_places_are_taken_nobody_reads_on(serve, released, picture, problem, slow):
-    content = picture("PNG")
-    with serve(queue=2, threads=2, lone_threads=1) as started:
-        slow.attach()
-        asking = []
-        for _ in range(2):  # one thread for each, so that the second is inside when its run has begun
-            asking.append(Asking(started, content))
-            assert slow.begun.acquire(timeout=60)
-        # Nothing of the body is sent, so that whoever answers has not read it.
-        assert b" 503 " in started.raw(head(10**6)).partition(b"\r\n")[0]
-        body = problem(started.diagnose(content, "image/png"), 503)
-        assert body["type"].endswith(":busy")
-        assert started.client.get("/readyz").status_code == 200
-        slow.go.set()
-        assert [one.done().status_code for one in asking] == [200, 200]
-        assert started.diagnose(content, "image/png").status_code == 200
-        assert counted(started, "busy") >= 2
-
-
 def test_one_key_that_sends_slowly_does_not_keep_another_out(serve, registry, released, picture, problem):
     content = picture("PNG")
     slow, other = (registry.create_key(name)[1] for name in ("slow", "other"))
@@ -258,24 +213,6 @@ def test_one_key_that_sends_slowly_does_not_keep_another_out(serve, registry, re
         assert "2 places are left" in body["detail"]
         assert [diagnosed(started, content, other).status_code for _ in range(3)] == [200] * 3
         assert counted(started, "busy", other) == 0
-
-
-def test_what_waits_past_its_deadline_is_not_shown_to_the_model(serve, released, picture, problem, slow):
-    content = picture("PNG")
-    with serve(threads=1, lone_threads=1, deadline_seconds=0.5) as started:
-        slow.attach()
-        asking = [Asking(started, content) for _ in range(3)]
-        for one in asking:
-            body = problem(one.done(), 503)
-            assert body["type"].endswith(":deadline")
-            assert one.answer.headers["retry-after"]
-        slow.go.set()
-        tries = []  # where the machine stops for a moment, one of them too may wait past its deadline
-        started.eventually(
-            lambda: tries.append(1) or started.diagnose(content, "image/png").status_code == 200
-        )
-        assert slow.runs <= 1 + len(tries)  # the first of the three, and the last ones
-        assert counted(started, "deadline") >= 3
 
 
 def test_a_body_that_comes_too_slowly_is_given_up(serve, released, picture):

@@ -46,38 +46,12 @@ def test_it_admits_what_an_exact_bucket_admits_and_says_truly_how_one_stands(rat
         assert verdict.restored == bucket.until(bucket.most)
 
 
-@given(RATES, STEPS)
-def test_one_is_admitted_when_the_wait_is_over_and_not_before(rate, steps):
-    stored, now = 0, 10 * rate.window
-    for step in steps:
-        now += step
-        verdict, stored = conform(stored, now, rate)
-        if verdict.wait:
-            assert not conform(stored, now + verdict.wait - 1, rate)[0].admitted
-        assert conform(stored, now + verdict.wait, rate)[0].admitted
-        assert conform(stored, now + verdict.restored, rate)[0].remaining == rate.burst - 1
-
-
 @given(RATES, st.integers(-(2**62), 2**62), st.integers(0, 2**40))
 def test_a_time_from_nowhere_harms_for_a_window_at_most(rate, stored, now):
     """As after a restart of the machine, or where the rate was another one."""
     verdict, _ = conform(stored, now, rate)
     assert verdict.wait <= rate.interval
     assert verdict.restored <= rate.window
-
-
-def test_by_hand():
-    rate = Rate(per_minute=60, burst=3)
-    second = MINUTE // 60
-    assert (rate.interval, rate.window) == (second, 3 * second)
-    stored, told = 0, []
-    for now in (100, 100, 100, 100, 100.5, 101, 101.5, 110, 110, 110, 110):
-        verdict, stored = conform(stored, int(now * second), rate)
-        told.append((verdict.admitted, verdict.remaining, verdict.wait / second))
-    assert told == [
-        (True, 2, 0), (True, 1, 0), (True, 0, 1), (False, 0, 1), (False, 0, 0.5), (True, 0, 1),
-        (False, 0, 0.5), (True, 2, 0), (True, 1, 0), (True, 0, 1), (False, 0, 1),
-    ]  # fmt: skip
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import shlex
 import pytest
 
 from registry.records import Event
-from serving.console.choosing import Choice, read_choice, rows
+from serving.console.choosing import Choice, read_choice
 from serving.console.page import _done, promoted
 from serving.http.headers import PAGE_POLICY
 from serving.web.rendering import ASSETS
-from tests.serving.conftest import DARK, MODEL, draw_bundle, running
+from tests.serving.conftest import MODEL, draw_bundle, running
 from tests.serving.console.conftest import figures
 from tests.serving.web.test_pages import Texts
 
@@ -104,11 +104,6 @@ def test_words_of_others_are_never_markup(places, registry):
     assert "<script>" not in text
 
 
-def test_an_empty_registry_has_a_page_too(places):
-    with running(places.open) as service:
-        assert "There is no model yet" in service.client.get("/console").text
-
-
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -125,14 +120,6 @@ def test_an_empty_registry_has_a_page_too(places):
 )
 def test_what_an_address_chooses(query, found):
     assert read_choice(query, ("a", "b"), None, "production") == found
-
-
-def test_of_very_many_versions_the_last_can_be_chosen_and_the_one_that_was(registry, monkeypatch):
-    monkeypatch.setattr("serving.console.choosing.MANY", 2)
-    versions = registry.add([draw_bundle(DARK, seed=seed, metrics=figures(dark=90)) for seed in range(5)])
-    (row,) = rows(Choice(MODEL, "production", (1,)), versions, None, {4})
-    assert [one.number for one in row.versions] == [5, 3, 1]
-    assert (row.older, row.chosen, row.running, row.may_go) == (1, "1", None, False)
 
 
 def test_nothing_can_be_changed_from_it(desk):

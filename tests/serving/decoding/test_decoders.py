@@ -14,7 +14,7 @@ from PIL import Image
 from registry.bundle.errors import DamagedPicture, PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.decoding.decoder import DecoderEnded
-from serving.decoding.decoders import LEAST, OFTEN, CostlyPicture, Decoders
+from serving.decoding.decoders import LEAST, OFTEN, OWN, Decoders
 from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.wire import SHARED
 from serving.metrics.metrics import Metrics
@@ -42,7 +42,7 @@ def test_every_picture_comes_out_as_in_this_process(decoders):
     pool = decoders()
     for one in corpus()[::4]:
         here = result(lambda one=one: decode_picture(one.content, RULE))
-        assert result(lambda one=one: pool.decode(one.content, RULE, costly=True).pixels) == here, one.name
+        assert result(lambda one=one: pool.decode(one.content, RULE).pixels) == here, one.name
 
 
 @pytest.mark.real
@@ -75,51 +75,49 @@ def test_scans_without_end_are_refused_by_their_number(decoders, bomb):
         decoders().decode(bomb(), RULE)
 
 
-def test_a_picture_that_costs_a_lot_is_for_the_costly_lane(decoders):
-    pool, bomb = decoders(), memory_bomb(4500)
-    with pytest.raises(CostlyPicture):
+BLACK = encoded(Image.new("RGB", (6000, 6000)), "PNG")
+
+
+@pytest.mark.parametrize(
+    ("bomb", "memory", "seconds", "reason", "why"),
+    [
+        (BLACK, 132, 60.0, "memory", "more memory than the 100 MiB"),
+        (memory_bomb(), 2048, 0.05, "time", "longer than 0.05 seconds of a core"),
+    ],
+)
+def test_one_that_takes_more_than_there_is_is_refused_and_the_next_is_decoded(
+    decoders, bomb, memory, seconds, reason, why
+):
+    metrics = Metrics()
+    pool = decoders(metrics, decode_memory=memory * 2**20)
+    pool.seconds = seconds
+    with pytest.raises(PictureTooCostly, match=why):
         pool.decode(bomb, RULE)
-    assert pool.decode(bomb, RULE, costly=True).width == 4500
+    pool.seconds = 60.0
+    assert pool.decode(SOUND, RULE).width == 40
+    assert f'dermfed_decoders_killed_total{{reason="{reason}"}} 1.0'.encode() in metrics.render()
 
 
-def test_one_that_takes_more_memory_than_there_is_is_refused_before_it_is_decoded(decoders):
-    pool = decoders(decode_memory=300 * 2**20)
-    for costly in (False, True):
-        with pytest.raises(PictureTooCostly, match=r"some 967 MiB; at most 200 MiB"):
-            pool.decode(memory_bomb(), RULE, costly=costly)
+def test_a_webp_for_which_there_is_no_memory_is_refused_when_it_is_opened(decoders):
+    pool = decoders(decode_memory=132 * 2**20)
+    with pytest.raises(DamagedPicture, match="does not decode"):
+        pool.decode(memory_bomb(), RULE)
     assert pool.decode(SOUND, RULE).width == 40
 
 
-def test_one_that_would_take_too_long_is_refused_before_it_is_decoded(decoders):
-    with pytest.raises(PictureTooCostly, match="some 2 seconds of a core; at most 1 "):
-        decoders(decode_seconds=1).decode(memory_bomb(), RULE)
-
-
-def test_what_decoders_end_with_is_told_where_it_is_often(decoders, monkeypatch):
+def test_a_decoder_that_often_ends_is_a_health_issue(decoders, monkeypatch):
     pool = decoders(metrics=(metrics := Metrics()))
 
-    def ended(content, rule, seconds):
+    def ended(content, rule):
         raise DecoderEnded("crash")
 
-    monkeypatch.setattr(pool._costly, "ask", ended)
+    monkeypatch.setattr(pool, "_ask", ended)
     for number in range(OFTEN):
         assert bool(pool.health_issues) == (number >= OFTEN)
         with pytest.raises(PictureTooCostly, match="ended the decoder"):
-            pool.decode(SOUND, RULE, costly=True)
+            pool.decode(SOUND, RULE)
     assert "somebody may send pictures" in pool.health_issues[0]
     assert b'dermfed_decoders_killed_total{reason="crash"} 10.0' in metrics.render()
-
-
-def test_one_that_ended_the_quick_lane_has_another_try_with_more(decoders, monkeypatch):
-    pool = decoders()
-
-    def ended(content, rule, seconds):
-        raise DecoderEnded("time")
-
-    monkeypatch.setattr(pool._quick, "ask", ended)
-    with pytest.raises(CostlyPicture):
-        pool.decode(SOUND, RULE)
-    assert pool.decode(SOUND, RULE, costly=True).width == 40
 
 
 def test_where_none_can_be_forked_it_is_to_be_asked_again(decoders, monkeypatch):
@@ -138,55 +136,41 @@ def test_where_none_can_be_forked_it_is_to_be_asked_again(decoders, monkeypatch)
 
 @pytest.mark.long
 @pytest.mark.parametrize("gibibytes", [1, 4])
-def test_all_decoders_together_hold_no_more_than_they_are_given(decoders, monkeypatch, gibibytes):
-    """As with `--memory=1g` and `4g`: lossless WebP of every size, in both lanes at once."""
+def test_all_decoders_together_hold_no_more_than_they_are_given(gibibytes):
+    """As with `--memory=1g` and `4g`: lossless WebP of every size, on two threads."""
     given = int(DECODE_SHARE * gibibytes * 2**30)
     template = Template()
-    monkeypatch.setattr("serving.decoding.decoders.Template", lambda: template)
-    pool = Decoders(ServeSettings(threads=2, decode_memory=given, decode_seconds=60), Metrics())
+    settings = ServeSettings(threads=2, decode_memory=given, decode_seconds=60)
+    pool = Decoders(settings, Metrics(), template)
     bombs = [memory_bomb(side) for side in (1000, 2000, 3000, 4000, 5000, 6000, 7000)]
     pool.decode(SOUND, RULE)
-    (process,) = [one for one in psutil.Process().children() if "decoding.template" in str(one.cmdline())]
+    process = psutil.Process(template._process.pid)
 
-    def decode(*, costly: bool) -> list[int]:
+    def decode() -> list[int]:
         found = []
         for bomb in bombs:
             try:
-                found.append(pool.decode(bomb, RULE, costly=costly).width)
-            except (CostlyPicture, PictureTooCostly):
+                found.append(pool.decode(bomb, RULE).width)
+            except (DamagedPicture, PictureTooCostly):
                 found.append(0)
         return found
 
     most = 0
     with ThreadPoolExecutor() as asking:
-        asked = [asking.submit(decode, costly=costly) for costly in (True, True, False, False)]
+        asked = [asking.submit(decode) for _ in range(4)]
         while not all(one.done() for one in asked):
             most = max(most, sum(held(one.pid) for one in process.children()))
     pool.close()
+    template.close()
     assert max(asked[0].result()) >= (3000 if gibibytes == 1 else 6000)
     assert 50 * 2**20 < most < given
 
 
 def test_the_memory_is_divided_among_all_workers(decoders):
-    pool = decoders(decode_memory=1200 * 2**20, workers=2, threads=4)
-    assert pool._quick.memory == 50 * 2**20
-    assert pool._costly.memory == 400 * 2**20
-
-
-def test_with_many_threads_there_are_fewer_workers_and_each_takes_ordinary_pictures(decoders):
-    pool = decoders(decode_memory=400 * 2**20, workers=1, threads=16)
-    assert pool._quick.memory >= LEAST
-    assert pool.decode(SOUND, PictureRule(size=8)).pixels.shape == (8, 8, 3)
-
-
-def test_an_upload_that_a_quick_worker_cannot_hold_twice_is_costly_and_no_attack(decoders):
-    metrics = Metrics()
-    pool = decoders(metrics, decode_memory=240 * 2**20)
-    whole = SOUND + bytes(42 * 2**20)  # phones append films
-    with pytest.raises(CostlyPicture):
-        pool.decode(whole, RULE)
-    assert (pool.decode(whole, RULE, costly=True).pixels == decode_picture(SOUND, RULE)).all()
-    assert b"dermfed_decoders_killed_total{" not in metrics.render()
+    assert decoders(decode_memory=8 * 2**30, workers=2, threads=4).memory == 2**30 - OWN
+    few = decoders(decode_memory=2**30, workers=1, threads=16)
+    assert few.memory == LEAST - OWN
+    assert few.decode(SOUND, RULE).width == 40
 
 
 @pytest.mark.parametrize("call", ["os.memfd_create", "socket.socketpair"])
@@ -200,21 +184,20 @@ def test_where_no_file_is_left_for_a_decoder_it_is_to_be_asked_again(decoders, m
         pool.decode(SOUND, RULE)
 
 
-def test_a_decoder_that_the_service_ends_is_not_told_as_killed_by_a_picture(decoders):
+def test_a_decoder_that_the_service_ends_is_not_counted_as_killed_by_a_picture(decoders):
     metrics = Metrics()
     pool = decoders(metrics)
     begun = threading.Event()
-    lane = pool._costly
-    take = lane._take
+    take = pool._take
 
     def taken():
         decoder = take()
         begun.set()
         return decoder
 
-    lane._take = taken
+    pool._take = taken
     with ThreadPoolExecutor(1) as asking:
-        asked = asking.submit(pool.decode, memory_bomb(7000), RULE, costly=True)
+        asked = asking.submit(pool.decode, memory_bomb(7000), RULE)
         assert begun.wait(60)
         pool.close()
         with contextlib.suppress(PictureTooCostly):

@@ -19,12 +19,11 @@ from serving.decoding.wire import (
     Pixels,
     Question,
     Refused,
-    Takes,
     answer_bytes,
     read_question,
 )
 
-QUESTION = Question(b"{}", b"picture", 1.0, 2**20)
+QUESTION = Question(b"{}", b"picture")
 
 
 @pytest.fixture(autouse=True)
@@ -79,9 +78,6 @@ def asked(said: bytes) -> Any:
         assert pretended.ended == 1
 
 
-MANY = {f"v{n}": {"text": ""} for n in range(11)}
-
-
 def told(**answer: Any) -> bytes:
     text = json.dumps(answer).encode()
     return struct.pack("<I", len(text)) + text
@@ -92,7 +88,6 @@ def told(**answer: Any) -> bytes:
     [
         Pixels(width=3, height=2**31),
         Pixels(width=3, height=4, unused_profile="it is damaged"),
-        Takes(seconds=0.5, memory=10**9),
         Refused(error="DamagedPicture", said="ä" * 1000),
         Refused(error="MemoryError", said=""),
     ],
@@ -117,9 +112,6 @@ def test_an_answer_comes_as_it_was_meant(answer):
         told(answer="pixels", width="3", height=1),
         told(answer="pixels", width=2**40, height=1),
         told(answer="pixels", width=3, height=1, more=1),
-        told(answer="takes", seconds=-1.0, memory=1),
-        told(answer="takes", seconds="1", memory=1),
-        struct.pack("<I", 44) + b'{"answer":"takes","seconds":NaN,"memory":1}  ',
         told(answer="refused", error="SystemExit", said=""),
         told(answer="refused", error="NotAPicture", said="t" * 1001),
         told(answer="refused", error="NotAPicture", said=None),

@@ -17,9 +17,11 @@ from PIL import Image
 
 from registry.bundle.pictures.rule import PictureRule
 from serving.decoding.decoder import DecoderEnded
+from serving.decoding.decoders import ENOUGH, Decoders
 from serving.decoding.forking import Template
-from serving.decoding.lane import ENOUGH, Lane
-from serving.decoding.wire import Pixels, Refused, Takes
+from serving.decoding.wire import Pixels
+from serving.metrics.metrics import Metrics
+from serving.settings import ServeSettings
 from tests.serving.hostile.costly import memory_bomb
 from tests.serving.hostile.piece import encoded
 
@@ -29,17 +31,23 @@ MEGABYTE = 2**20
 ROOT = Path(__file__).parents[3]
 
 
+def one_worker(template: Any, memory: int = 132 * MEGABYTE) -> Decoders:
+    """Decoders of one worker."""
+    settings = ServeSettings(threads=1, decode_memory=memory, decode_seconds=60.0)
+    return Decoders(settings, Metrics(), template)
+
+
 @pytest.fixture
-def lane(one_template: Any) -> Iterator[Lane]:
-    """A lane of one worker with little memory."""
-    made = Lane(one_template, 1, 100 * MEGABYTE, 60.0)
+def pool(one_template: Any) -> Iterator[Decoders]:
+    """Decoders of one worker with little memory."""
+    made = one_worker(one_template)
     yield made
     made.close()
 
 
-def worker(lane: Lane) -> psutil.Process:
+def worker(pool: Decoders) -> psutil.Process:
     """The worker that waits."""
-    return psutil.Process(lane._idle[0]._forked.pid)
+    return psutil.Process(pool._idle[0]._forked.pid)
 
 
 def until(process: psutil.Process, *states: str) -> None:
@@ -48,34 +56,35 @@ def until(process: psutil.Process, *states: str) -> None:
         os.sched_yield()
 
 
-def sound(lane: Lane) -> bool:
+def sound(pool: Decoders) -> bool:
     """Whether a sound picture is decoded."""
-    answer, pixels = lane.ask(SOUND, RULE, 60.0)
+    answer, pixels = pool._ask(SOUND, RULE)
     return answer == Pixels(width=40, height=30) and pixels is not None and pixels.shape == (16, 16, 3)
 
 
-def test_a_worker_is_used_again_until_it_has_done_enough(lane, monkeypatch):
-    assert sound(lane)
-    first = worker(lane).pid
-    assert lane.ask(b"nothing", RULE, 60.0)[0].answer == "refused"
-    assert worker(lane).pid == first
-    monkeypatch.setattr(lane._idle[0], "questions", ENOUGH)
-    assert sound(lane)
-    assert not lane._idle
+def test_a_worker_is_used_again_until_it_has_done_enough(pool, monkeypatch):
+    assert sound(pool)
+    first = worker(pool).pid
+    assert pool._ask(b"nothing", RULE)[0].answer == "refused"
+    assert worker(pool).pid == first
+    monkeypatch.setattr(pool._idle[0], "questions", ENOUGH)
+    assert sound(pool)
+    assert not pool._idle
 
 
-def test_nothing_of_a_picture_stays_in_the_shared_memory(lane):
-    assert sound(lane)
-    assert not any(lane._idle[0]._forked.pixels[: 2**20])
-    assert sound(lane)
+def test_nothing_of_a_picture_stays_in_the_shared_memory(pool):
+    assert sound(pool)
+    assert not any(pool._idle[0]._forked.pixels[: 2**20])
+    assert sound(pool)
 
 
-def test_one_that_takes_too_long_is_ended_and_replaced(lane):
-    assert sound(lane)
-    before = worker(lane)
-    big = Lane(lane._template, 1, 2**31, 0.02)
+def test_one_that_takes_too_long_is_ended_and_replaced(pool):
+    assert sound(pool)
+    before = worker(pool)
+    big = one_worker(pool._template, 2**31)
+    big.seconds = 0.02
     with pytest.raises(DecoderEnded) as caught:
-        big.ask(memory_bomb(), RULE, 60.0)
+        big._ask(memory_bomb(), RULE)
     assert caught.value.reason == "time"
     big.seconds = 60.0
     assert sound(big)
@@ -83,87 +92,77 @@ def test_one_that_takes_too_long_is_ended_and_replaced(lane):
     assert before.is_running()  # others are left alone
 
 
-def test_memory_is_limited_whatever_a_header_says(lane):
-    """The worker is told that it may take all there is, and the system does not give it."""
-    assert isinstance(lane.ask(memory_bomb(), RULE, 60.0)[0], Takes)
-    lane.memory = 2**40
-    answer, pixels = lane.ask(memory_bomb(), RULE, 60.0)
-    assert isinstance(answer, Refused)
-    assert pixels is None
-    assert sound(lane)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_one_that_ended_between_two_pictures_is_replaced(lane, number):
-    assert sound(lane)
-    ended = worker(lane)
+def test_one_that_ended_between_two_pictures_is_replaced(pool, number):
+    assert sound(pool)
+    ended = worker(pool)
     ended.send_signal(number)
     until(ended, psutil.STATUS_ZOMBIE)
-    assert sound(lane)
+    assert sound(pool)
     assert not ended.is_running()
 
 
 @pytest.mark.parametrize(
     ("number", "reason"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crash"), (signal.SIGXCPU, "time")]
 )
-def test_one_that_ends_with_a_picture_says_why(lane, number, reason):
-    assert sound(lane)
-    asked = worker(lane)
+def test_one_that_ends_with_a_picture_says_why(pool, number, reason):
+    assert sound(pool)
+    asked = worker(pool)
     asked.suspend()
     until(asked, psutil.STATUS_STOPPED)
     found: list[str] = []
 
     def ask() -> None:
         try:
-            lane.ask(SOUND, RULE, 60.0)
+            pool._ask(SOUND, RULE)
         except DecoderEnded as ended:
             found.append(ended.reason)
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while not lane._busy:
+    while not pool._busy:
         os.sched_yield()
     asked.send_signal(number)
     with contextlib.suppress(psutil.NoSuchProcess):
         asked.resume()
     asking.join()
     assert found == [reason]
-    assert sound(lane)
+    assert sound(pool)
 
 
-def test_closing_a_lane_ends_what_is_in_work(lane):
-    assert sound(lane)
-    asked = worker(lane)
+def test_closing_a_pool_ends_what_is_in_work(pool):
+    assert sound(pool)
+    asked = worker(pool)
     asked.suspend()
     until(asked, psutil.STATUS_STOPPED)
     found: list[Exception] = []
 
     def ask() -> None:
         try:
-            lane.ask(SOUND, RULE, 60.0)
+            pool._ask(SOUND, RULE)
         except DecoderEnded as ended:
             found.append(ended)
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while not lane._busy:
+    while not pool._busy:
         os.sched_yield()
-    lane.close()
+    pool.close()
     asking.join()
     assert len(found) == 1
     assert not asked.is_running()
     with pytest.raises(DecoderEnded):
-        lane.ask(SOUND, RULE, 60.0)
+        pool._ask(SOUND, RULE)
 
 
-def test_what_a_terminal_sends_to_all_is_left_to_the_service(lane):
-    assert sound(lane)
-    before = worker(lane)
+def test_what_a_terminal_sends_to_all_is_left_to_the_service(pool):
+    assert sound(pool)
+    before = worker(pool)
     for process in (before, before.parent()):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             process.send_signal(number)
-    assert sound(lane)
-    assert worker(lane).pid == before.pid
+    assert sound(pool)
+    assert worker(pool).pid == before.pid
 
 
 @pytest.fixture
@@ -175,28 +174,28 @@ def template() -> Iterator[Template]:
 
 
 def test_a_template_that_ended_is_started_again(template):
-    lane = Lane(template, 1, 100 * MEGABYTE, 60.0)
-    assert sound(lane)
-    ended = worker(lane)
+    pool = one_worker(template)
+    assert sound(pool)
+    ended = worker(pool)
     ended.parent().kill()
     psutil.wait_procs([ended], 60)
-    assert sound(lane)
-    lane.close()
+    assert sound(pool)
+    pool.close()
 
 
 def test_nothing_of_the_service_is_in_them(template, monkeypatch):
     monkeypatch.setenv("DERMFED_REGISTRY_URL", "postgresql://dermfed:secret@db/registry")
     monkeypatch.setenv("DERMFED_STORE", "/srv/secret")
-    lane = Lane(template, 1, 100 * MEGABYTE, 60.0)
-    assert sound(lane)
-    decoder = worker(lane)
+    pool = one_worker(template)
+    assert sound(pool)
+    decoder = worker(pool)
     for process in (decoder, decoder.parent()):
         assert "secret" not in f"{process.environ()}{process.cmdline()}"
         assert process.environ()["OPENBLAS_NUM_THREADS"] == "1"
     places = {one.readlink().name.partition(":")[0] for one in Path(f"/proc/{decoder.pid}/fd").iterdir()}
     assert places == {"null", "socket"}
     assert "Seccomp:\t2" in Path(f"/proc/{decoder.pid}/status").read_text()
-    lane.close()
+    pool.close()
 
 
 def test_they_end_with_the_service_however_it_ends():

@@ -9,7 +9,6 @@ from serving.http.headers import (
     PAGE_POLICY,
     PICTURE_POLICY,
     policy_for,
-    with_security_headers,
 )
 
 PATHS = [
@@ -76,18 +75,3 @@ def test_a_page_may_use_the_style_sheet_that_it_holds_and_nothing_else(service, 
     assert read(answer.headers["content-security-policy"])["style-src"] == [f"'sha256-{digest}'"]
     # What the policy would keep a browser from using is not there.
     assert not re.search(r"<script|<link|<img|\sstyle=|\son\w+=", answer.text)
-
-
-def test_what_an_answer_says_itself_is_left_to_it():
-    own = [(b"Content-Security-Policy", b"x"), (b"cache-control", b"max-age=5"), (b"a", b"1"), (b"a", b"2")]
-    found = with_security_headers(own)
-    assert found[:4] == own
-    names = [name.lower() for name, _ in found]
-    assert names.count(b"content-security-policy") == names.count(b"cache-control") == 1
-    assert with_security_headers(found) == found
-
-
-def test_a_page_without_a_style_sheet_gets_none():
-    assert policy_for("<p>") == ANSWER_POLICY
-    two = read(policy_for("<style>a</style><style>\nb</style>"))["style-src"]
-    assert len(two) == 2

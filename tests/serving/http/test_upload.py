@@ -12,8 +12,6 @@ from PIL import Image
 
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from serving.http.upload import check_format, media_type
-from serving.protocol.problems import NotAnImage, WrongMediaType
 from tests import colour_profiles
 
 # Pillow warns of EXIF that it cannot read, and goes on.
@@ -105,24 +103,6 @@ def test_the_turn_that_exif_asks_for_counts(service, image):
     assert (decode_picture(lying, rule) != decode_picture(turning, rule)).any()
 
 
-@pytest.mark.parametrize("size", [(1, 1), (7, 500), (500, 7)])
-def test_too_small_a_picture_has_to_be_taken_again(service, picture, size):
-    answer = service.diagnose(picture("PNG", size=size), "image/png").json()
-    assert answer["decision"] == "retake"
-    assert not answer["quality"]["acceptable"]
-    assert f"{size[0]} x {size[1]} pixels" in answer["quality"]["issues"][0]
-    assert "8 x 8" in answer["quality"]["issues"][0]
-
-
-@pytest.mark.parametrize("kind", ["image/jpeg", "application/octet-stream", None])
-def test_a_form_holds_the_picture_as_a_file(service, picture, kind):
-    sent = picture()
-    file = ("a.jpg", sent, kind) if kind else ("a", sent)
-    answer = service.form({}, files={"image": file})
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["findings"] == service.diagnose(sent).json()["findings"]
-
-
 def test_a_form_says_its_charset_as_utf_8_alone(service, picture):
     body = (
         b'--B\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
@@ -150,20 +130,6 @@ def test_a_picture_of_more_pixels_than_allowed_is_refused(serve, registry, promo
     with serve(max_pixels=32 * 24) as service:
         assert service.diagnose(picture()).status_code == 200
         assert "33 x 24" in problem(service.diagnose(picture(size=(33, 24))), 413)["detail"]
-
-
-def test_media_types_are_read_without_parameters():
-    assert media_type(" Image/JPEG ; a=b") == "image/jpeg"
-    assert media_type("") == ""
-
-
-def test_a_format_is_told_by_content(picture):
-    check_format(picture(), "image/jpeg")
-    check_format(picture(), "")
-    with pytest.raises(WrongMediaType, match="PNG, but declared as image/jpeg"):
-        check_format(picture("PNG"), "image/jpeg")
-    with pytest.raises(NotAnImage, match="besides a JPEG"):
-        check_format(picture() + b"<script>", "image/jpeg")
 
 
 def ten_megabytes(picture):

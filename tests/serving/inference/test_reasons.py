@@ -1,25 +1,19 @@
 """Why an answer is what it is: the codes, and that the texts do not contradict the decision."""
 
-import io
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageFilter
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Subgroup, WorkingPoint
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.pictures.rule import PictureRule
 from registry.records import Version
-from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode, QualityIssue
 from serving.inference.reasons import CODES, outcome, reasons
@@ -217,45 +211,3 @@ def test_near_one_as_many_places_are_said_as_it_takes(ask, top, threshold_bin, w
 def test_every_code_is_listed_once():
     assert len(set(CODES)) == len(CODES)
     assert set(get_args(IssueCode)) | set(ROUTES) < set(CODES)
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_every_code_is_documented(code):
-    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
-    assert f"`{code}`" in page
-
-
-def test_the_service_says_them(service, picture):
-    answer = service.diagnose(picture(colour=(210, 40, 90)), params={"skin_tone": "V"}).json()
-    assert [list(one) for one in answer["reasons"]] == [["code", "text"]] * len(answer["reasons"])
-    codes = [one["code"] for one in answer["reasons"]]
-    assert set(codes) <= set(CODES)
-    assert codes[-1] == answer["model"]["route"] == "declared"
-    assert f"version {answer['model']['version']}" in answer["reasons"][-1]["text"]
-
-
-def test_a_picture_that_is_too_small_says_so_in_both_places(service, picture):
-    answer = service.diagnose(picture(size=(5, 24))).json()
-    assert answer["decision"] == "retake"
-    assert answer["reasons"][0] == {"code": "too-small", "text": answer["quality"]["issues"][0]}
-
-
-def test_a_blurred_picture_is_taken_again(bundle):
-    """Through the functions that answer a request, with a model that looks at enough pixels."""
-    drawn = bundle(picture=PictureRule(size=128), abstention=Abstention(threshold_bin=0))
-    version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
-    loaded = LoadedVersion.of(version, drawn)
-    outputs = Graph(drawn.model).run(np.zeros((1, 8, 8, 3), np.uint8))
-    blocks = np.random.default_rng(0).integers(60, 220, (15, 20, 3), dtype=np.uint8)
-    image = Image.fromarray(blocks.repeat(10, axis=0).repeat(10, axis=1))
-    answers = []
-    for radius in (0, 6):
-        file = io.BytesIO()
-        image.filter(ImageFilter.GaussianBlur(radius)).save(file, "PNG")
-        decoded = decode(loaded, [file.getvalue()], 10**6)
-        answers.append(
-            build_diagnosis(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1")
-        )
-    assert [one.decision for one in answers] == ["report", "retake"]
-    assert answers[1].reasons[0].code == "blurred"
-    assert answers[1].quality.issues == [answers[1].reasons[0].text]

@@ -1,5 +1,4 @@
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +7,6 @@ from registry.bundle.counts.count import count
 from registry.bundle.manifest.schema import ReferenceHistograms
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift import distance
-from serving.monitoring.drift.table import drift_metrics
-from serving.settings import ServeSettings
-from serving.state import ServiceState
 
 
 @pytest.fixture
@@ -31,41 +27,6 @@ def of(found, name):
     return {key.removeprefix(name): value for key, value in found.items() if key.startswith(name + "{")}
 
 
-def test_requests_and_diagnoses_are_counted_by_route_and_decision(counted, picture):
-    sure, unsure = picture(), picture("PNG", colour=(90, 90, 90))
-    counted.diagnose(sure)
-    counted.diagnose(sure)
-    counted.diagnose(sure, params={"skin_tone": "1"})
-    counted.diagnose(sure, params={"skin_tone": "5"})
-    counted.diagnose(unsure, "image/png")
-    counted.diagnose(picture(size=(2, 2)), params={"skin_tone": "1", "skin_tone_scale": "monk"})
-    counted.diagnose(b"nothing")
-    counted.client.get("/v1/models/skin-lesion/card")
-    counted.client.get("/v1/models/other/card")
-    counted.client.delete("/v1/models")
-    found = series(counted)
-    labels = 'model="skin-lesion",'
-    assert of(found, "dermfed_diagnoses_total") == {
-        f'{{decision="report",{labels}route="unknown-tone",subgroup="global",version="1"}}': 2,
-        f'{{decision="report",{labels}route="declared",subgroup="light",version="2"}}': 1,
-        f'{{decision="report",{labels}route="no-model-for-subgroup",subgroup="global",version="1"}}': 1,
-        f'{{decision="refer",{labels}route="unknown-tone",subgroup="global",version="1"}}': 1,
-        f'{{decision="retake",{labels}route="other-scale",subgroup="global",version="1"}}': 1,
-    }
-    assert of(found, "dermfed_requests_total") == {
-        '{method="POST",path="/v1/diagnoses",status="200"}': 6,
-        '{method="POST",path="/v1/diagnoses",status="400"}': 1,
-        '{method="GET",path="/v1/models/{name}/card",status="200"}': 1,
-        '{method="GET",path="/v1/models/{name}/card",status="404"}': 1,
-        '{method="DELETE",path="/v1/models",status="405"}': 1,
-    }
-    assert of(found, "dermfed_request_seconds_count") == {
-        '{path="/v1/diagnoses"}': 7,
-        '{path="/v1/models/{name}/card"}': 2,
-        '{path="/v1/models"}': 1,
-    }
-
-
 def test_no_caller_makes_the_series_grow(counted):
     counted.client.get("/nothing")
     counted.client.request("BREW", "/v1/models")
@@ -82,12 +43,6 @@ def test_no_caller_makes_the_series_grow(counted):
     unknown = '{method="GET",path="other",status="404"}'
     assert of(after, "dermfed_requests_total")[unknown] == 1001
     assert of(after, "dermfed_requests_total")['{method="other",path="/v1/models",status="405"}'] == 21
-
-
-def test_they_are_in_prometheus_own_format(counted):
-    answer = counted.client.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain; version=")
-    assert "# TYPE dermfed_diagnoses_total counter" in answer.text
 
 
 def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
@@ -190,14 +145,3 @@ def test_refusals_and_lost_records_are_counted_by_what_was_in_the_way():
     assert list(totals.named("dermfed_waiting")) == [({}, 0)]
     batches = {labels["le"]: value for labels, value in totals.named("dermfed_batch_size_bucket")}
     assert (batches["2.0"], batches["4.0"], batches["+Inf"]) == (0, 1, 1)
-
-
-def test_every_metric_is_described():
-    """`docs/service.md` names each family, those of a candidate by what follows the common beginning."""
-    text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
-    service = ServiceState(ServeSettings(records=None))
-    families = {family.name for family in service.metrics.totals().metrics}
-    drift = {family.name for family in drift_metrics(service.metrics.totals(), [])}
-    assert {"dermfed_requests", "dermfed_shadow_comparisons", "dermfed_confidence_log_odds"} <= families
-    for name in families | drift:
-        assert re.search(rf"`{name}(_total)?`", text), name

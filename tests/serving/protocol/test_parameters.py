@@ -57,12 +57,6 @@ def test_what_cannot_be_is_refused_naming_what_can(query, form, said):
     assert len(caught.value.detail) < 1000
 
 
-@pytest.mark.parametrize(("query", "form", "said"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
-def test_it_is_refused_over_http(service, problem, query, form, said):
-    answer = service.form(form, params=query) if form else service.diagnose(params=query)
-    assert said in problem(answer, 422)["detail"]
-
-
 def test_parameters_may_be_in_the_query_or_the_form(service):
     in_query = service.diagnose(params={"skin_tone": "V", "top": "1"}).json()
     in_form = service.form({"skin_tone": "V", "top": "1"}).json()
@@ -90,21 +84,3 @@ def test_given_twice_it_has_to_say_the_same(service, problem, place):
     assert once["model"]["route"] == "declared"
     said = problem(PLACES[place](service, ["5", "6"]), 422)["detail"]
     assert said == "`skin_tone` is given twice, with two values; give it once"
-
-
-@pytest.mark.parametrize("top", [1, 2, 3, 1000])
-def test_top_cuts_the_findings_and_not_the_set(service, picture, top):
-    sent = picture("PNG", colour=(100, 95, 90))
-    whole = service.diagnose(sent, "image/png").json()
-    cut = service.diagnose(sent, "image/png", params={"top": top}).json()
-    assert len(whole["prediction_set"]["codes"]) == 3
-    assert cut["prediction_set"] == whole["prediction_set"]
-    assert cut["findings"] == whole["findings"][:top]
-
-
-def test_an_unknown_model_is_told_from_a_wrong_parameter(service, problem):
-    said = problem(service.diagnose(params={"model": "skin-lesoin"}), 404)["detail"]
-    assert "did you mean `skin-lesion`" in said
-    assert "valid: skin-lesion" in problem(service.diagnose(params={"model": "x" * 9000}), 404)["detail"]
-    assert service.diagnose(params={"model": "skin-lesion"}).status_code == 200
-    assert service.diagnose(params={"model": ""}).status_code == 200

@@ -78,15 +78,6 @@ def test_a_web_socket_is_refused_in_our_shape(service, problem):
         problem(httpx.get(service.url + path, headers=handshake, trust_env=False, timeout=60), 404)
 
 
-def test_head_of_what_is_not_there(service):
-    assert service.client.head("/nothing").status_code == 404
-
-
-def test_a_very_long_query_is_no_failure(service, problem):
-    assert service.client.get("/v1/models", params={"a": "b" * 50_000}).status_code == 200
-    problem(service.diagnose(params={"a": "b" * 50_000}), 422)
-
-
 def test_a_bug_is_told_to_the_log_and_not_to_the_sender(service, problem, monkeypatch, caplog):
     def fail(*arguments, **options):
         raise RuntimeError("a secret of the inside")
@@ -123,13 +114,3 @@ def test_a_picture_for_which_a_graph_overflows_has_no_diagnosis(
         problem(service.diagnose(picture("PNG", (255, 255, 255)), "image/png"), 500)
         assert service.diagnose().status_code == 200
         assert service.client.get("/readyz").status_code == 200
-
-
-def test_nothing_promoted_is_503_with_what_to_do(serve, registry, bundle, problem):
-    registry.add([bundle()])
-    with serve() as service:
-        for answer in (service.diagnose(), service.client.get("/v1/models"), service.client.get("/readyz")):
-            assert "dermfed-registry promote" in problem(answer, 503)["detail"]
-        assert service.diagnose().headers["retry-after"] == "5"
-        assert service.client.get("/livez").status_code == 200
-        assert service.client.get("/docs").status_code == 200

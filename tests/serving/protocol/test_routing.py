@@ -1,13 +1,8 @@
-from typing import get_args
-
 import pytest
 
 from registry.bundle.manifest.schema import Subgroup, TonePatients
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.pictures.rule import PictureRule, decode_picture
-from serving.protocol.routing import ROUTES, Route, select_subgroup
+from serving.protocol.routing import select_subgroup
 from tests.represented import patients_of
-from tests.thresholds import logistic
 
 TONES = {
     "global": Subgroup(),
@@ -106,106 +101,3 @@ def test_a_subgroup_answers_for_the_tones_that_its_calibration_has_seen(
     }
     routed = select_subgroup(versions, tone, "fitzpatrick")
     assert (routed.subgroup, routed.route, routed.reason) == (answers, route, reason)
-
-
-def test_every_route_is_named():
-    assert set(ROUTES) == set(get_args(Route))
-    assert set(ROUTES) == {"declared", "unknown-tone", "other-scale", "no-model-for-subgroup"}
-
-
-UNDECLARED = "No skin tone was declared"
-NOT_BY_ITSELF = "nothing is promised for skin tone"
-
-
-@pytest.mark.parametrize(
-    ("parameters", "answers", "route", "warning"),
-    [
-        ({}, "global", "unknown-tone", UNDECLARED),
-        ({"skin_tone": ""}, "global", "unknown-tone", UNDECLARED),
-        ({"skin_tone_scale": "monk"}, "global", "unknown-tone", UNDECLARED),
-        ({"skin_tone": "1"}, "light", "declared", None),
-        ({"skin_tone": "II"}, "light", "declared", None),
-        ({"skin_tone": "2.0"}, "light", "declared", None),
-        ({"skin_tone": "5"}, "dark", "declared", None),
-        ({"skin_tone": "vi", "skin_tone_scale": "Fitzpatrick"}, "dark", "declared", None),
-        ({"skin_tone": "III"}, "global", "no-model-for-subgroup", f"{NOT_BY_ITSELF} 3 (fitzpatrick)"),
-        ({"skin_tone": "5", "skin_tone_scale": "monk"}, "global", "other-scale", f"{NOT_BY_ITSELF} 5 (monk)"),
-        ({"skin_tone": "12", "skin_tone_scale": "ddi"}, "global", "other-scale", f"{NOT_BY_ITSELF} 12 (ddi)"),
-    ],
-)
-def test_each_route_over_http_is_answered_by_the_version_it_names(
-    service, released, bundle, light, dark, picture, parameters, answers, route, warning
-):
-    subgroups = {"global": None, "light": light, "dark": dark}
-    sent = picture(colour=(210, 40, 90))
-    answer = service.diagnose(sent, params=parameters).json()
-    version = released.for_subgroup(answers)
-    assert answer["model"] == {
-        "name": "skin-lesion",
-        "version": version.number,
-        "subgroup": answers,
-        "digest": version.digest,
-        "route": route,
-    }
-    own = bundle(subgroups[answers])
-    expected = Graph(own.model).run(decode_picture(sent, PictureRule(size=8))[None]).probabilities[0]
-    got = {finding["code"]: finding["probability"] for finding in answer["findings"]}
-    assert got == {label.code: float(p) for label, p in zip(own.manifest.labels, expected, strict=True)}
-    assert answer["prediction_set"]["guarantee"] == ("subgroup" if route == "declared" else "global")
-    assert [said for said in answer["warnings"] if warning is None or warning in said] == answer["warnings"]
-    assert bool(answer["warnings"]) == (warning is not None)
-
-
-def test_the_versions_see_another_thing_in_one_picture(service, picture):
-    sent = picture(colour=(210, 40, 90))
-    answers = [
-        service.diagnose(sent, params=tone).json() for tone in ({}, {"skin_tone": 1}, {"skin_tone": 5})
-    ]
-    scores = [{finding["code"]: finding["probability"] for finding in one["findings"]} for one in answers]
-    assert scores[0] != scores[1] != scores[2] != scores[0]
-
-
-def test_an_answer_is_what_the_contract_says(service):
-    answer = service.diagnose(params={"skin_tone": "V"}).json()
-    assert list(answer) == [
-        "id",
-        "created",
-        "decision",
-        "reasons",
-        "model",
-        "findings",
-        "prediction_set",
-        "malignancy",
-        "confidence",
-        "quality",
-        "warnings",
-        "disclaimer",
-    ]
-    probabilities = [finding["probability"] for finding in answer["findings"]]
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert sum(probabilities) == pytest.approx(1, abs=1e-6)
-    melanoma = next(finding for finding in answer["findings"] if finding["code"] == "MEL")
-    assert melanoma == {
-        "code": "MEL",
-        "name": "Melanoma",
-        "malignancy": "malignant",
-        "probability": melanoma["probability"],
-        "coding": {"icd10": "C43.9"},
-    }
-    assert answer["malignancy"]["probability"] == pytest.approx(melanoma["probability"], abs=1e-9)
-    confidence = answer["confidence"]
-    assert confidence == {
-        "value": probabilities[0],
-        "threshold": pytest.approx(logistic(0.25)),
-        "calibrated_on_n": 412,
-    }
-    assert answer["decision"] == ("report" if confidence["value"] >= logistic(0.25) else "refer")
-    assert answer["prediction_set"]["coverage"] == 0.9
-    assert answer["created"].endswith("Z")
-    assert "not a medical device" in answer["disclaimer"]
-
-
-def test_an_unsure_answer_is_referred(service, picture):
-    answer = service.diagnose(picture("PNG", colour=(90, 90, 90)), "image/png").json()
-    assert answer["decision"] == "refer"
-    assert answer["confidence"]["value"] < answer["confidence"]["threshold"]

@@ -3,8 +3,6 @@
 import hashlib
 import hmac
 import io
-import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -84,11 +82,6 @@ def test_the_share_is_right_and_a_picture_keeps_its_place(share):
     assert places == [place_of(KEY, one) for one in sent]
     assert min(places) >= 0
     assert max(places) < 1
-
-
-def test_another_canary_chooses_others():
-    both = [(place_of(KEY, n.to_bytes(8)), place_of(b"x" * 32, n.to_bytes(8))) for n in range(4000)]
-    assert within(sum(one < 0.5 and other < 0.5 for one, other in both), 4000, 0.25)
 
 
 def naive_place(key, content):
@@ -295,79 +288,3 @@ def test_in_full_it_is_production_and_is_not_loaded_again(versions, serve, monke
         service.eventually(lambda: served() == {("production", MODEL, str(release.id)): 1})
         assert {version(service.diagnose(one, "image/png")) for one in pictures(20)} == {3}
         assert sorted(read) == [1, 2, 3]
-
-
-@pytest.mark.long
-def test_while_it_comes_and_goes_nobody_gets_an_error_or_what_is_neither(versions, serve):
-    """Canaries start, change and end, and production moves, while callers ask without a pause."""
-    stop, got, failed = threading.Event(), [], []
-    with serve() as service:
-
-        def ask(seed):
-            for one in pictures(100_000, seed):
-                if stop.is_set():
-                    return
-                began = time.monotonic()
-                answer = service.diagnose(one, "image/png")
-                if answer.status_code != 200:
-                    failed.append(answer.text)
-                    return
-                got.append((began, time.monotonic(), answer.json()["model"]["version"]))
-
-        callers = [threading.Thread(target=ask, args=(seed,)) for seed in range(2)]
-        for one in callers:
-            one.start()
-        allowed = []  # from when on, and who may answer
-        try:
-            for share, numbers in ((0.5, {1, 3}), (0.9, {1, 3}), (None, {1}), (0.5, {1, 3})):
-                allowed.append((time.monotonic(), numbers))
-                if share is None:
-                    versions.end_canary(MODEL, alias="production", reason="a test")
-                    service.eventually(lambda: not counted(service, "dermfed_canary_share"))
-                else:
-                    versions.promote(MODEL, [3], **TO, share=Share(share))
-                    runs(service, share)
-            allowed.append((time.monotonic(), {1, 3}))
-            versions.promote(MODEL, [3], **TO)
-            (release,) = versions.current().values()
-            is_served = ("production", MODEL, str(release.id))
-            service.eventually(lambda: is_served in counted(service, "dermfed_release_workers"))
-            settled = time.monotonic()
-        finally:
-            time.sleep(0.2)
-            stop.set()
-            for one in callers:
-                one.join()
-    assert failed == []
-    assert len(got) > 20
-    assert {number for began, _, number in got if began > settled} <= {3}
-    assert {number for _, _, number in got} == {1, 3}
-
-
-@pytest.mark.long
-def test_beside_a_shadow_each_is_told_by_its_versions(versions, serve, bundle):
-    (shadowed,) = versions.add([bundle(seed=9)])
-    versions.promote(MODEL, [shadowed.number], to="staging", override_gates=True, reason="a test")
-    versions.promote(MODEL, [3], **TO, share=HALF)
-    with serve(shadow_alias="staging", shadow_share=1.0) as service:
-        runs(service)
-        sent = list(pictures(30))
-        seen = set()
-
-        def compared():
-            for one in sent:
-                version(service.diagnose(one, "image/png"))
-            for labels, n in counted(service, "dermfed_shadow_comparisons_total").items():
-                if n:
-                    seen.add((labels[3], labels[0]))
-            return {("1", str(shadowed.number)), ("3", str(shadowed.number))} <= seen
-
-        service.eventually(compared)
-        page = service.client.get("/operator").text
-        assert "Canary: release" in page
-        assert "gets 50 % of the requests" in page
-        assert "answers nobody" not in page
-        (model,) = service.client.get("/v1/models").json()["models"]
-        assert (model["canary"]["share"], model["canary"]["subgroup"]) == (0.5, None)
-        assert [one["version"] for one in model["canary"]["versions"]] == [3, 2]
-        assert [one["version"] for one in model["versions"]] == [1, 2]

@@ -5,7 +5,6 @@ import pytest
 
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Subgroup
-from registry.card.contents import Entry, release_card
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 EVIL = '<script>alert("x")</script>'
@@ -31,14 +30,6 @@ def test_the_card_says_what_the_bundles_say(service, released):
     assert card["served"]["value"] == pytest.approx(0.02)
 
 
-def test_it_is_the_registrys_card(serve, registry, promote, bundle, light):
-    release = promote(registry, bundle(), bundle(light))
-    entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]
-    with serve() as service:
-        card = service.client.get("/v1/models/skin-lesion/card").json()
-    assert card == release_card(entries, release=release, alias="production")
-
-
 def test_the_page_shows_the_same_and_loads_nothing(service, released):
     answer = service.client.get("/v1/models/skin-lesion/card", headers=PAGE)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -62,35 +53,3 @@ def test_whatever_is_in_a_bundle_is_escaped(serve, registry, promote, bundle, li
         answer = service.client.get("/v1/models/skin-lesion/card")
         assert answer.json()["versions"][0]["labels"][0]["name"] == EVIL
         assert answer.headers["content-type"] == "application/json"
-
-
-@pytest.mark.parametrize(
-    "metrics",
-    [
-        {},
-        {"by_subgroup": {"light": None, "dark": 3}, "fairness": "good"},
-        {"by_subgroup": {"light": {"n": None, "accuracy": None, "intervals": [1, 2]}}},
-    ],
-)
-def test_a_card_is_shown_of_figures_in_any_form(serve, registry, promote, bundle, metrics):
-    promote(registry, bundle(metrics=metrics))
-    with serve() as service:
-        for headers in (PAGE, {}):
-            assert service.client.get("/v1/models/skin-lesion/card", headers=headers).status_code == 200
-
-
-def test_the_models_are_listed_with_their_versions(service, released):
-    (listed,) = service.client.get("/v1/models").json()["models"]
-    assert listed["labels"] == ["MEL", "NV", "AK"]
-    assert (listed["name"], listed["release"], listed["alias"]) == ("skin-lesion", released.id, "production")
-    assert listed["versions"] == [
-        {
-            "version": version.number,
-            "subgroup": version.subgroup.name,
-            "scale": version.subgroup.scale,
-            "skin_tones": list(version.subgroup.values),
-            "digest": version.digest,
-            **({"tones": {"fitzpatrick": list(version.subgroup.values)}} if version.subgroup.scale else {}),
-        }
-        for version in released.versions
-    ]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import OutOfDistribution, Subgroup
+from registry.bundle.manifest.schema import OutOfDistribution
 from registry.errors import DatabaseError, ObjectCorrupt
 from serving.metrics.metrics import Metrics
 from serving.releases import current_release
-from serving.releases.current_release import REGISTRY, CurrentRelease
+from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings
 
 GREY = np.full((1, 8, 8, 3), 128, np.uint8)
@@ -82,22 +82,6 @@ def answering(service):
     return tuple(one["model"]["version"] if "model" in one else one["status"] for one in asked)
 
 
-def test_promotions_and_rollbacks_are_picked_up(serve, registry, promote, bundle, light):
-    first = promote(registry, bundle())
-    with serve(poll_seconds=0.5, max_age_seconds=2) as service:
-        assert answering(service) == (1, 1)
-        promote(registry, bundle(light))
-        service.eventually(lambda: answering(service) == (1, 2))
-        promote(registry, bundle(seed=1))
-        service.eventually(lambda: answering(service) == (3, 2))
-        registry.rollback("skin-lesion", alias="production")
-        service.eventually(lambda: answering(service) == (1, 2))
-        registry.rollback("skin-lesion", alias="production")
-        service.eventually(lambda: answering(service) == (1, 1))
-        (listed,) = service.client.get("/v1/models").json()["models"]
-        assert listed["release"] == first.id
-
-
 def test_several_models_are_served_and_one_has_to_be_named(serve, registry, promote, bundle, problem):
     promote(registry, bundle())
     with serve() as service:
@@ -110,17 +94,6 @@ def test_several_models_are_served_and_one_has_to_be_named(serve, registry, prom
     with serve(default_model="nails") as service:
         assert service.diagnose().json()["model"]["name"] == "nails"
         assert service.diagnose(params={"model": "skin-lesion"}).json()["model"]["name"] == "skin-lesion"
-
-
-def test_another_alias_is_served_where_one_is_set(serve, registry, promote, bundle, problem):
-    promote(registry, bundle())
-    (version,) = registry.add([bundle(seed=1)])
-    registry.promote("skin-lesion", [version.number], to="staging", reason="t", override_gates=True)
-    with serve(alias="staging") as service:
-        assert service.diagnose().json()["model"]["version"] == 2
-        assert service.client.get("/v1/models").json()["models"][0]["alias"] == "staging"
-    with serve(alias="nobody") as service:
-        assert "--to nobody" in problem(service.diagnose(), 503)["detail"]
 
 
 @pytest.mark.parametrize("part", ["bundle.json", "model.onnx"])
@@ -183,19 +156,6 @@ def test_a_request_waits_for_what_replaced_a_stale_release(serve, source, promot
         source.go.set()
         asking.join(60)
         assert got == [(3, 2)]
-
-
-def test_nobody_waits_for_ever(serve, source, promote, bundle, problem):
-    with serve(lambda: nullcontext(source), max_age_seconds=0.1, patience_seconds=0.3) as service:
-        source.slow = {3}
-        promote(source.registry, bundle(seed=1))
-        assert source.loading.wait(60)
-        time.sleep(0.2)
-        answer = service.diagnose()
-        assert "loading for too long" in problem(answer, 503)["detail"]
-        assert answer.headers["retry-after"] == "5"
-        source.go.set()
-        service.eventually(lambda: answering(service) == (3, 2))
 
 
 def test_keys_count_while_a_release_is_being_loaded(serve, source, promote, bundle):
@@ -303,17 +263,6 @@ def test_a_registry_that_fails_from_the_start_lets_nobody_in(serve, source, prob
         service.eventually(lambda: answering(service) == (1, 2))
 
 
-def test_a_failure_that_takes_long_does_not_make_the_old_release_stale(following, source):
-    def fail(alias):
-        time.sleep(0.3)
-        raise DatabaseError("it is locked")
-
-    source.current = fail
-    began = time.monotonic()
-    following.refresh()
-    assert following.served.confirmed >= began + 0.3
-
-
 def test_a_moments_failure_does_not_confirm_a_release_that_is_being_replaced(
     following, source, promote, bundle, monkeypatch
 ):
@@ -350,55 +299,11 @@ def test_a_release_that_fails_is_left_alone_for_a_while(
     assert following.served.health_issues == {}
 
 
-def test_going_back_to_a_release_that_failed_a_moment_ago_is_no_failure(following, source, promote, bundle):
-    source.broken = {3: ObjectCorrupt("altered")}
-    promote(source.registry, bundle(seed=1))
-    following.refresh()
-    promote(source.registry, bundle(seed=2))
-    following.refresh()
-    assert following.served.health_issues == {}
-    source.registry.rollback("skin-lesion", alias="production")
-    following.refresh()
-    assert "release 2 of skin-lesion" in following.served.health_issues["skin-lesion"]
-    assert following.served.releases["skin-lesion"].release.id == 3
-
-
-def test_a_model_may_be_called_anything(registry, promote, bundle, monkeypatch):
-    monkeypatch.setattr(CurrentRelease, "_poll_until_closed", lambda self: None)
-    promote(registry, bundle(model="registry"))
-    source = Source(registry)
-    source.broken = {1: ObjectCorrupt("altered")}
-    following = CurrentRelease(source, ServeSettings())
-    source.error = DatabaseError("gone")
-    following.refresh()
-    assert set(following.served.health_issues) == {"registry", REGISTRY}
-    source.error = None
-    following.refresh()
-    assert list(following.served.health_issues) == ["registry"]
-    assert "altered" in following.served.health_issues["registry"]
-
-
 def test_a_state_is_for_those_who_began_soon_after_it_was_confirmed(following):
     confirmed = following.served.confirmed
     assert following.served_for(confirmed + 2.0) is following.served
     assert following.served_for(confirmed + 2.01) is None
     assert following.served_for(confirmed - 5) is following.served
-
-
-def test_closing_ends_the_thread(source):
-    before = set(threading.enumerate())
-    following = CurrentRelease(source, ServeSettings(poll_seconds=0.01))
-    (thread,) = [one for one in set(threading.enumerate()) - before if one.name == "registry"]
-    following.close()
-    assert not thread.is_alive()
-
-
-def test_the_tones_of_a_version_are_those_it_was_registered_with(following):
-    subgroups = following.served.releases["skin-lesion"].subgroups
-    assert subgroups == {
-        "global": Subgroup(),
-        "light": Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
-    }
 
 
 def test_a_replaced_release_is_freed_with_its_last_request(following, source, promote, bundle, light):
@@ -413,18 +318,6 @@ def test_a_replaced_release_is_freed_with_its_last_request(following, source, pr
     del before
     gc.collect()
     assert model() is None
-
-
-def test_a_release_that_is_dropped_before_it_was_put_in_place_is_freed(following, source, promote, bundle):
-    new = promote(source.registry, bundle(seed=1))
-    (wanted,) = following.poll()
-    assert wanted == new
-    following.load(wanted)
-    version = weakref.ref(following._ready[new.id].versions["global"])
-    source.registry.rollback("skin-lesion", alias="production")
-    assert following.poll() == []
-    gc.collect()
-    assert version() is None
 
 
 def test_going_back_while_a_release_is_loading_waits_for_nothing(serve, source, promote, bundle):
@@ -457,21 +350,6 @@ def test_other_models_do_not_wait_for_one_that_is_loading(serve, source, promote
         service.eventually(lambda: service.diagnose(params=nails).json()["model"]["version"] == 2)
         assert not source.go.is_set()  # the first model is still being loaded
         source.go.set()
-
-
-def test_trying_a_release_again_keeps_nobody_waiting(serve, source, promote, bundle, monkeypatch):
-    monkeypatch.setattr(current_release, "RETRY_SECONDS", 0)
-    with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
-        source.broken = {3: ObjectCorrupt("altered")}
-        promote(source.registry, bundle(seed=1))
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
-        source.slow = {3}
-        assert source.loading.wait(60)
-        time.sleep(0.3)
-        assert answering(service) == (1, 2)  # though it is being loaded again, and takes its time
-        source.broken = {}
-        source.go.set()
-        service.eventually(lambda: answering(service) == (3, 2))
 
 
 def test_a_registry_that_does_not_answer_at_all_leaves_the_old_release_serving(

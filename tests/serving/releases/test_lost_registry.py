@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -202,28 +201,3 @@ def test_what_was_computed_when_it_was_lost_does_not_leave(following, clock):
     following.poll()
     assert following.may_answer(loaded.version) is None
     assert following.served.lost is not None
-
-
-def test_one_that_comes_back_is_served_without_being_loaded_again(following, clock):
-    before = following.served.releases["skin-lesion"]
-    lose(following)
-    following.poll()
-    clock.at += 100
-    assert not following.served.releases
-    following._source.error = None
-    assert following.poll() == []
-    assert following.served.releases["skin-lesion"] is before
-    assert following.served.lost is None
-
-
-def test_a_release_of_the_same_number_and_other_versions_is_another_one(following, monkeypatch):
-    standing = following._source.registry.standing("production")
-    release = standing.releases["skin-lesion"]
-    (one,) = release.versions
-    other = replace(release, versions=(replace(one, number=7, digest="sha256:" + "7" * 64),))
-    monkeypatch.setattr(
-        following._source.registry,
-        "standing",
-        lambda alias: replace(standing, releases={"skin-lesion": other}),
-    )
-    assert following.poll() == [other]

@@ -9,7 +9,7 @@ from registry.database.changes import point_alias
 from registry.database.connection import writing
 from registry.errors import DatabaseError, ObjectCorrupt
 from registry.records import Standing
-from serving.inference.scheduler import Scheduler
+from serving.inference.batcher import Batcher
 from serving.protocol.problems import InvalidParameter, NothingServed
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
@@ -132,16 +132,6 @@ def test_an_alias_that_still_points_to_it_is_not_followed(source, monkeypatch):
     )
 
 
-def test_a_candidate_is_dropped_alike(source, promote, bundle, monkeypatch):
-    monkeypatch.setattr(CurrentRelease, "_poll_until_closed", lambda self: None)
-    source.registry.promote(MODEL, [2], to="staging", reason="t", override_gates=True)
-    candidate = CurrentRelease(source, ServeSettings(), alias="staging")
-    assert candidate.served.releases[MODEL].versions["global"].version.number == 2
-    withdraw(source, 2)
-    candidate.poll()
-    assert candidate.served.releases == {}
-
-
 def test_other_models_go_on(following, source, promote, bundle):
     promote(source.registry, bundle(model="nails"))
     following.refresh()
@@ -172,16 +162,16 @@ def test_an_answer_waits_for_a_registry_that_is_behind_and_a_silent_one_is_not_w
 
 def test_a_request_on_its_way_is_not_answered_by_it(serve, source, problem, monkeypatch):
     inside, go = threading.Event(), threading.Event()
-    execute = Scheduler._execute
+    decode = Batcher._decode
 
-    def held(scheduler, step):
+    def held(batcher, picture):
         inside.set()
         assert go.wait(60)
-        return execute(scheduler, step)
+        decode(batcher, picture)
 
     with serve(lambda: nullcontext(source), poll_seconds=0.05) as service:
         assert service.diagnose().json()["model"]["version"] == 2
-        monkeypatch.setattr(Scheduler, "_execute", held)
+        monkeypatch.setattr(Batcher, "_decode", held)
         got = []
         asking = threading.Thread(target=lambda: got.append(service.diagnose()))
         asking.start()
@@ -217,15 +207,3 @@ def test_a_stopped_model_says_so_and_comes_back(serve, source, problem):
         source.registry.rollback(MODEL, alias="production")
         service.eventually(lambda: service.client.get("/readyz").status_code == 200)
         assert service.diagnose().json()["model"]["version"] == 2
-
-
-def test_what_is_promoted_after_a_stop_is_waited_for_as_ever(following, source):
-    source.registry.stop(MODEL, alias="production", reason="t")
-    following.poll()
-    assert set(following.served.silenced) == {MODEL}
-    source.registry.promote(MODEL, [1], to="production", reason="t", override_gates=True)
-    following.poll()
-    assert following.served.silenced == {}
-    assert following.served_for(following.served.confirmed, MODEL) is None
-    following.refresh()
-    assert following.served.releases[MODEL].release.id == 3

@@ -78,16 +78,6 @@ def test_whoever_is_gone_leaves_nothing():
     assert not table._waiting
 
 
-def test_the_log_says_so_once_in_a_while(caplog):
-    table = full(Line())
-    for second in range(25):
-        table.admit(Line(), float(second))
-    lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 3
-    assert "DERMFED_SERVE_CONNECTIONS" in lines[0]
-    assert "10 on which nothing was asked were closed" in lines[1]
-
-
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

@@ -114,12 +114,6 @@ def test_a_head_that_is_too_large_is_answered_431(serving, size):
     assert told["type"].endswith(":head-too-large")
 
 
-def test_a_head_of_sixty_thousand_bytes_is_read(serving):
-    with serving() as served:
-        got = served.ask(GET + b"Connection: close\r\nX-Long: " + b"a" * 60_000 + b"\r\n\r\n")
-    assert got.startswith(b"HTTP/1.1 200 ")
-
-
 @pytest.mark.parametrize(
     "sent", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", GET + b": x\r\n\r\n"]
 )
@@ -135,22 +129,11 @@ def test_a_body_that_is_no_body_is_answered_and_the_application_knows(serving):
         served.eventually(lambda: served.gone == ["/body"])
 
 
-def test_http_1_0_is_answered_and_closed(serving):
-    with serving() as served:
-        assert served.ask(b"GET / HTTP/1.0\r\n\r\n").endswith(b"here")
-
-
 def test_an_answer_that_closes_reaches_whoever_is_still_sending(serving, until_closed):
     size = 8 * 2**20  # more than the kernel takes in at once
     with serving() as served, served.connect() as line:
         line.sendall(POST % (b"/close", size) + bytes(size))
         assert until_closed(line).endswith(b"here")
-
-
-def test_requests_that_are_sent_together_are_all_answered(serving):
-    with serving() as served:
-        got = served.ask((GET + b"\r\n") * 3 + GET + b"Connection: close\r\n\r\n")
-    assert got.count(b"HTTP/1.1 200 ") == 4
 
 
 def test_a_thousand_that_send_nothing_keep_nobody_out(serving, until_closed):

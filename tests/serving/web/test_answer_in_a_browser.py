@@ -2,11 +2,8 @@
 
 import re
 
-import numpy as np
 import pytest
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Conformal
 from tests.serving.web.conftest import PHONE, ask
 
 pytestmark = pytest.mark.browser
@@ -41,16 +38,6 @@ def test_on_a_phone_the_picture_stays_in_sight(tab, lesion):
     assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
 
 
-def test_reasons_and_warnings_stand_with_the_decision(tab, lesion):
-    page = tab()
-    ask(page, lesion, "")
-    said = page.inner_text(".decision")
-    assert "No skin tone was declared: version 1, which is for everybody, answered." in said
-    assert "No skin tone was declared: the model for all skin tones answered." in said
-    box, list_ = (page.locator(one).bounding_box() for one in (".decision", ".set"))
-    assert box["y"] < list_["y"]
-
-
 def test_an_error_keeps_what_was_chosen_and_takes_the_answer_away(tab, lesion, no_picture):
     page = tab()
     ask(page, lesion, "fitzpatrick 5")
@@ -79,38 +66,8 @@ def test_a_service_that_is_gone_keeps_what_was_chosen(tab, lesion):
     assert page.inner_text("#submit") == "Ask"
 
 
-def test_what_is_done_is_told_to_those_who_do_not_see_it(tab, lesion):
-    page = tab()
-    held = []
-    page.route("**/", lambda route: held.append(route))
-    page.set_input_files("#image", str(lesion))
-    page.click("#submit")
-    page.wait_for_function("document.querySelector('#progress').textContent === 'Looking at the picture …'")
-    assert page.get_attribute("#progress", "role") == "status"
-    held[0].continue_()
-    page.wait_for_selector("#answer")
-
-
-@pytest.fixture
-def many_diseases(serve, registry, promote, bundle):
-    """The service with a model that knows eleven diseases and rules none of them out."""
-    labels = tuple(Label(code=f"D{n}", name=f"Actinic keratosis, kind {n}") for n in range(11))
-    conformal = Conformal(alpha=0.1, threshold_bin=0, n=3, guarantee="none")
-    promote(registry, bundle(labels=labels, weights=np.full((3, 11), 0.001), conformal=conformal))
-    with serve() as started:
-        yield started
-
-
 def pages_of(page):
     return len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True)))
-
-
-def test_paper_holds_an_answer_of_many_diseases_on_one_page(tab, many_diseases, lesion):
-    page = tab()
-    page.goto(f"{many_diseases.url}/")
-    ask(page, lesion)
-    assert page.locator(".findings tbody tr").count() == 11
-    assert pages_of(page) == 1
 
 
 def test_paper_has_picture_answer_version_time_and_limits_on_one_page(tab, lesion):

@@ -16,11 +16,6 @@ def event(release=7, overridden=True):
     return SimpleNamespace(release=release, overridden=overridden)
 
 
-def test_nothing_is_wrong():
-    assert look().level == "fine"
-    assert look(history={"skin-lesion": [event(6)]}, forged={"skin-lesion": frozenset()}).level == "fine"
-
-
 def test_health_comes_before_all_else():
     found = look(troubles=["the disk is full"], history={"skin-lesion": [event()]})
     assert [one.text for one in found.matters] == [
@@ -34,11 +29,6 @@ def test_a_model_that_was_stopped_is_wrong_and_said_once():
     state = SimpleNamespace(releases={}, silenced={"skin-lesion": "skin-lesion was stopped"})
     assert [one.text for one in look(state).matters] == ["skin-lesion was stopped."]
     assert look(state).level == "wrong"
-
-
-def test_a_model_that_answers_again_is_not_told_as_stopped():
-    state = SimpleNamespace(releases=SERVED.releases, silenced={"skin-lesion": "it was withdrawn"})
-    assert look(state).level == "fine"
 
 
 def test_a_service_of_nothing_says_what_to_do():

@@ -25,14 +25,6 @@ def test_a_picture_is_chosen_shown_and_answered(tab, service, lesion):
     assert page.said == []
 
 
-def test_what_goes_wrong_is_told_in_the_page(tab, tmp_path):
-    page = tab()
-    (tmp_path / "lesion.jpg").write_bytes(b"no picture")
-    page.set_input_files("#image", str(tmp_path / "lesion.jpg"))
-    page.click("#submit")
-    page.wait_for_selector("text=Not an image")
-
-
 def test_what_is_no_page_of_ours_is_left_to_the_browser(tab, lesion):
     """A proxy may have a limit of its own, and says so in words of its own."""
     page = tab()
@@ -94,14 +86,6 @@ def test_axe_finds_nothing_serious_about_any_page(tab, path, viewport, scheme):
     page.goto(path)
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert grave(page) == []
-
-
-def test_a_phone_scrolls_tables_and_not_the_page(tab, lesion):
-    page = tab(PHONE, is_mobile=True, has_touch=True)
-    ask(page, lesion)
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
-    page.goto("/operator")
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
 
 
 def test_a_keyboard_reaches_everything(tab):

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.serving.conftest import Places, draw_bundle, release, running
-from tests.serving.web.conftest import PHONE, SCREEN, ask
-from tests.serving.web.test_answer_in_a_browser import pages_of
+from tests.serving.web.conftest import ask
 from tests.serving.web.test_in_a_browser import SEEN, grave
 
 pytestmark = pytest.mark.browser
@@ -90,25 +89,3 @@ def test_axe_finds_nothing_serious_and_a_phone_scrolls_no_page(tab, lesion, view
     page.goto("/diagnoses")
     looked()
     assert found == []
-
-
-def test_an_answer_is_found_again_from_the_page_on_which_pictures_are_tried(tab, lesion):
-    page = tab()
-    ask(page, lesion, "")
-    number = page.get_attribute(".outcome a", "href").rpartition("/")[2]
-    page.click("text=What became of an earlier lesion")
-    page.fill("#id", number)
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".outcome-form")
-    assert number in page.inner_text("main")
-
-
-@pytest.mark.parametrize("viewport", [SCREEN, PHONE], ids=["screen", "phone"])
-def test_paper_holds_the_answers_number_and_no_form(tab, lesion, viewport):
-    page = tab(viewport)
-    ask(page, lesion, "")
-    number = page.get_attribute(".outcome a", "href").rpartition("/")[2]
-    page.emulate_media(media="print")
-    assert page.locator(".outcome").is_hidden()
-    assert number in page.inner_text(".answer > p:last-child")
-    assert pages_of(page) == 1

@@ -162,25 +162,6 @@ def test_what_no_page_of_ours_sends_is_refused(kept, picture, body, kind, status
     assert "Nothing is known yet" in look(kept, id_).text
 
 
-def test_what_was_chosen_stays_where_something_else_was_wrong(kept, picture):
-    _, id_ = ask(kept, picture)
-    refused = give(kept, id_, {**MELANOMA, "date": "2999-01-01"})
-    (chosen,) = [one for one in Texts(refused.text).all("input") if "checked" in one]
-    assert chosen["value"] == "MEL"
-
-
-def test_an_answer_is_looked_for_by_its_number(kept, picture):
-    answer, id_ = ask(kept, picture)
-    assert f'href="/diagnoses/{id_}"' in answer.text
-    found = kept.client.get("/diagnoses", params={"id": f"  {id_.upper()} "}, headers=HTML)
-    assert (found.status_code, found.headers["location"]) == (303, f"/diagnoses/{id_}")
-    assert kept.client.get("/diagnoses", headers=HTML).status_code == 200
-    for wrong in ("MEL-17", str(uuid.uuid4()), "x\0y"):
-        missed = kept.client.get("/diagnoses", params={"id": wrong}, headers=HTML, follow_redirects=True)
-        assert missed.status_code == 404
-        assert "No such diagnosis" in Texts(missed.text).words
-
-
 def test_whose_answer_it_is_not_sees_and_gives_nothing(kept, registry, picture):
     keys = {
         name: registry.create_key(name, scopes=scopes)[1]
@@ -234,20 +215,3 @@ def test_a_page_loads_nothing_and_holds_nothing_of_a_person(kept, picture):
     assert "dark" in answer.text  # the answer itself says whom its version is for
     for personal in ("dark", "fitzpatrick", "Fitzpatrick", "lesion.jpg", "%"):
         assert personal not in page.text.replace("/assets/", "")
-
-
-def test_without_a_database_there_is_no_form_and_no_page(serve, registry, promote, bundle, picture):
-    promote(registry, bundle())
-    with serve() as service:
-        answer, id_ = ask(service, picture)
-        assert "outcome-form" not in answer.text
-        assert "/diagnoses" not in answer.text
-        assert look(service, id_).status_code == 404
-        assert "No diagnoses are kept" in Texts(look(service, id_).text).words
-
-
-def test_of_a_version_that_is_gone_its_codes_are_enough(kept, registry, promote, bundle, picture):
-    _, id_ = ask(kept, picture)
-    promote(registry, bundle(seed=1))
-    kept.eventually(lambda: "version 3" in send(kept, picture).text)
-    assert "Melanocytic naevus" in look(kept, id_).text  # the registry still knows it

@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 import pytest
 
 from registry.errors import DatabaseError
-from registry.records import SCOPES
 from registry.registry import Registry
 from serving.http.headers import PAGE_POLICY, PICTURE_POLICY
 from serving.web.picture_page import read_form
@@ -60,13 +59,6 @@ def test_a_page_loads_nothing_but_our_files_and_runs_nothing_inside(service, pat
     assert not re.search(r"<style|\sstyle=|\son\w+=|https?://", answer.text)
 
 
-@pytest.mark.parametrize("name", ASSETS)
-def test_the_files_are_there(service, name):
-    answer = service.client.get(f"/assets/{name}")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, ASSETS[name])
-    assert answer.content
-
-
 def test_no_skin_tone_is_preselected_and_every_one_can_be_chosen(service):
     page = Texts(service.client.get("/", headers=HTML).text)
     chosen = [one for one in page.all("option") if "selected" in one]
@@ -92,14 +84,6 @@ def test_a_picture_gets_the_answer_that_the_interface_gives(service, picture):
     assert headline in page.words
     assert {"value": "fitzpatrick 5", "selected": None} in page.all("option")
     assert answer.headers["x-request-id"] in page.text
-
-
-def test_a_picture_with_too_few_pixels_shows_advice_and_no_finding(service, picture):
-    files = {"image": ("lesion.png", picture("PNG", size=(6, 6)), "image/png")}
-    page = Texts(service.client.post("/", files=files, headers=HTML).text)
-    assert "Take another picture" in page.words
-    assert "6 x 6 pixels" in page.text
-    assert not page.all("table")
 
 
 def test_what_goes_wrong_is_a_page_for_people_and_a_document_for_programs(service, problem):
@@ -129,30 +113,6 @@ def test_what_goes_wrong_is_a_page_for_people_and_a_document_for_programs(servic
 )
 def test_a_form_that_another_site_sends_is_refused(service, picture, headers, status):
     assert send(service, picture, headers=headers).status_code == status
-
-
-def test_our_own_origin_is_known_without_fetch_metadata(service, picture):
-    assert send(service, picture, headers={"Origin": service.url}).status_code == 200
-
-
-def test_with_keys_a_page_asks_the_browser_for_one(
-    places, serve, registry, promote, bundle, picture, problem
-):
-    promote(registry, bundle())
-    _, secret = registry.create_key("ward", scopes=["diagnose"])
-    with serve() as service:
-        asked = service.client.get("/", headers=HTML)
-        assert asked.status_code == 401
-        assert asked.headers["www-authenticate"].startswith("Basic ")
-        assert "An API key is needed" in Texts(asked.text).words
-        assert service.client.get("/", headers=HTML, auth=("anybody", secret)).status_code == 200
-        assert send(service, picture, auth=("anybody", secret)).status_code == 200
-        refused = service.client.get("/operator", headers=HTML, auth=("anybody", secret))
-        assert refused.status_code == 403
-        assert "operate" in Texts(refused.text).text
-        assert "operate" in SCOPES
-        # What programs ask takes no password of a browser.
-        problem(service.diagnose(auth=("anybody", secret)), 401)
 
 
 def test_the_operator_sees_the_release_its_fairness_and_what_was_done(service, released):
@@ -205,15 +165,6 @@ def test_a_release_that_a_gate_had_refused_is_called_so_after_a_rollback_to_it_t
     assert "A gate had refused it and was overridden" in page.words
 
 
-def test_the_operator_sees_that_a_model_was_stopped(places, serve, registry, promote, bundle):
-    promote(registry, bundle())
-    registry.stop("skin-lesion", alias="production", reason="it harms")
-    with serve() as service:
-        text = service.client.get("/operator", headers=HTML).text
-    assert "skin-lesion was stopped" in text
-    assert "No model has been promoted" not in text
-
-
 def test_the_operator_is_told_of_a_signature_that_does_not_hold(service, monkeypatch):
     told = Registry.history
 
@@ -239,17 +190,6 @@ def test_the_operators_page_is_there_when_the_registry_is_not(service, monkeypat
     assert "Versions that answer" in page.text
 
 
-@pytest.mark.parametrize(
-    ("share", "said"),
-    [
-        *((None, "not known"), (0.0, "0 %"), (0.0004, "under 0.1 %"), (0.004, "0.4 %"), (0.625, "62 %")),
-        *((0.996, "99.6 %"), (0.9996, "over 99.9 %"), (1.0, "100 %")),
-    ],
-)
-def test_shares_are_told_in_per_cent(share, said):
-    assert percent(share) == said
-
-
 def test_the_form_has_what_the_model_takes_and_says_it_again(places, serve, registry, promote, image):
     promote(registry, case_bundle())
     sent = {name: ("a.png", encode(image(colour), "PNG"), "image/png") for name, colour in PICTURES.items()}
@@ -273,12 +213,3 @@ def test_the_form_has_what_the_model_takes_and_says_it_again(places, serve, regi
     assert "Nothing is promised for what was given" in nothing.text
     assert refused.status_code == 422
     assert "age 700 is out of bounds" in Texts(refused.text).text
-
-
-def test_beside_a_model_of_single_pictures_the_form_has_a_field_for_it(serve, registry, promote, bundle):
-    promote(registry, case_bundle())
-    promote(registry, bundle(model="other"))
-    with serve() as service:
-        form = Texts(service.client.get("/", headers=HTML).text)
-    named = {one["name"] for one in (*form.all("input"), *form.all("select"))}
-    assert named == {"image", "close_up", "dermoscopic", "age", "sex", "site", "tone", "model"}

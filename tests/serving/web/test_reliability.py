@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.count import count
 from registry.bundle.counts.reference_histograms import ScoreHistograms
-from serving.web.reliability import BINS, LEAST, points, reliability
+from serving.web.reliability import LEAST, reliability
 
 
 def histograms(confidences, right):
@@ -26,15 +26,6 @@ def test_a_mark_is_the_mean_confidence_and_the_share_that_was_right():
     assert (low, high) == pytest.approx((0.531, 0.888), abs=0.002)  # Wilson's for 15 of 20
 
 
-def test_marks_are_in_the_tenths_of_the_confidences():
-    rng = np.random.default_rng(0)
-    confidences = rng.uniform(0.5, 1, 400)
-    right = rng.uniform(size=400) < confidences
-    marks = reliability(histograms(confidences, right))
-    assert [mark.confidence for mark in marks] == pytest.approx([0.55, 0.65, 0.75, 0.85, 0.95], abs=0.03)
-    assert sum(mark.n for mark in marks) == 400
-
-
 def test_bins_with_few_pictures_are_not_drawn():
     assert reliability(histograms([0.95] * (LEAST - 1), [True] * (LEAST - 1))) == []
 
@@ -42,12 +33,3 @@ def test_bins_with_few_pictures_are_not_drawn():
 def test_bundles_that_do_not_tell_what_was_right_have_no_marks():
     told = histograms([0.95] * 20, [True] * 20)
     assert reliability(told.model_copy(update={"right": None})) == []
-
-
-def test_the_square_has_its_origin_above():
-    marks = reliability(histograms([0.75] * 12, [True] * 12))
-    (point,) = points(marks, 200.0)
-    assert (point["y"], point["n"]) == (0.0, 12)
-    assert point["x"] == pytest.approx(150, abs=5)
-    assert point["low"] > point["y"]
-    assert BINS < SCORE_BINS

@@ -10,7 +10,7 @@ from registry.bundle.model_file.graph import Graph
 from registry.bundle.model_file.probe_answers import check_answers
 from registry.bundle.model_file.promise import Promise
 from registry.bundle.question import Question
-from serving.inference.run_batch import run_batch
+from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
 from training.data.dataset import Examples
 from training.models import ModelConfig, build_model, initial_model

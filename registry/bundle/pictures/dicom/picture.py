@@ -19,7 +19,7 @@ from PIL import Image, JpegImagePlugin
 
 from registry.bundle.errors import DamagedPicture, PictureError, UnsupportedPicture
 from registry.bundle.pictures.dicom.frame import EXPLICIT, Frame, RawPixels, read_frame
-from registry.bundle.pictures.piece_limits import refuse_costly_scans, refuse_many_parts
+from registry.bundle.pictures.piece_limits import refuse_many_parts
 
 EXTRA: Final = 'pip install "dermfed[dicom]"'
 """The command that installs pydicom."""
@@ -136,7 +136,6 @@ def _open_jpeg(frame: Frame, content: bytes) -> Image.Image:
             f"the JPEG in the DICOM file has {image.width} x {image.height} pixels of {image.layers} "
             f"samples; the file says {frame.columns} x {frame.rows} of {frame.samples}. Write it anew"
         )
-    refuse_costly_scans(content, image.width * image.height)
     if frame.samples == 3 and not _says_its_colours(image):
         # Without a mark the decoder goes by the names of the samples, and libraries differ in what they do.
         rgb = [layer[0] for layer in image.layer] == list(b"RGB")

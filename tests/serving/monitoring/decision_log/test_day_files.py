@@ -72,13 +72,6 @@ def test_half_a_line_is_taken_back(files, folder, monkeypatch):
     assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\nthree\n"}
 
 
-def test_a_file_that_somebody_removed_is_made_anew(files, folder):
-    files.append(b"one\n", DAY)
-    (folder / "diagnoses-2026-01-31.jsonl").unlink()
-    files.append(b"two\n", DAY)
-    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"two\n"}
-
-
 def test_a_link_is_not_followed(files, folder, tmp_path):
     folder.mkdir(parents=True)
     (folder / "diagnoses-2026-01-31.jsonl").symlink_to(tmp_path / "elsewhere")
@@ -100,16 +93,6 @@ def test_the_days_of_a_folder_are_those_of_its_files(files, folder):
     for name in (*others, "diagnoses-2020-02-31.jsonl"):
         (folder / name).touch()
     assert sorted(days_in(folder)) == [DAY, NEXT]
-
-
-def test_a_clock_that_goes_back_writes_over_nothing(files, folder):
-    """It is set back by a day, and on again: lines are appended to the file of the day that they say."""
-    for line, day in ((b"one\n", NEXT), (b"two\n", DAY), (b"three\n", DAY), (b"four\n", NEXT)):
-        files.append(line, day)
-    assert held(folder) == {
-        "diagnoses-2026-01-31.jsonl": b"two\nthree\n",
-        "diagnoses-2026-02-01.jsonl": b"one\nfour\n",
-    }
 
 
 WRITE = """

@@ -3,12 +3,11 @@ import json
 import re
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from serving.monitoring.decision_log import day_files, decision_log, retention
+from serving.monitoring.decision_log import day_files, decision_log
 
 FIELDS = [
     "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "decision",
@@ -93,14 +92,6 @@ def test_what_is_refused_leaves_who_and_why_alone(serve, registry, secret, folde
     ]
 
 
-def test_without_keys_a_line_names_none(serve, registry, promote, bundle, folder):
-    promote(registry, bundle())
-    with serve(records=folder) as service:
-        service.diagnose()
-        service.diagnose(b"nothing")
-    assert [(line["key"], line["status"]) for line in lines(folder)] == [(None, 200), (None, 400)]
-
-
 def test_a_failure_of_ours_is_a_line_too(serve, secret, folder, monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("a secret of the inside")
@@ -146,26 +137,6 @@ def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, secret, folder, p
     assert list(with_it) == [*FIELDS, "picture"]
     assert with_it["picture"] == digest
     assert list(refused) == ["time", "request", "key", "status"]
-
-
-def test_none_are_kept_where_none_are_to_be(serve, secret, folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    before = set(tmp_path.iterdir())
-    with serve(records="none", records_picture_hash=True) as service:
-        assert service.diagnose(headers=bearer(secret)).status_code == 200
-        assert service.client.get("/readyz").json()["status"] == "ready"
-    assert set(tmp_path.iterdir()) == before
-
-
-def test_old_ones_go_while_the_service_runs(serve, secret, folder, monkeypatch):
-    monkeypatch.setattr(retention, "LASTS_SECONDS", 0.0)  # the clock is believed at once
-    folder.mkdir()
-    today = datetime.now(UTC).date()
-    names = {days: f"diagnoses-{today - timedelta(days=days)}.jsonl" for days in (2, 3, 4, 400)}
-    for name in names.values():
-        (folder / name).write_text("")
-    with serve(records=folder, records_days=3) as service:
-        service.eventually(lambda: {path.name for path in folder.iterdir()} == {names[2], names[3]})
 
 
 def test_a_clock_that_is_doubted_is_told_and_removes_nothing(serve, secret, folder):
@@ -216,33 +187,6 @@ def test_a_disk_that_hangs_stops_nobody_and_loses_nothing(serve, secret, folder,
     assert [line["status"] for line in lines(folder)] == [200]
 
 
-def test_an_answer_waits_for_a_disk_that_hangs_only_so_long(serve, secret, folder, disk, monkeypatch):
-    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
-    with serve(records=folder) as service:
-        answers = [service.diagnose(headers=bearer(secret)).status_code for _ in range(4)]
-        assert answers == [200] * 4
-        ready = service.client.get("/readyz", headers=bearer(secret)).json()
-        assert ready["status"] == "degraded"
-        assert "4 records of diagnoses wait" in ready["troubles"][0]
-        assert not any(path.read_bytes() for path in folder.iterdir())
-        disk.go.set()
-        service.eventually(lambda: len(lines(folder)) == 4)  # none was lost
-        assert service.client.get("/readyz").json()["status"] == "ready"
-
-
-def test_what_does_not_fit_into_the_line_is_lost_and_told(serve, secret, folder, disk, monkeypatch, caplog):
-    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
-    monkeypatch.setattr(decision_log, "WAITING", 2)
-    with serve(records=folder) as service:
-        assert [service.diagnose(headers=bearer(secret)).status_code for _ in range(5)] == [200] * 5
-        found = service.client.get("/metrics", headers=bearer(secret)).text
-        assert "dermfed_records_lost_total 2.0" in found
-        troubles = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
-        assert any("2 of them wait already" in trouble for trouble in troubles)
-        disk.go.set()
-        service.eventually(lambda: len(lines(folder)) == 3)
-
-
 def test_what_a_disk_does_not_take_until_the_end_is_told(serve, secret, folder, disk, monkeypatch, caplog):
     monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
     monkeypatch.setattr(decision_log, "_CLOSING_SECONDS", 0.05)
@@ -276,13 +220,3 @@ def test_a_disk_that_is_full_fails_no_request_and_is_told(serve, secret, folder,
         assert service.client.get("/readyz").json()["status"] == "ready"
         assert lost(service) == 4
     assert len(lines(folder)) == 1
-
-
-def test_the_docs_describe_every_field():
-    page = (Path(__file__).parents[4] / "docs" / "service.md").read_text()
-    section = page.split("## Records\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
-    assert [name for row in rows for name in re.findall(r"\w+", row)] == [*FIELDS, "picture", "pictures"]
-    full, short = re.findall(r"^\{.*?\}$", section, re.MULTILINE | re.DOTALL)
-    assert list(json.loads(full)) == FIELDS
-    assert list(json.loads(short)) == FIELDS[:4]

@@ -1,13 +1,9 @@
 import json
-import subprocess
-import sys
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serving.monitoring.decision_log import retention
-from serving.monitoring.decision_log.retention import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Claim, Retention
+from serving.monitoring.decision_log.retention import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Retention
 
 HOUR = 3600.0
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -104,20 +100,6 @@ def test_a_clock_that_jumps_for_a_moment_costs_nothing(kept, folder, clock, days
     assert before <= files(folder)
 
 
-def test_each_look_at_a_clock_that_jumps_again_and_again_is_the_first(kept, folder, clock):
-    for ago in range(400):
-        write(folder, clock.wall - timedelta(days=ago))
-    before = files(folder)
-    for _ in range(40):
-        clock.set(days=500)
-        kept.look()
-        clock.pass_by(HOUR)
-        clock.set(days=-500)
-        kept.look()
-        clock.pass_by(HOUR)
-    assert files(folder) == before
-
-
 def test_a_clock_that_is_far_ahead_is_doubted_and_told_until_it_has_lasted(kept, folder, clock, old):
     before = files(folder)
     clock.set(days=500)
@@ -132,20 +114,6 @@ def test_a_clock_that_is_far_ahead_is_doubted_and_told_until_it_has_lasted(kept,
     assert kept.doubt == ""
 
 
-def test_no_more_is_removed_than_by_the_day_that_was_said_all_the_time(kept, folder, clock, old):
-    before = files(folder)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    clock.pass_by(HOUR)
-    clock.set(days=300)
-    kept.look()  # the hour in which it jumped does not count
-    assert files(folder) == before
-    clock.set(days=-300)
-    kept.look()
-    clock.pass_by(HOUR)
-    kept.look()
-    assert files(folder) == before - {old}
-
-
 def test_time_adds_up_over_restarts(folder, clock, old):
     before = files(folder)
     for _ in range(int(LASTS_SECONDS // HOUR)):
@@ -158,35 +126,6 @@ def test_time_adds_up_over_restarts(folder, clock, old):
     assert files(folder) == before - {old}
 
 
-def test_a_service_that_starts_with_a_wrong_clock_removes_nothing_once_it_is_right(folder, clock, old):
-    before = files(folder)
-    for _ in range(30):
-        clock.set(days=500)
-        wrong = Retention(folder, 400, clock.now, clock.monotonic)
-        look_for(wrong, clock, HOUR)
-        wrong.close(1)
-        clock.set(days=-500)
-        right = Retention(folder, 400, clock.now, clock.monotonic)
-        look_for(right, clock, HOUR)
-        right.close(1)
-    oldest = f"diagnoses-{(clock.wall - timedelta(days=400)).date()}.jsonl"
-    assert all(name < oldest for name in before - files(folder))
-
-
-def test_a_clock_that_is_set_back_starts_anew(kept, folder, clock, old):
-    before = files(folder)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    clock.set(days=-30)
-    kept.look()
-    assert not (folder / STATE).exists()
-    clock.set(days=30)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    assert files(folder) == before
-    clock.pass_by(HOUR)
-    kept.look()
-    assert files(folder) == before - {old}
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b'{"day": "1000-01-01", "seconds": "x"}', b"\xff", b"null"]
 )
@@ -196,13 +135,6 @@ def test_a_state_that_cannot_be_read_is_none(kept, folder, clock, old, content):
     kept.look()
     assert files(folder) == before
     assert json.loads((folder / STATE).read_text()) == {"day": "2026-06-01", "seconds": 0.0}
-
-
-def test_a_state_from_elsewhere_removes_no_more_than_its_day_says(kept, folder, clock, old):
-    before = files(folder)
-    Claim(clock.wall.date() + timedelta(days=300), 1e9).write(folder / STATE)
-    kept.look()  # it is not that day
-    assert files(folder) == before
 
 
 def test_what_cannot_be_removed_is_told_and_stops_nothing(kept, folder, clock, old, caplog):
@@ -231,13 +163,6 @@ def test_nothing_else_is_removed(kept, folder, clock):
     }  # fmt: skip
 
 
-def test_a_folder_that_is_not_there_is_not_made(clock, tmp_path):
-    kept = Retention(tmp_path / "records", 400, clock.now, clock.monotonic)
-    kept.look()
-    kept.close(1)
-    assert not (tmp_path / "records").exists()
-
-
 def test_of_several_workers_one_counts_the_time(kept, folder, clock, old):
     """Were each to add what it has seen, two would be twice as fast."""
     other = Retention(folder, 400, clock.now, clock.monotonic)
@@ -255,54 +180,3 @@ def test_of_several_workers_one_counts_the_time(kept, folder, clock, old):
     other.look()
     assert files(folder) == before - {old}
     other.close(1)
-
-
-def test_every_worker_tells_of_a_clock_that_is_doubted(kept, folder, clock, old):
-    other = Retention(folder, 400, clock.now, clock.monotonic)
-    clock.set(days=500)
-    kept.look()
-    other.look()
-    assert kept.doubt == other.doubt != ""
-    other.close(1)
-
-
-HOLD = """
-import sys
-import threading
-from datetime import UTC, datetime
-from pathlib import Path
-from serving.monitoring.decision_log.retention import Retention
-Retention(Path(sys.argv[1]), 1).look()
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_worker_that_is_killed_holds_nothing(kept, folder, clock, old):
-    holding = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holding.stdout.readline() == b"held\n"
-    assert not kept._hold()
-    holding.kill()
-    holding.communicate()
-    assert kept._hold()
-
-
-def test_the_thread_outlives_a_failure(folder, clock, monkeypatch, caplog):
-    looked = []
-    done = threading.Event()
-
-    def fail(self):
-        looked.append(1)
-        if len(looked) > 1:
-            done.set()
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(retention, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(Retention, "look", fail)
-    kept = Retention(folder, 400, clock.now, clock.monotonic)
-    kept.start()
-    assert done.wait(60)
-    kept.close(60)
-    assert "old records could not be looked for" in caplog.text

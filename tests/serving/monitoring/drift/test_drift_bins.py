@@ -35,23 +35,6 @@ def test_a_score_is_counted_where_its_bin_goes():
         assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(edges))]
 
 
-def test_a_score_on_an_edge_of_log_odds_goes_with_its_bin():
-    for score in (0.0, 0.5, *LOGIT_BINS.edges[1:-1], 1.0):
-        counted = kept(log_odds_values(np.array([score]))[0], LOG_ODDS_EDGES)
-        within = LOGIT_BINS.middles[LOGIT_BINS.bin(np.array(score))]
-        assert counted == np.floor(2 * np.log(within / (1 - within))) + 32
-
-
-def test_edges_of_log_odds_are_half_apart():
-    assert np.allclose(np.diff(LOG_ODDS_EDGES), 0.5)
-    assert (LOG_ODDS_EDGES[0], LOG_ODDS_EDGES[-1], len(LOG_ODDS_EDGES)) == (-15.5, 15.5, 63)
-
-
-def test_no_score_bin_lies_in_two_bins_of_log_odds():
-    for edge in LOG_ODDS_EDGES:
-        assert np.abs(LOGIT_BINS.edges - 1 / (1 + np.exp(-edge))).min() < 1e-11
-
-
 @pytest.mark.parametrize("threshold", [0, 700, 1201, DISTANCE_BINS - 2])
 def test_a_distance_is_counted_where_its_bin_goes(threshold):
     every = np.arange(1, DISTANCE_BINS + 1)

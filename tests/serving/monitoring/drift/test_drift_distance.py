@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import chi2
 
-from serving.monitoring.drift.distance import FEWEST, chi_squared_95, compare
+from serving.monitoring.drift.distance import FEWEST, compare
 
 
 def by_hand(expected: list[float], observed: list[float]) -> tuple[float, float]:
@@ -37,12 +37,6 @@ def test_both_distances_are_those_of_the_definitions(expected, observed):
     n, m = sum(observed), sum(expected)
     assert found.by_chance == pytest.approx(chi2.ppf(0.95, len(expected) - 1) * (1 / n + 1 / m), rel=0.01)
     assert found.bins == len(expected)
-
-
-def test_a_known_case():
-    """Half a picture matters little among a million: 0.1 ln(0.6/0.5) - 0.1 ln(0.4/0.5)."""
-    found = compare(np.array([5e5, 5e5]), np.array([6e5, 4e5]))
-    assert found.psi == pytest.approx(0.1 * math.log(1.2) - 0.1 * math.log(0.8), abs=1e-5)
 
 
 def test_small_bins_are_joined_with_what_follows():
@@ -87,10 +81,3 @@ def test_chance_exceeds_the_limit_once_in_twenty_times():
         found = compare(expected, observed)
         beyond.append(found.psi > found.by_chance)
     assert 0.03 < np.mean(beyond) < 0.07
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 12, 24, 100])
-def test_the_limit_is_chi_squareds(freedom):
-    assert chi_squared_95(freedom) == pytest.approx(
-        chi2.ppf(0.95, freedom), rel=0.01 if freedom > 2 else 1e-9
-    )

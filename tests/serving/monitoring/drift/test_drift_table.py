@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from registry.bundle.familiarity import DISTANCE_BINS, distance_bin
-from registry.bundle.manifest.schema import Abstention, Subgroup
+from registry.bundle.manifest.schema import Abstention
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
-from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
-from serving.protocol.routing import subgroup_of
+from serving.monitoring.drift.table import counts_of, drift_metrics, drift_table
 from tests.thresholds import at_log_odds
 
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
@@ -76,13 +75,6 @@ def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bun
     assert classes.verdict == "drifted"
 
 
-def test_what_is_as_it_was_is_steady(metrics, counters, load, bundle, shares, reference):
-    release = load(bundle(reference=reference(shares(0, 3000))))
-    for row in shares(2, 400):
-        counters.count(release.versions["global"], "undeclared", row, NEAR)
-    assert {row.verdict for row in rows_of(metrics, release).values()} == {"steady"}
-
-
 def test_each_subgroup_is_compared_with_itself(
     metrics, counters, load, bundle, shares, reference, light, dark
 ):
@@ -126,40 +118,6 @@ def test_distances_are_compared_with_those_of_the_test(
     assert sum(moved.shares[21:]) == pytest.approx(((far**2).sum(axis=1) > 10).mean() * 0.6 + 0.4, abs=0.03)
 
 
-def test_a_bundle_without_histograms_still_tells_how_many_may_be_unfamiliar(
-    metrics, counters, load, bundle, shares, familiar
-):
-    release = load(bundle(out_of_distribution=familiar))
-    loaded = release.versions["global"]
-    for place, row in enumerate(shares(1, 200)):
-        counters.count(loaded, "undeclared", row, FAR if place % 4 == 0 else NEAR)
-    found = rows_of(metrics, release)
-    row = found[1, "all", "unfamiliarity"]
-    assert (row.n, row.tested_on, row.shares, row.expected) == (200, 400, (0.75, 0.25), (0.95, 0.05))
-    assert row.distance == compare(np.array([380.0, 20.0]), np.array([150.0, 50.0]), join=False)
-    assert row.verdict == "drifted"
-    for measure in ("confidence", "malignancy", "classes"):
-        assert found[1, "all", measure].verdict == "not known"
-        assert found[1, "all", measure].expected is None
-
-
-def test_only_what_is_served_is_in_the_table(metrics, counters, load, bundle, shares, reference, dark):
-    tested = reference(shares(0, 500))
-    release = load(bundle(reference=tested), bundle(dark, reference=tested))
-    other = load(bundle(reference=tested, seed=9), first=3)
-    for row in shares(1, 5):
-        counters.count(release.versions["global"], "undeclared", row, NEAR)
-        counters.count(release.versions["dark"], "dark", row, NEAR)
-    assert {(version, group) for version, group, _ in rows_of(metrics, release)} == {
-        (1, "all"),
-        (1, "undeclared"),
-        (2, "all"),
-        (2, "dark"),
-    }
-    assert rows_of(metrics, other) == {}
-    assert rows_of(metrics) == {}
-
-
 def test_prometheus_is_told_what_there_are_enough_pictures_for(
     metrics, counters, load, bundle, shares, reference
 ):
@@ -186,17 +144,6 @@ def test_prometheus_is_told_what_there_are_enough_pictures_for(
     assert found["dermfed_drift_jensen_shannon", *place] == row.distance.jensen_shannon
     assert found["dermfed_drift_psi_by_chance", *place] == row.distance.by_chance
     assert found["dermfed_drift_pictures", *place] == 100
-
-
-def test_a_tone_belongs_to_the_subgroup_that_it_was_declared_for(bundle, shares, reference, light, dark):
-    tested = reference(shares(0, 10), subgroups=[(light, shares(1, 10))])
-    plain, knowing = bundle().manifest, bundle(reference=tested).manifest
-    own = {"global": Subgroup(), "dark": dark}
-    assert subgroup_of(own, plain, "5", "fitzpatrick") == "dark"
-    assert subgroup_of(own, plain, "2", "fitzpatrick") == "fitzpatrick 2"
-    assert subgroup_of(own, knowing, "2", "fitzpatrick") == "light"
-    assert subgroup_of(own, knowing, "2", "monk") == "monk 2"
-    assert subgroup_of(own, knowing, None, "fitzpatrick") == "undeclared"
 
 
 def test_pictures_together_count_as_one_after_the_other(load, bundle, shares, familiar):
@@ -253,29 +200,8 @@ def test_what_waits_is_counted_when_the_service_ends(load, bundle, shares):
         assert total(counts_of(metrics.totals(), "confidence")["skin-lesion", 1, "dark"]) == 1
 
 
-def test_a_count_that_is_only_being_made_is_no_row(metrics, load, bundle):
-    release = load(bundle())
-    DriftCounters(metrics)._decisions.labels("skin-lesion", "1", "dark", "refer")
-    assert decisions(metrics.totals(), [release]) == {}
-
-
 def total(counts):
     return sum(counts.values())
-
-
-def test_what_cannot_be_counted_does_not_end_the_counting(metrics, load, bundle, shares, caplog):
-    loaded = load(bundle()).versions["global"]
-    counting = BackgroundDriftCounter(DriftCounters(metrics))
-    counting.put(loaded, "dark", np.ones(2), NEAR)  # of another number of classes than the version
-    counting._enough.set()
-    deadline = time.monotonic() + 60
-    while not caplog.records:
-        assert time.monotonic() < deadline, "nobody was told"
-        time.sleep(0.01)
-    counting.put(loaded, "dark", shares(0, 1)[0], NEAR)
-    counting.close()
-    assert "could not be counted" in caplog.text
-    assert total(counts_of(metrics.totals(), "malignancy")["skin-lesion", 1, "dark"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,6 @@ def test_without_drift_there_are_no_more_alarms_than_of_unmerged_scores(distance
     assert alarms(found["merged"]) <= alarms(found["25 equal bins"]) + 0.03
 
 
-def test_by_fine_bins_nearly_every_comparison_of_small_hospitals_would_alarm(distances):
-    """What the coarse bins and the wider limit are for."""
-    found = distances(20, 20, shift=0.0)
-    assert beyond_chance(found["taken for unmerged"]) > 0.9
-    assert beyond_chance(found["merged"]) <= ONE_IN_TWENTY
-
-
 @pytest.mark.parametrize(("hospitals", "each"), [(1, 400), (4, 150)])
 def test_a_shift_is_found_as_in_unmerged_scores(distances, hospitals, each):
     found = distances(hospitals, each, shift=1.5)

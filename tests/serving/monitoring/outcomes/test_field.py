@@ -2,7 +2,6 @@
 
 import threading
 from datetime import timedelta
-from fcntl import LOCK_EX, flock
 
 import pytest
 
@@ -11,7 +10,6 @@ from registry.errors import DatabaseError
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
 from serving.monitoring.outcomes import looking
-from serving.monitoring.outcomes.field_metrics import field_metrics
 from serving.monitoring.outcomes.looking import FieldLooker
 from tests.registry.alarms.conftest import BEGAN, MODEL, answering, break_promise, kept_answer, on, promising
 from tests.serving.web.test_pages import HTML, Texts
@@ -61,26 +59,6 @@ def test_what_is_old_is_computed_again_and_by_one(workers, looks, monkeypatch):
     assert looks.models == ["demo", "demo"]
 
 
-def test_while_one_computes_no_other_begins(workers, looks, tmp_path):
-    (tmp_path / "shared").mkdir()
-    with (tmp_path / "shared" / "lock").open("w") as lock:
-        flock(lock, LOCK_EX)
-        workers[0].look_if_due()
-        assert looks.models == []
-    workers[0].look_if_due()  # whoever held it has ended
-    assert looks.models == ["demo"]
-
-
-def test_another_model_is_looked_at_when_it_is_served(tmp_path, looks):
-    served = ["demo"]
-    one = FieldLooker(None, lambda: served, looks)
-    one.look_if_due()
-    served.append("other")
-    one.look_if_due()
-    one.look_if_due()
-    assert looks.models == ["demo", "demo", "other"]
-
-
 def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeypatch, caplog):
     workers[0].look_if_due()
     monkeypatch.setattr(looking, "OLD", timedelta(0))
@@ -97,22 +75,11 @@ def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeyp
     assert workers[1].health_issues == []
 
 
-def test_an_error_that_is_not_ours_is_told_by_its_kind_alone(tmp_path, looks):
-    looks.error = KeyError("a row of somebody")
-    one = FieldLooker(None, lambda: ["demo"], looks)
-    one.look_if_due()
-    assert one.health_issues == ["figures of demo in the field cannot be computed: KeyError"]
-
-
 def test_a_file_that_is_broken_is_computed_anew(workers, looks, tmp_path):
     workers[0].look_if_due()
     (tmp_path / "shared" / "field.json").write_text('{"rows": 7}')
     workers[1].look_if_due()
     assert looks.models == ["demo", "demo"]
-
-
-def test_before_the_first_look_there_is_no_metric():
-    assert list(field_metrics(None)) == []
 
 
 @pytest.fixture
@@ -186,36 +153,3 @@ def test_nothing_is_computed_for_a_page_or_a_scrape(serve, registry, broken, mon
             service.client.get("/metrics")
             service.client.get("/operator", headers=HTML)
     assert looked == ["field"]
-
-
-def test_without_a_database_nothing_is_said_of_the_field(serve, registry, promote, bundle):
-    promote(registry, bundle())
-    with serve() as service:
-        assert "dermfed_field" not in service.client.get("/metrics").text
-        assert "In the field" not in service.client.get("/operator", headers=HTML).text
-
-
-def test_a_service_starts_while_the_database_is_down_and_keeps_what_waited(
-    serve, registry, promote, bundle, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(looking, "AGAIN", timedelta(0))
-    monkeypatch.setattr(looking, "WAKES_SECONDS", 0.05)
-    promote(registry, bundle())
-    place = tmp_path / "disk"
-    place.write_text("not mounted yet")
-    url = f"sqlite:///{place / 'outcomes.db'}"
-    with serve(outcomes_url=url) as service:
-        assert service.diagnose().status_code == 200
-        ready = service.client.get("/readyz").json()
-        assert ready["status"] == "degraded"
-        assert any("wait to be kept" in one for one in ready["troubles"])
-        place.unlink()
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
-    with OutcomeStore.open(url, create=False) as store:
-        assert len(field_answers(store)) == 1
-
-
-def field_answers(store):
-    """The answers that are kept."""
-    with store.engine.connect() as connection:
-        return connection.exec_driver_sql("SELECT id FROM answers").fetchall()

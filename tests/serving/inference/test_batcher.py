@@ -8,22 +8,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.cases.given import read_given
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.model_file.graph import Outputs
 from registry.bundle.question import Question
-from serving.inference.device.batching import Batching
+from serving.inference.batcher import GPU_BATCH, Batcher, run_batch
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
-from serving.inference.run_batch import run_batch
-from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
+from serving.settings import ServeSettings
 from tests.case_bundles import CASE
-from tests.closeness import assert_close_in_norm
 
 SIZE = 8
 BAD = 255
@@ -71,13 +66,12 @@ def version(graph, lone_graph=None, number=1):
 
 
 @pytest.fixture
-def scheduler():
+def batcher():
     """Makes one, and ends its threads."""
     made = []
 
-    def make(max_threads=1, max_batch=4, gather_seconds=0.0, *, one_run=False):
-        batching = Batching(max_batch, gather_seconds, one_run)
-        made.append(Scheduler(max_threads, batching, Metrics()))
+    def make(threads=1, max_batch=4, **settings):
+        made.append(Batcher(ServeSettings(threads=threads, max_batch=max_batch, **settings), Metrics()))
         return made[-1]
 
     yield make
@@ -95,11 +89,11 @@ async def begun(graph):
     assert await asyncio.to_thread(graph.begun.acquire, timeout=60)
 
 
-def test_pictures_gather_while_the_graph_runs_and_then_go_together(scheduler):
+def test_pictures_gather_while_the_graph_runs_and_then_go_together(batcher):
     graph = Shown()
 
     async def ask():
-        asked, loaded = scheduler(), version(graph)
+        asked, loaded = batcher(), version(graph)
         graph.open.clear()
         tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
@@ -115,11 +109,11 @@ def test_pictures_gather_while_the_graph_runs_and_then_go_together(scheduler):
         assert (one.probabilities.shape, one.logits.shape, one.embedding.shape) == ((1, 2), (1, 2), (1, 3))
 
 
-def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(scheduler):
+def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(batcher):
     first, second = Shown(), Shown()
 
     async def ask():
-        asked, one, other = scheduler(), version(first), version(second, number=2)
+        asked, one, other = batcher(), version(first), version(second, number=2)
         first.open.clear()
         tasks = [asyncio.create_task(run(asked, one, plain(0)))]
         await begun(first)
@@ -134,28 +128,38 @@ def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(scheduler):
     assert second.batches == [[1, 3]]
 
 
-def test_no_more_run_at_once_than_may(scheduler):
+@pytest.mark.parametrize(
+    ("settings", "at_once", "together"),
+    [({"max_batch": 1}, 2, 1), ({"max_batch": 4}, 1, 4), ({"max_batch": None, "providers": "cuda"}, 1, 5)],
+)
+def test_single_pictures_run_on_each_thread_and_batches_one_at_a_time(batcher, settings, at_once, together):
     graph = Shown()
 
     async def ask():
-        asked, loaded = scheduler(max_threads=2, max_batch=1), version(graph)
+        asked, loaded = batcher(threads=2, **settings), version(graph)
         graph.open.clear()
-        tasks = [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(6)]
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
-        await begun(graph)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(1, 6)]
+        for _ in range(at_once - 1):
+            await begun(graph)
+        while at_once == 1 and len(asked._decoded) < 5:  # the other thread decodes them
+            await asyncio.sleep(0)
         graph.open.set()
         await asyncio.gather(*tasks)
 
     asyncio.run(ask())
-    assert graph.most == 2
-    assert sorted(graph.batches) == [[value] for value in range(6)]
+    assert graph.most == at_once
+    assert max(len(batch) for batch in graph.batches) == together
+    assert sorted(value for batch in graph.batches for value in batch) == [0, 1, 2, 3, 4, 5]
+    assert together <= GPU_BATCH
 
 
-def test_only_a_picture_that_is_alone_has_several_threads(scheduler):
+def test_only_a_picture_that_is_alone_has_several_threads(batcher):
     graph, lone_graph = Shown(), Shown()
 
     async def ask():
-        asked, loaded = scheduler(max_threads=2, max_batch=1), version(graph, lone_graph)
+        asked, loaded = batcher(threads=2, max_batch=1), version(graph, lone_graph)
         await run(asked, loaded, plain(1))
         await begun(lone_graph)
         graph.open.clear()
@@ -175,11 +179,11 @@ def test_only_a_picture_that_is_alone_has_several_threads(scheduler):
     assert graph.batches == [[3], [4]]
 
 
-def test_one_that_cannot_be_answered_harms_no_other(scheduler):
+def test_one_that_cannot_be_answered_harms_no_other(batcher):
     graph = Shown()
 
     async def ask():
-        asked, loaded = scheduler(), version(graph)
+        asked, loaded = batcher(), version(graph)
         graph.open.clear()
         tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
@@ -218,32 +222,11 @@ def test_answers_that_are_not_one_for_each_picture_are_asked_for_again(part):
     assert part in str(failed[0])
 
 
-def test_what_nobody_waits_for_is_not_shown(scheduler):
+def test_a_version_goes_with_its_last_picture(batcher):
     graph = Shown()
 
     async def ask():
-        asked, loaded = scheduler(), version(graph)
-        graph.open.clear()
-        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
-        await begun(graph)
-        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, 2, 3)]
-        await asyncio.sleep(0)
-        tasks[0].cancel()  # is being shown already
-        tasks[2].cancel()
-        await asyncio.sleep(0)
-        graph.open.set()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    answers = asyncio.run(ask())
-    assert graph.batches == [[0], [1, 3]]
-    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, False, True, False]
-
-
-def test_a_version_goes_with_its_last_picture(scheduler):
-    graph = Shown()
-
-    async def ask():
-        asked, loaded = scheduler(), version(graph)
+        asked, loaded = batcher(), version(graph)
         gone = weakref.ref(loaded)
         graph.open.clear()
         task = asyncio.create_task(run(asked, loaded, plain(1)))
@@ -260,55 +243,6 @@ def test_a_version_goes_with_its_last_picture(scheduler):
         assert gone() is None
 
     asyncio.run(ask())
-
-
-def small_network():
-    """A convolution, a pooling and a matrix with a bias: what sums in an order of its own."""
-    rng = np.random.default_rng(0)
-    weights = {
-        "kernel": rng.normal(0, 0.1, (7, 3, 3, 3)),
-        "matrix": rng.normal(0, 0.1, (7, 5)),
-        "bias": rng.normal(0, 0.1, (5,)),
-    }
-    nodes = [
-        helper.make_node("Cast", ["images"], ["pixels"], to=TensorProto.FLOAT),
-        helper.make_node("Transpose", ["pixels"], ["planes"], perm=[0, 3, 1, 2]),
-        helper.make_node("Conv", ["planes", "kernel"], ["maps"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["maps"], ["active"]),
-        helper.make_node("ReduceMean", ["active"], ["embedding"], axes=[2, 3], keepdims=0),
-        helper.make_node("Gemm", ["embedding", "matrix", "bias"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "small network",
-        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", SIZE, SIZE, 3])],
-        [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
-            for name, width in {"probabilities": 5, "logits": 5, "embedding": 7}.items()
-        ],
-        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
-    )
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-    ).SerializeToString()
-
-
-NETWORK = small_network()
-ALONE, SHARED = Graph(NETWORK), Graph(NETWORK, threads=2)
-
-
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(2, 9))
-def test_together_or_alone_with_more_threads_or_one_they_get_the_same(seed, count):
-    pictures = list(np.random.default_rng(seed).integers(0, 256, (count, SIZE, SIZE, 3), dtype=np.uint8))
-    for graph in (ALONE, SHARED):
-        for one, told in zip(
-            pictures, run_batch(graph, [Question(one[None]) for one in pictures]), strict=True
-        ):
-            lone = ALONE.run(one[None])
-            for part in ("probabilities", "logits", "embedding"):
-                # Here the bits are the same too; ONNX Runtime promises it for no other processor.
-                assert_close_in_norm(getattr(told, part), getattr(lone, part), of=part)
 
 
 def decoding(order, name, *, begun=None, go=None):
@@ -344,12 +278,12 @@ class Told(Shown):
         (9, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
     ],
 )
-def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(scheduler, max_batch, order):
+def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(batcher, max_batch, order):
     """One thread, and while it decodes the first come three others, every other of another version."""
     found, begun, go = [], threading.Event(), threading.Event()
 
     async def main():
-        asked = scheduler(1, max_batch)
+        asked = batcher(1, max_batch)
         versions = [version(Told(found)), version(Told(found), number=2)]
         tasks = [
             asyncio.create_task(asked.infer(versions[0], decoding(found, 0, begun=begun, go=go))),
@@ -367,12 +301,12 @@ def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(scheduler
     assert found == order
 
 
-def test_a_picture_that_cannot_be_decoded_harms_no_other(scheduler):
+def test_a_picture_that_cannot_be_decoded_harms_no_other(batcher):
     def broken():
         raise ValueError("no picture")
 
     async def main():
-        asked, loaded = scheduler(2, 4), version(Shown())
+        asked, loaded = batcher(2, 4), version(Shown())
         tasks = [asked.infer(loaded, broken), run(asked, loaded, plain(1)), asked.infer(loaded, broken)]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -381,11 +315,11 @@ def test_a_picture_that_cannot_be_decoded_harms_no_other(scheduler):
     assert float(second.logits[0, 0]) == 1
 
 
-def test_a_thread_outlives_whatever_goes_wrong(scheduler, monkeypatch):
+def test_a_thread_outlives_whatever_goes_wrong(batcher, monkeypatch):
     async def main():
-        asked, loaded = scheduler(1, 1), version(Shown())
+        asked, loaded = batcher(1, 1), version(Shown())
         with monkeypatch.context() as broken:
-            broken.setattr("serving.inference.scheduler.run_batch", lambda *_: 1 / 0)
+            broken.setattr("serving.inference.batcher.run_batch", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 await run(asked, loaded, plain(1))
         return await run(asked, loaded, plain(2))
@@ -394,11 +328,11 @@ def test_a_thread_outlives_whatever_goes_wrong(scheduler, monkeypatch):
 
 
 @pytest.mark.parametrize("at", ["before its turn", "while it is decoded"])
-def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(scheduler, at):
+def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(batcher, at):
     found, begun, go = [], threading.Event(), threading.Event()
 
     async def main():
-        asked, loaded = scheduler(1, 1), version(Told(found))
+        asked, loaded = batcher(1, 1), version(Told(found))
         first = asyncio.create_task(asked.infer(loaded, decoding(found, 0, begun=begun, go=go)))
         await asyncio.to_thread(begun.wait, 60)
         second = asyncio.create_task(asked.infer(loaded, decoding(found, 1)))
@@ -434,7 +368,7 @@ class CasesShown:
         return Outputs(np.repeat(first, 2, 1), np.repeat(first, 2, 1), np.repeat(first, 3, 1))
 
 
-def test_cases_of_as_many_pictures_go_together(scheduler):
+def test_cases_of_as_many_pictures_go_together(batcher):
     """An empty slot costs as much as a picture."""
     graph = CasesShown()
 
@@ -443,7 +377,7 @@ def test_cases_of_as_many_pictures_go_together(scheduler):
         return Decoded(Question(np.stack([plain(value)] * pictures), given), QualityAssessment())
 
     async def ask():
-        asked, loaded = scheduler(), version(graph)
+        asked, loaded = batcher(), version(graph)
 
         def start(value, pictures):
             return asyncio.create_task(asked.infer(loaded, lambda: case(value, pictures)))
