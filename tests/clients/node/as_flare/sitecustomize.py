@@ -1,7 +1,6 @@
 """A node and a coordinator that leave all to FLARE, for controls.
 
-A job process that is killed is not started again. A node does not ask whether there is another with its kit,
-and the coordinator does not look.
+A job process that is killed is not started again.
 
 Python itself loads this file in every process that has its folder on `PYTHONPATH`.
 """
@@ -15,18 +14,8 @@ def no_restarts(module):
     module.RESTARTS = 0
 
 
-def no_question(module):
-    module.NodeProcess._let_in = lambda self: True
-
-
-def no_look(module):
-    module.OneNode.handle_event = lambda self, event_type, fl_ctx: None
-
-
 CHANGES = {
     "clients.federation.job_launcher": no_restarts,
-    "clients.federation.processes": no_question,
-    "clients.federation.one_node": no_look,
 }
 
 
