@@ -56,7 +56,7 @@ def hospital_resources() -> dict[str, Any]:
             ),
             component(
                 "process_launcher",
-                "clients.federation.job_launcher.JobLauncher",
+                "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
             ),
         ],
     }
