@@ -197,19 +197,6 @@ def test_labels_of_any_kind_make_a_job_that_check_takes(write, tmp_path, train_c
     assert checked.code == 0, checked.err
 
 
-@pytest.mark.parametrize("column", ["ward\nstages: []", "# ward", "ward: 'a' \"b\"", "{{ ward }}"])
-def test_a_column_of_any_name_stays_within_its_line(column, write, tmp_path, train_command):
-    def some_without(number: int, row: Row) -> Row:
-        patient = int(row.patient_id[1:])
-        return with_extra(row, **{column: "" if patient % 10 == 0 else f"c{patient % 2}\n#"})
-
-    out = tmp_path / "job.yaml"
-    ended = train_command("init", write(some_without), "--out", out, "--clients", f"column:{column}")
-    assert ended.code == 0, ended.err
-    assert read_job(out).data.where == {column: ("c0\n#", "c1\n#")}
-    assert "c0\\n#" in out.read_text()
-
-
 @pytest.mark.parametrize("name", ["a\nstages: [].csv", "a\x1b[2J #b.csv", "{{ seed }}: 'x' \"y\".csv"])
 def test_a_file_of_any_name_stays_within_its_line(name, write, tmp_path, train_command):
     out = tmp_path / f"{name}.yaml"
@@ -244,13 +231,6 @@ def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_c
     assert job.engine == recipe.engine
     assert job.stages == recipe.stages
     assert job.data.image_size == recipe.data.image_size
-
-
-def test_several_manifests_are_a_client_each_and_paths_start_from_the_job(write, tmp_path, train_command):
-    first, second = write(rows=slice(0, 180), name="a.csv"), write(rows=slice(180, 360), name="b.csv")
-    ended = train_command("init", str(first), str(second), "--out", str(tmp_path / "job.yaml"), "--json")
-    assert "--clients files" in json.loads(ended.out)["answers"]
-    assert yaml.safe_load((tmp_path / "job.yaml").read_text())["data"]["manifest"] == ["a.csv", "b.csv"]
 
 
 def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(write, tmp_path, train_command):

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.inspect.check import CheckReport, ManifestProblem
 from clients.data.inspect.quality import Count, quality_of
 from clients.data.inspect.quality_page import quality_page
 from clients.data.manifests.manifest import Row
@@ -61,21 +60,6 @@ def test_a_cell_is_thin_under_what_figures_need_or_what_may_be_told(pictures, pa
     assert Count(pictures, patients).thin is thin
 
 
-def test_what_is_broken_is_grouped_by_cause(manifest):
-    (pictures,) = quality_of(manifest).broken
-    assert pictures.count == 3
-    assert pictures.causes[0] == ("there is no such file", 2)
-    assert len(pictures.causes) == 2
-
-
-def test_a_kind_of_problem_that_is_not_known_here_is_told_too(manifest, monkeypatch):
-    found = CheckReport(80, (ManifestProblem("near-twin", "a and b look alike"),))  # type: ignore[arg-type]
-    monkeypatch.setattr("clients.data.inspect.quality.check_manifest", lambda path: found)
-    page = quality_page(quality_of(manifest))
-    assert "Problems of the kind near-twin: 1" in page
-    assert "a and b look alike" in page
-
-
 def test_what_is_missing_is_counted(manifest):
     missing = {column: count for column, count, _ in quality_of(manifest).missing}
     assert missing == {"label": 1, "skin_tone": 1, "patient_id": 1}
@@ -118,31 +102,3 @@ def test_the_command_writes_a_page_once_and_answers_in_json(manifest, tmp_path):
     again = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out)])
     assert again.exit_code == 1
     assert CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--force"]).exit_code == 0
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
-def test_nothing_is_cut_at_any_width(chromium, manifest, tmp_path, width, scheme):
-    long = quality_of(manifest)
-    file = tmp_path / "quality.html"
-    file.write_text(quality_page(long).replace("&lt;script&gt;", "x" * 60))
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    tab = context.new_page()
-    tab.goto(file.as_uri())
-    tab.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-    over = tab.evaluate(
-        """() => [...document.querySelectorAll('body *')].filter(of => !of.closest('table'))
-            .filter(of => of.getBoundingClientRect().right > innerWidth + 1)
-            .map(of => of.outerHTML.slice(0, 80))"""
-    )
-    hidden = tab.evaluate(
-        """() => [...document.querySelectorAll('.scroll')].filter(box => {
-            box.scrollLeft = box.scrollWidth;
-            const last = box.querySelector('thead tr').lastElementChild.getBoundingClientRect();
-            return last.right > innerWidth || last.right > box.getBoundingClientRect().right + 1;
-        }).length"""
-    )
-    context.close()
-    assert not over
-    assert hidden == 0
