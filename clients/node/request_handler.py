@@ -105,7 +105,6 @@ class RequestHandler:
         self._federation = federation
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
-        self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None

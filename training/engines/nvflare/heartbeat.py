@@ -30,7 +30,6 @@ class LivenessTracker:
         silence: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._channels = channels
         self._silence = silence
         self._clock = clock
         self._lock = threading.Lock()
