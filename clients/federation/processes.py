@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from clients.federation import stale_processes
+import psutil
+
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
 from clients.federation.job_folder import SYNC_SECONDS
@@ -22,6 +23,8 @@ from clients.federation.retention import prune
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
 GRACE = 10.0  # seconds that it may take to end when it is signalled
 ENDING = 20  # seconds that a finished job waits for hospitals to say that their part of it has ended
+KIT_VARIABLE = "DERMFED_KIT"  # in the environment of all that a node starts
+GONE = 10.0  # seconds that a killed process may take to be gone
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
 CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
 
@@ -42,7 +45,7 @@ def environment(kit: Kit) -> dict[str, str]:
     """The environment of this kit's processes; file permissions keep what they write private."""
     return {
         **os.environ,
-        stale_processes.KIT_VARIABLE: f"{kit.path}",
+        KIT_VARIABLE: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
         "NVFLARE_MAX_RUNNER_SYNC_TIMEOUT": str(SYNC_SECONDS),
@@ -103,7 +106,7 @@ class NodeProcess:
         return 0
 
     def _end_stale(self) -> None:
-        count = stale_processes.end_stale_processes(self._kit.path)
+        count = end_stale_processes(self._kit.path)
         if count:
             note(self._kit.log, f"{count} processes of a job had outlived the node; they were ended")
 
@@ -116,6 +119,22 @@ class NodeProcess:
         self._stopping = True
         if self._process is not None:
             end_group(self._process.pid)
+
+
+def end_stale_processes(kit: Path) -> int:
+    """Kill all processes that were started for this kit; returns how many there were.
+
+    FLARE starts each job's process in a session of its own. One whose node was killed before the job began
+    never hears of it, and asks for the node for ever. They may end at any instant: a run is crash-exact.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(KIT_VARIABLE) == f"{kit}":
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, timeout=GONE)
+    return len(found)
 
 
 def end_group(group: int) -> None:

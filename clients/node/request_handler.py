@@ -17,7 +17,6 @@ from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
-from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
@@ -305,3 +304,20 @@ class RequestHandler:
 def is_repeated(earlier: Stamp, question: QuestionHeader) -> bool:
     """Whether a question is the one that was answered last, asked again since its answer got lost."""
     return earlier == question
+
+
+def task_line(job: str, question: Stamp, answer: Answer, seconds: float, sent: int) -> str:
+    """The log line of one task; nothing is in it that is in no answer.
+
+    Args:
+        job: its name.
+        question: what was asked.
+        answer: what came of it.
+        seconds: that it took.
+        sent: bytes of the answer, its header included.
+    """
+    about = "" if question.track == "global" else f" ({question.track})"
+    asked = f"job {job}, {question.stage} round {question.round}, {question.ask}{about}"
+    if isinstance(answer, Failure):
+        return f"{asked}: not done after {seconds:.1f} s: {answer.reason}"
+    return f"{asked}: done in {seconds:.1f} s, {sent:,} bytes sent"

@@ -277,27 +277,6 @@ def test_the_server_has_its_share_and_the_others_split_what_remains(manifest: Pa
     assert [len(other.examples(SERVER, split)) for split in SPLITS] == [0, sum(sizes), 0, 0]
 
 
-def test_a_lesion_of_two_hospitals_is_at_the_server_or_in_one_split(
-    write_pictures: Callable[[list[Row]], Path],
-) -> None:
-    shared = [
-        Row(f"images/{hospital}{n}.png", "NV", lesion_id=f"both{n}", extra={"hospital": hospital})
-        for hospital in ("a", "b")
-        for n in range(40)
-    ]
-    path = write_pictures(shared)
-    sources = [{"name": name, "where": {"hospital": name}} for name in ("a", "b")]
-    dataset = prepared(path, *sources, server={"share": 0.3})
-    assert len(lesions(dataset, SERVER)) > 5
-    assert not lesions(dataset, SERVER) & lesions(dataset, "a", "b")
-    places: dict[int, set[str]] = {}
-    for client in ("a", "b"):
-        for split in SPLITS:
-            for lesion in dataset.examples(client, split).lesions.tolist():
-                places.setdefault(lesion, set()).add(split)
-    assert all(len(found) == 1 for found in places.values())
-
-
 def test_pictures_that_nobody_holds_are_not_the_servers(write_pictures: Callable[[list[Row]], Path]) -> None:
     path = write_pictures(
         [Row(f"images/{n}.png", "NV", *(("2", "fitzpatrick") if n % 2 else ("", ""))) for n in range(60)]

@@ -31,6 +31,7 @@ def manifest(write_pictures):
     ]
     rows[9] = replace(rows[9], label="", skin_tone="", skin_tone_scale="")
     rows[10] = replace(rows[10], label=HOSTILE)
+    rows[11] = replace(rows[11], skin_tone="5", skin_tone_scale="monk")
     path = write_pictures(rows)
     (path.parent / "images" / "12.png").write_bytes(b"no picture")
     (path.parent / "images" / "13.png").unlink()
@@ -43,10 +44,11 @@ def row_of(table, label):
 
 
 def test_labels_are_counted_by_tone_and_clinic_with_their_patients(manifest):
-    tones, clinics = quality_of(manifest).counts
+    tones, others, clinics = quality_of(manifest).counts
     assert tones.columns == ("1", "2", "3", "4", "5", "6", "not known", "all")
     assert row_of(tones, "MEL")["5"] == Count(2, 2)
     assert row_of(tones, "all")["5"] == Count(4, 2)
+    assert row_of(others, "all")["5"] == Count(1, 1)
     assert row_of(tones, "all")["all"] == Count(80, 40)
     assert row_of(tones, "no label")["not known"] == Count(1, 1)
     assert row_of(clinics, "all")["north"] == Count(40, 20)

@@ -64,3 +64,8 @@ def test_a_cause_is_what_pictures_share(folder: Path, image: str, cause: str, sh
     ((found, pictures),) = by_cause([unusable(image, folder)]).items()
     assert found.startswith(cause)
     assert pictures[0].startswith(shown)
+
+
+def test_the_cause_of_most_pictures_is_first(folder: Path) -> None:
+    found = by_cause([unusable(name, folder) for name in ("marked.jpg", "gone.jpg", "far.jpg")])
+    assert next(iter(found.items())) == (causes.MISSING, ["gone.jpg", "far.jpg"])
