@@ -29,7 +29,6 @@ from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.metrics_follower import log_delta
-from clients.federation.news import NEWS, News
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
@@ -85,7 +84,6 @@ class Coordinator:
         self._run = plain_segment(run, "the run's name")
         self._without = tuple(name for name in without.split(",") if name)
         self._session: CoordinatorSession | None = None
-        self._news: News | None = None
 
     @collab.main
     def coordinate(self) -> None:
@@ -96,7 +94,6 @@ class Coordinator:
         folder = RunFolder(kit.private / "runs" / self._run)
         folder.path.mkdir(parents=True, exist_ok=True)
         progress = folder.path / PROGRESS
-        self._news = News(kit.private / NEWS)
         collab.fl_ctx.get_engine().register_app_command(
             FOLLOW, lambda _topic, asked, _context: self._report(folder, asked)
         )
@@ -146,9 +143,6 @@ class Coordinator:
         """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
         progress = folder.path / PROGRESS
-        if self._news is not None:
-            with progress.open("a") as file:  # the console has them from the node's own process
-                file.writelines(f"{text}\n" for text in self._news.new())
         content = progress.read_bytes() if progress.exists() else b""
         report: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
         if self._session is not None:

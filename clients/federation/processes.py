@@ -11,26 +11,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from clients.federation import stale_processes
+import psutil
+
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
 from clients.federation.job_folder import SYNC_SECONDS
 from clients.federation.kit import Kit
-from clients.federation.place import place_of
 from clients.federation.private_files import OTHERS
 from clients.federation.retention import prune
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
-AGAIN = 30.0  # seconds after which a node that is kept out asks again
-ANSWERS = 60.0  # seconds that the question may take, on a machine that does much else
 GRACE = 10.0  # seconds that it may take to end when it is signalled
 ENDING = 20  # seconds that a finished job waits for hospitals to say that their part of it has ended
-ONE_KIT = (
-    "One kit is for one node: stop the other, or this one. This one asks again every half minute, and comes "
-    "in when the other has been silent for a minute"
-)
+KIT_VARIABLE = "DERMFED_KIT"  # in the environment of all that a node starts
+GONE = 10.0  # seconds that a killed process may take to be gone
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
-ASKING, KEPT_OUT = "clients.federation.asking", 3  # its program, and its exit code
 CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
 
 
@@ -50,7 +45,7 @@ def environment(kit: Kit) -> dict[str, str]:
     """The environment of this kit's processes; file permissions keep what they write private."""
     return {
         **os.environ,
-        stale_processes.KIT_VARIABLE: f"{kit.path}",
+        KIT_VARIABLE: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
         "NVFLARE_MAX_RUNNER_SYNC_TIMEOUT": str(SYNC_SECONDS),
@@ -91,8 +86,6 @@ class NodeProcess:
         while not self._stopping:
             self._end_stale()
             prune(self._kit)
-            if not self._let_in():
-                continue
             with self._kit.log.open("ab") as log:
                 # A group of its own, so that the processes of its jobs can be ended with it.
                 self._process = subprocess.Popen(
@@ -112,35 +105,13 @@ class NodeProcess:
         self._console_log.close()
         return 0
 
-    def _let_in(self) -> bool:
-        """Ask the coordinator whether it has another node with this kit; where it has, say so and wait."""
-        if self._kit.facts.role != "hospital" or not self._kit.key.is_file():
-            return True
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", ASKING, str(self._kit.path), place_of(self._kit)],
-            env=environment(self._kit),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        with suppress(subprocess.TimeoutExpired):
-            said, _ = self._process.communicate(timeout=ANSWERS)
-            if self._process.returncode == KEPT_OUT:
-                reason = said.decode(errors="replace").strip().rpartition("\n")[2]
-                note(self._kit.log, f"the coordinator keeps this node out: {reason}. {ONE_KIT}")
-                self._pause(AGAIN)
-                return False
-        end_group(self._process.pid)
-        return True
-
     def _end_stale(self) -> None:
-        count = stale_processes.end_stale_processes(self._kit.path)
+        count = end_stale_processes(self._kit.path)
         if count:
             note(self._kit.log, f"{count} processes of a job had outlived the node; they were ended")
 
-    def _pause(self, seconds: float = PAUSE) -> None:
-        until = time.monotonic() + seconds
+    def _pause(self) -> None:
+        until = time.monotonic() + PAUSE
         while time.monotonic() < until and not self._stopping:
             time.sleep(0.1)
 
@@ -148,6 +119,22 @@ class NodeProcess:
         self._stopping = True
         if self._process is not None:
             end_group(self._process.pid)
+
+
+def end_stale_processes(kit: Path) -> int:
+    """Kill all processes that were started for this kit; returns how many there were.
+
+    FLARE starts each job's process in a session of its own. One whose node was killed before the job began
+    never hears of it, and asks for the node for ever. They may end at any instant: a run is crash-exact.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(KIT_VARIABLE) == f"{kit}":
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, timeout=GONE)
+    return len(found)
 
 
 def end_group(group: int) -> None:

@@ -56,9 +56,8 @@ def hospital_resources() -> dict[str, Any]:
             ),
             component(
                 "process_launcher",
-                "clients.federation.job_launcher.JobLauncher",
+                "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
             ),
-            component("second_node_news", "clients.federation.one_node.SecondNodeNews"),
         ],
     }
 
@@ -109,7 +108,6 @@ def server_resources(private: Path) -> dict[str, Any]:
                 "process_launcher",
                 "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher",
             ),
-            component("one_node", "clients.federation.one_node.OneNode", folder=str(private)),
         ],
     }
 

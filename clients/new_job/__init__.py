@@ -6,10 +6,8 @@ parties.py    who the clients are
 tones.py      subgroups: groups proposed from the skin tones that occur
 lesions.py    whether pictures or whole lesions are diagnosed, and what is known of a lesion
 machines.py   where it runs: the network, the pictures' size and the stages
-plans.py      how pictures are dealt so that every group is told of
-rehearsal.py  who would hold what, counted without opening a picture
 writing.py    the job file's text, from `job.yaml.j2`
 answers.py    the five questions, their proposals and answers
-warnings.py   what a person should know before the job runs
+warnings.py   what the answers leave out
 command.py    the command
 """

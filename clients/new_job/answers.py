@@ -1,6 +1,6 @@
 """The five questions that a job is made of: what is proposed, and what was answered."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -57,13 +57,6 @@ class Answers:
 
 
 Ask = Callable[[Question], str]
-
-
-def without_tones(answers: Answers, untold: Collection[str]) -> Answers:
-    """The answers with further skin tones left out of every group."""
-    assert answers.tones is not None, "no tone is told of where subgroups are not by tone"
-    tones = answers.tones.without(untold)
-    return replace(answers, tones=tones, subgroups=tones.setting)
 
 
 def answered(manifests: Manifests, lesions: Lesions, given: Mapping[str, str | None], ask: Ask) -> Answers:
@@ -158,7 +151,7 @@ def _parties_question(manifests: Manifests) -> Question:
         else "one client, this hospital; so it joins others over a network"
     )
     choices[f"parts:{parties.PARTS}"] = (
-        f"for a trial {parties.PARTS} equal parts, each patient in one of them"
+        f"for a trial {parties.PARTS} equal parts, each patient in one of them; needs many patients"
     )
     return Question("clients", "Who are the clients?", (), choices, parties.proposed(manifests))
 

@@ -4,9 +4,8 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
@@ -14,19 +13,14 @@ from pydantic import ValidationError
 
 from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
-from clients.data.wording import listing
-from clients.new_job.answers import Answers, Ask, Question, answered, without_tones
+from clients.new_job.answers import Ask, Question, answered
 from clients.new_job.labels import read_given
 from clients.new_job.lesions import lesions_of
 from clients.new_job.machines import work_on
 from clients.new_job.manifests import read_manifests
-from clients.new_job.parties import PARTS
-from clients.new_job.plans import Plan, chosen, plans
-from clients.new_job.rehearsal import Rehearsal, rehearse
 from clients.new_job.warnings import warnings_of
-from clients.new_job.writing import MIN_COUNT, SEED, job_text
+from clients.new_job.writing import job_text
 from training.config import describe
-from training.data.settings import DataConfig
 from training.plain_text import on_one_line, printable
 
 REFUSED = 1
@@ -72,7 +66,8 @@ def init(
     """Write a commented job for your own manifests, from five questions that the manifests mostly answer.
 
     Asks in a terminal; elsewhere, and with --yes, it takes what is proposed. No picture is opened, and
-    nothing is trained. Exit codes: 0 done, 1 refused (the file is there already), 2 wrong use or bad input.
+    nothing is trained: --check says who would hold what, and what stands in the way. Exit codes: 0 done,
+    1 refused (the file is there already), 2 wrong use or bad input.
     """
     if out.exists() and not force:
         there = f"{on_one_line(str(out))} is there already"
@@ -90,30 +85,26 @@ def init(
     work = work_on(answers.machine)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)  # paths in the job start there
 
-    def text_of(plan: Plan) -> str:
-        return job_text(read, answers, work, plan, out, name or _name_of(manifests[0]))
-
-    def rehearsed(plan: Plan) -> Rehearsal:
-        data = DataConfig.model_validate(yaml.safe_load(text_of(plan))["data"])
-        return rehearse(data, out.absolute().parent, seed=SEED, min_count=MIN_COUNT)
-
-    fixed = clients is not None or answers.parties.clients.count != PARTS
-    plan, rehearsal = chosen([*plans(answers, work.split, fixed=fixed)], rehearsed)
-    while mixed := rehearsal.partly_told:
-        answers = without_tones(answers, mixed)
-        if answers.tones:
-            taken[f"--subgroups {answers.tones.scale}"] = answers.tones.described
-        plan, rehearsal = chosen([*plans(answers, work.split, fixed=fixed)], rehearsed)
-    text = text_of(plan)
+    text = job_text(read, answers, work, out, name or _name_of(manifests[0]))
     _check(text)
     _write(text, out)
-    if plan.parties is not answers.parties:
-        taken = _with_fewer_parts(taken, plan)
-    warnings = warnings_of(read, lesions, answers, work, plan, rehearsal)
+    warnings = warnings_of(lesions, answers, work)
     if as_json:
-        print(json.dumps(_told(out, taken, answers, rehearsal, warnings), indent=2))
+        told = {
+            "job": str(out),
+            "answers": list(taken),
+            "classes": answers.labels.classes,
+            "warnings": warnings,
+        }
+        print(json.dumps(told, indent=2))
         return
-    _print(out, taken, rehearsal, warnings)
+    file = on_one_line(str(out))
+    print(f"{file}:")
+    for answer, meaning in taken.items():
+        print(f"  {on_one_line(answer):<24} {on_one_line(meaning)}".rstrip())
+    for warning in warnings:
+        print(f"! {printable(warning)}")
+    print(f"next: dermfed-train --check {file}, then dermfed-train {file}")
 
 
 def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposals: bool) -> Ask:
@@ -148,20 +139,6 @@ def _name_of(manifest: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", word).strip("-._") or "job"
 
 
-def _with_fewer_parts(taken: Mapping[str, str], plan: Plan) -> dict[str, str]:
-    """The answers, where the plan has another number of parts than was proposed."""
-    count = plan.parties.clients.count
-    fewer = (
-        {f"--clients parts:{count}": f"for a trial {count} equal parts, since patients are few"}
-        if count
-        else {"--clients files": "one client, since patients are few"}
-    )
-    pairs = [
-        [*fewer.items()] if of.startswith("--clients ") else [(of, means)] for of, means in taken.items()
-    ]
-    return dict(pair for each in pairs for pair in each)
-
-
 def _check(text: str) -> None:
     """Read the job as `--check` would, but for its pictures.
 
@@ -183,33 +160,3 @@ def _write(text: str, out: Path) -> None:
             temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ClientDataError(f"cannot write {out}: {error}; name another file with --out") from error
-
-
-def _told(
-    out: Path, taken: Mapping[str, str], answers: Answers, rehearsal: Rehearsal, warnings: list[str]
-) -> dict[str, Any]:
-    """The answer for programs."""
-    return {
-        "job": str(out),
-        "answers": list(taken),
-        "classes": answers.labels.classes,
-        "clients": rehearsal.clients,
-        "subgroups": [asdict(group) for group in rehearsal.groups],
-        "left_out": rehearsal.left_out,
-        "of_nobody": rehearsal.of_nobody,
-        "warnings": warnings,
-    }
-
-
-def _print(out: Path, taken: Mapping[str, str], rehearsal: Rehearsal, warnings: list[str]) -> None:
-    file = on_one_line(str(out))
-    print(f"{file}:")
-    for answer, meaning in taken.items():
-        print(f"  {on_one_line(answer):<24} {on_one_line(meaning)}".rstrip())
-    held = [f"{name}: {count} to train on" for name, count in rehearsal.clients.items()]
-    print(f"clients:\n{listing(held)}")
-    if rehearsal.of_nobody:
-        print(f"{rehearsal.of_nobody} pictures are nobody's")
-    for warning in warnings:
-        print(f"! {printable(warning)}")
-    print(f"next: dermfed-train --check {file}, then dermfed-train {file}")

@@ -9,7 +9,6 @@ from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Row
-from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,12 @@ class Manifests:
         columns: those that every one of them has beside the known ones.
         patients: a number per row, equal for pictures that must stay together: of a patient, of a lesion, or
             duplicates.
-        missing: pictures that are not there, each with the reason.
     """
 
     paths: tuple[Path, ...]
     rows: tuple[Row, ...]
     columns: tuple[str, ...]
     patients: tuple[int, ...]
-    missing: tuple[str, ...]
 
     @property
     def labels(self) -> Counter[str]:
@@ -42,28 +39,15 @@ class Manifests:
 
 
 def read_manifests(paths: Sequence[Path]) -> Manifests:
-    """Read manifests and look whether their pictures are there.
+    """Read manifests.
 
     Raises:
         ManifestError: a manifest cannot be read, or rows say something impossible.
-        ClientDataError: no label at all, or no picture is there.
+        ClientDataError: no label at all.
     """
     manifests = [read_manifest(path.absolute()) for path in paths]
     rows = tuple(row for manifest in manifests for row in manifest.rows)
-    missing = []
-    with PictureReader() as reader:
-        for manifest in manifests:
-            for row in manifest.rows:
-                try:
-                    reader.stamp(locate(row.image, manifest.folder))
-                except UnreadablePictureError as error:
-                    missing.append(f"{row.image}: {error}")
     named = ", ".join(map(str, paths))
-    if len(missing) == len(rows):
-        raise ClientDataError(
-            f"none of the {len(rows)} pictures of {named} can be read, the first is {missing[0]}; `image` is "
-            "a path from the manifest's folder"
-        )
     if not any(row.label for row in rows):
         raise ClientDataError(
             f"no picture of {named} has a label, so there is nothing to teach; fill the column `label`, or "
@@ -71,4 +55,4 @@ def read_manifests(paths: Sequence[Path]) -> Manifests:
         )
     common = [name for name in manifests[0].extra_columns if all(name in m.extra_columns for m in manifests)]
     linked = components([linkage_keys(row) for row in rows]).tolist()
-    return Manifests(tuple(paths), rows, tuple(common), tuple(linked), tuple(missing))
+    return Manifests(tuple(paths), rows, tuple(common), tuple(linked))

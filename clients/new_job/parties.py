@@ -11,8 +11,7 @@ from training.data.settings import ClientsConfig
 
 FEWEST = 10  # labelled patients that a proposed client has
 MOST = 50  # clients that are proposed
-PARTS = 3  # of a trial, unless another number is asked for, or patients are few
-FEWEST_PARTS = 2
+PARTS = 3  # of a trial, unless another number is asked for
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,9 @@ def _fits(manifests: Manifests, column: str) -> bool:
 
 
 def proposed(manifests: Manifests) -> str:
-    """`files` for several manifests, a column of hospitals where there is one, else a trial in parts."""
-    if len(manifests.paths) > 1:
-        return "files"
-    columns = hospital_columns(manifests)
-    return f"column:{columns[0]}" if columns else f"parts:{PARTS}"
+    """A column of hospitals where one manifest has one, else the manifests themselves."""
+    columns = hospital_columns(manifests) if len(manifests.paths) == 1 else []
+    return f"column:{columns[0]}" if columns else "files"
 
 
 def read_parties(text: str, manifests: Manifests) -> Parties:

@@ -6,18 +6,18 @@ and said to be. Its pictures train the model for everybody all the same.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from clients.data.errors import SubgroupError
 from clients.new_job.manifests import Manifests
 from registry.bundle.nearest import nearest
 from registry.bundle.skin_tone.scales import SCALES
-from training.data.settings import ColumnSubgroups, ToneSubgroups
+from training.data.settings import ColumnSubgroups, SplitConfig, ToneSubgroups
 from training.updates.settings import PrivacyConfig
 
-FEWEST_PATIENTS = PrivacyConfig().min_count
-"""Patients of a tone that a group may name: at one client in calibration and in test alike, and so in all."""
+FEWEST_PATIENTS = PrivacyConfig().min_count  # labelled, of a tone that a group may name
+ENOUGH_PATIENTS = round(FEWEST_PATIENTS / SplitConfig().calibration)  # as many in calibration at one client
 
 # From light to dark, so that neighbours stand side by side.
 GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -37,15 +37,12 @@ class Tones:
         by_tone: labelled patients of each tone of the scale.
         others: pictures whose tone is of another scale.
         undeclared: pictures without a tone.
-        untold: tones of which no client could tell in calibration or test, though others of their group are
-            told of.
     """
 
     scale: str
     by_tone: Mapping[str, int]
     others: int
     undeclared: int
-    untold: frozenset[str] = frozenset()
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -60,11 +57,16 @@ class Tones:
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """The groups that are proposed, from light to dark."""
+        """The groups that are proposed, from light to dark.
+
+        Each is of its tones of enough patients or, where there are none, of those that are counted at all.
+        """
+
+        def of_at_least(least: int, tones: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(tone for tone in tones if self.by_tone[tone] >= least)
+
         kept = {
-            name: tuple(
-                tone for tone in tones if self.by_tone[tone] >= FEWEST_PATIENTS and tone not in self.untold
-            )
+            name: of_at_least(ENOUGH_PATIENTS, tones) or of_at_least(FEWEST_PATIENTS, tones)
             for name, tones in GROUPS[self.scale].items()
         }
         return {name: tones for name, tones in kept.items() if tones}
@@ -83,10 +85,6 @@ class Tones:
     def setting(self) -> ToneSubgroups | None:
         """The job's `subgroups`; None where there is one group or none, since there is nothing to compare."""
         return ToneSubgroups(scale=self.scale, groups=self.groups) if len(self.groups) > 1 else None
-
-    def without(self, untold: Iterable[str]) -> "Tones":
-        """The same with further tones left out of every group."""
-        return replace(self, untold=self.untold | frozenset(untold))
 
 
 def scales_by_pictures(manifests: Manifests) -> dict[str, int]:

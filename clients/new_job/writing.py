@@ -13,29 +13,25 @@ from clients.data.labels.taxonomy import describe
 from clients.new_job.answers import Answers
 from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests
-from clients.new_job.plans import Plan
-from clients.new_job.tones import FEWEST_PATIENTS
+from clients.new_job.tones import ENOUGH_PATIENTS, FEWEST_PATIENTS
 from training.plain_text import on_one_line
-from training.updates.settings import PrivacyConfig
 
 SEED = 0
-MIN_COUNT = PrivacyConfig().min_count
 
 
-def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out: Path, name: str) -> str:
+def job_text(manifests: Manifests, answers: Answers, work: Work, out: Path, name: str) -> str:
     """The text of a job file.
 
     Args:
         manifests: what they hold.
         answers: to the five questions.
         work: what suits the machine.
-        plan: how pictures are dealt.
         out: where the file will be, from whose folder paths start.
         name: of the job.
     """
     folder = out.absolute().parent
     places = [Path(relpath(path.absolute(), folder)).as_posix() for path in manifests.paths]
-    labels, parties, clients = answers.labels, plan.parties, plan.parties.clients
+    labels, parties, clients = answers.labels, answers.parties, answers.parties.clients
     classes = sorted({of for of in labels.classes.values() if of is not None})
     calibrate = dict(work.calibrate)
     if not labels.both_kinds:
@@ -45,7 +41,7 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out
         "file": on_one_line(quote(str(out))),
         "name": name,
         "seed": SEED,
-        "min_count": MIN_COUNT,
+        "min_count": FEWEST_PATIENTS,
         "manifest": places[0] if len(places) == 1 else places,
         "where": {clients.column: list(parties.values)} if parties.without else {},
         "without": parties.without,
@@ -56,16 +52,14 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out
         "cases": answers.cases.model_dump(mode="json") if answers.cases else None,
         "subgroups": answers.subgroups.model_dump(mode="json") if answers.subgroups else None,
         "tones": answers.tones,
-        "fewest": FEWEST_PATIENTS,
+        "enough": ENOUGH_PATIENTS,
         "clients": clients.model_dump(mode="json", exclude_none=True),
         "values": {on_one_line(value): count for value, count in parties.values.items()},
         "has_splits": any(row.split for row in manifests.rows),
-        "split": plan.split.model_dump(mode="json"),
-        "usual_split": plan.split == work.split,
-        "personalize": plan.personalize,
+        "split": work.split.model_dump(mode="json"),
         "work": work,
         "intersections": intersections(answers),
-        "calibrate": calibrate if plan.calibrate else None,
+        "calibrate": calibrate,
     }
     return _environment().get_template("job.yaml.j2").render(told)
 

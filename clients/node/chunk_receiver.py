@@ -131,8 +131,6 @@ class ChunkReceiver:
         address = ChunkAddress.model_validate_json(place)
         with self._lock:
             session, number, payload = self._last_answer
-            if not session:
-                self.handler.rejoin.refuse_lost()
             if (session, number) != (address.session, address.number):
                 raise tell(
                     MessageError(
@@ -196,8 +194,6 @@ class ChunkReceiver:
     def _arrived(self, session: str, number: int) -> Payload:
         with self._lock:
             current = self._incoming
-            if current is None:
-                self.handler.rejoin.refuse_lost()
             if current is None or (current.session, current.number) != (session, number):
                 raise tell(MessageError(f"question {number} came without its tensors; it cannot be read"))
             return current.whole()

@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,10 @@ if __name__ == "__main__":
 
 from clients.federation.errors import KitError
 from clients.federation.kit import NodeSettings, open_kit
-from clients.node.installed import require_packages
 from training.errors import TrainingError
 from training.plain_text import printable
 
+IMPORTED = ("torch", "torchvision", "timm", "onnx", "onnxruntime", "nvflare", "cryptography")  # by jobs
 REFUSED, WRONG = 1, 2  # exit codes: not fit to take part; wrong use or bad input
 HELP = """A hospital's federated node: kits, checks, and taking part.
 
@@ -54,6 +55,20 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", metavar="MANIFEST", help="The manifest of this node's pictures.", dir_okay=False),
 ]
+
+
+def require_packages() -> None:
+    """Look whether what jobs import is installed, without importing it.
+
+    Raises:
+        KitError: naming those that are missing, and how they are installed.
+    """
+    missing = [name for name in IMPORTED if find_spec(name) is None]
+    if missing:
+        raise KitError(
+            f"{', '.join(missing)} cannot be imported, and no job could run here; "
+            "pip install 'dermfed[node]', or 'dermfed[node-gpu]' on an NVIDIA GPU"
+        )
 
 
 def say(text: str) -> None:

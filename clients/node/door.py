@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from clients.federation.errors import JournalError
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.journal import Journal
-from clients.node.rejoin import LostError
-from training.engines.nvflare.channel import LOST, REFUSED
+from training.engines.nvflare.channel import REFUSED
 from training.engines.nvflare.payload import Payload, part_of, size_of
 from training.engines.nvflare.wire import QuestionHeader
 from training.errors import EngineError, public_message, tell
@@ -39,7 +38,6 @@ class Door:
         log: takes the whole text of an error, and the error, for this node's own log.
         receiver: what answers; None until the node is ready.
         closed: why it never will be, where it cannot.
-        takes_over: whether another process of this node was in the same job before.
         clock: seconds.
     """
 
@@ -49,7 +47,6 @@ class Door:
     log: Callable[[str, Exception], None]
     receiver: ChunkReceiver | None = None
     closed: Exception | None = None
-    takes_over: bool = False
     clock: Callable[[], float] = time.monotonic
     _beats: list[int] = field(default_factory=list, init=False)
     _told: float | None = field(default=None, init=False)
@@ -137,8 +134,7 @@ class Door:
     def _refusal(self, error: Exception) -> str:
         """A refusal, as JSON; the error's own text is logged here, and goes nowhere."""
         self.log(f"refused: {type(error).__name__}: {error}", error)
-        lost = isinstance(error, LostError)
-        text = json.dumps({LOST if lost else REFUSED: public_message(error)})
+        text = json.dumps({REFUSED: public_message(error)})
         try:
             self._enter("refusal", text, holds="an error's code")
         except JournalError as unwritten:
@@ -226,4 +222,4 @@ def digest_of_answer(head: str, payload: Payload) -> str:
 
 def refusal_in(text: str) -> bool:
     """Whether a text is a refusal."""
-    return text.startswith((f'{{"{REFUSED}"', f'{{"{LOST}"'))
+    return text.startswith(f'{{"{REFUSED}"')

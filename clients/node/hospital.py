@@ -1,7 +1,6 @@
 """The FLARE component at a hospital: publishes the request handler's methods to the coordinator."""
 
 import logging
-import os
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
@@ -24,9 +23,7 @@ from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
-from clients.node.rejoin import ENDED, FILE, Rejoin
 from clients.node.request_handler import RequestHandler
-from clients.node.takeover import set_up_again
 from clients.node.traces import keep_traces
 from training.jobs.counts_under_masks import over_network
 from training.plain_names import plain_segment
@@ -47,8 +44,6 @@ def log_error(text: str, error: Exception) -> None:
 class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
     """A hospital in one job; FLARE makes it when the job starts, and it lives as long.
 
-    Where its process is killed, FLARE makes it again in another, which goes on in its place.
-
     Args:
         job: the job, packed.
         run: the name under which states are kept, the same whenever the run is taken up again.
@@ -61,20 +56,13 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         self._door: Door | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Open at FLARE's start of the job, and be set up at once where another process was before."""
+        """Open at FLARE's start of the job."""
         if event_type != EventType.START_RUN:
             return
         end_with_parent()
         keep_traces(LOGGER)
         kit = open_kit(Path(fl_ctx.get_workspace().get_root_dir()), "hospital")
-        self._door = open_door(kit, self._packed, self._run, fl_ctx.get_job_id())
-        if self._door.takes_over:
-            try:
-                set_up_again(fl_ctx)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the job is taken up at all sites then
-                log_error("this process cannot take the place of the one before", error)
-                os._exit(ENDED)
-            say("the job's process goes on in the place of the one that was ended")
+        self._door = open_door(kit, self._packed, self._run)
 
     @collab.final
     def close(self) -> None:
@@ -124,14 +112,13 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         return self._door
 
 
-def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
+def open_door(kit: Kit, packed: str, run: str) -> Door:
     """The door of a kit's node in one job, a closed one where the node cannot get ready.
 
     Args:
         kit: the hospital's.
         packed: the job.
         run: the run's name, as it came.
-        session: FLARE's job; another process of this node may have been in it before.
     """
     door = Door("", "", Journal(kit.path / FOLDER), log_error)
     try:
@@ -143,8 +130,6 @@ def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
         data = settings.data
         folder = kit.private / "runs" / door.run
         folder.mkdir(parents=True, exist_ok=True)
-        rejoin = Rejoin(folder / FILE, session)
-        door.takes_over = rejoin.before
         handler = RequestHandler(
             kit.facts.name,
             job,
@@ -156,9 +141,7 @@ def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
-            rejoin=rejoin,
         )
-        rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)
         say(f"job {job.name}: its process is there, and waits for the coordinator's first question")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 
 import torch
 
@@ -18,8 +17,6 @@ from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
-from clients.node.rejoin import Rejoin
-from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
@@ -71,11 +68,9 @@ class RequestHandler:
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
-        rejoin: what the previous process had agreed on in the same job, and where that is kept.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
-        rejoin: see above.
     """
 
     def __init__(
@@ -91,7 +86,6 @@ class RequestHandler:
         identity: Identity | None = None,
         federation: Sequence[str] = (),
         guard: PolicyGuard | None = None,
-        rejoin: Rejoin | None = None,
     ) -> None:
         self._node = node
         self._job = job
@@ -110,7 +104,6 @@ class RequestHandler:
         self._federation = federation
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
-        self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -120,8 +113,6 @@ class RequestHandler:
         self._answer_bytes = 0  # bytes of the last answer
         self._calls = 0
         self._counting = threading.Lock()
-        self._process = token_hex(4)
-        self.rejoin = rejoin or Rejoin()
 
     def greet(self, greeting: str) -> str:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
@@ -137,7 +128,6 @@ class RequestHandler:
         except (TrainingError, ValueError) as error:
             return self._refuse(error)
         self.session = theirs.session
-        self.rejoin.keep(greeting=greeting)
         return ours.model_dump_json()
 
     def close(self) -> None:
@@ -147,7 +137,7 @@ class RequestHandler:
 
     def heartbeat(self) -> Heartbeat:
         """A sign of life, at once, whatever else this node is doing."""
-        return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes, process=self._process)
+        return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -215,7 +205,6 @@ class RequestHandler:
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
-            self.rejoin.keep(roster=roster)
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
@@ -259,7 +248,6 @@ class RequestHandler:
             self._step_back(question)
             started = time.monotonic()
             answer = self._allowed_answer(broadcast)
-            self.rejoin.end_if_lost(answer, broadcast.ask)
             self._spool.clear()
             written = write_answer(
                 answer,
@@ -316,3 +304,20 @@ class RequestHandler:
 def is_repeated(earlier: Stamp, question: QuestionHeader) -> bool:
     """Whether a question is the one that was answered last, asked again since its answer got lost."""
     return earlier == question
+
+
+def task_line(job: str, question: Stamp, answer: Answer, seconds: float, sent: int) -> str:
+    """The log line of one task; nothing is in it that is in no answer.
+
+    Args:
+        job: its name.
+        question: what was asked.
+        answer: what came of it.
+        seconds: that it took.
+        sent: bytes of the answer, its header included.
+    """
+    about = "" if question.track == "global" else f" ({question.track})"
+    asked = f"job {job}, {question.stage} round {question.round}, {question.ask}{about}"
+    if isinstance(answer, Failure):
+        return f"{asked}: not done after {seconds:.1f} s: {answer.reason}"
+    return f"{asked}: done in {seconds:.1f} s, {sent:,} bytes sent"

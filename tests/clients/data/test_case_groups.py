@@ -106,10 +106,6 @@ def test_pictures_that_contradict_each_other_are_refused(prepared, first, second
         prepared(first, second, ("b", ""))
 
 
-def test_a_year_is_no_contradiction(prepared):
-    assert rows_of(prepared(("a", "", "70"), ("a", "", "71"), ("b", "")))[0][2][0] == 70
-
-
 def test_what_cannot_be_is_refused_with_its_picture_all_at_once(prepared):
     with pytest.raises(ManifestError) as caught:
         prepared(("a", "", "700"), ("b", "x-ray"), ("c", "", "", "mael"))
@@ -143,11 +139,6 @@ def test_pictures_in_no_slot_are_told(prepared):
     assert prepared(("a", ""), ("a", ""), ("b", "")).unused.lines() == []
 
 
-def test_all_cells_of_a_picture_that_cannot_be_are_listed(prepared):
-    with pytest.raises(ManifestError, match=r"no kind(.|\n)*age 700"):
-        prepared(("a", "x-ray", "700"), ("b", ""))
-
-
 def test_facts_do_not_depend_on_the_order_of_pictures(prepared):
     for ages in (("70", "71"), ("71", "70")):
         assert rows_of(prepared(("a", "", ages[0]), ("a", "", ages[1]), ("b", "")))[0][2][0] == 70
@@ -168,16 +159,6 @@ def test_tones_contradict_on_one_scale():
     ]
     assert said(tone("2", "fitzpatrick"), tone("5", "monk")) == []
     assert said(tone("2", "fitzpatrick"), {}) == []
-
-
-def test_problems_of_a_manifest_are_those_that_a_job_refuses():
-    assert said({"label": "MEL", "site": "back"}, {"label": "NV", "site": "hand"}) == [
-        "lesion a: label MEL and NV",
-        "lesion a: site trunk and hand",
-    ]
-    assert said({"extra": {"age": "700"}}, {}) == [
-        "0.png: age 700 is out of bounds; it is a number from 0 to 120 years, or empty"
-    ]
 
 
 def test_what_a_label_map_makes_one_is_no_contradiction_and_what_differs_is_told_as_it_is_spelt(prepared):

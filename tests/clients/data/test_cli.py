@@ -1,7 +1,5 @@
 import json
 import shutil
-import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,13 +7,9 @@ from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
 
-from clients.data.adapters.options import adapter_options
-from clients.data.adapters.table import adapter_names, find_adapter
+from clients.data.adapters.table import adapter_names
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest
-from clients.data.synthetic.write import write_synthetic
-
-COMMANDS = ("import", "adapters", "check", "link", "describe", "partition", "synth", "tones")
 
 
 def run(*words: object) -> Result:
@@ -26,26 +20,6 @@ def run(*words: object) -> Result:
 def made_up(tmp_path: Path) -> Path:
     assert run("synth", "--out", tmp_path / "made-up", "--pictures", 30, "--size", 32).exit_code == 0
     return tmp_path / "made-up" / "manifest.csv"
-
-
-def test_version_and_help() -> None:
-    assert run("--version").stdout == f"dermfed-data {version('dermfed')}\n"
-    help_text = run("--help").stdout
-    assert all(command in help_text for command in COMMANDS)
-    assert "Exit codes: 0 done" in help_text
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_examples(command: str) -> None:
-    help_text = run(command, "--help").stdout
-    assert f"Examples:\n    dermfed-data {command} " in help_text
-    assert "--json" in help_text
-
-
-def test_synth_does_not_touch_a_folder_with_files(made_up: Path) -> None:
-    again = run("synth", "--out", made_up.parent)
-    assert again.exit_code == 1
-    assert "is not empty; name another folder" in again.stderr
 
 
 def test_import_writes_a_manifest_once(made_up: Path, tmp_path: Path) -> None:
@@ -62,37 +36,6 @@ def test_import_writes_a_manifest_once(made_up: Path, tmp_path: Path) -> None:
     assert "add --force" in refused.stderr
     assert (tmp_path / "m.csv").read_bytes() == before
     assert run(*words, "--force").exit_code == 0
-
-
-def test_wrong_use_exits_with_2_and_says_what_to_do(made_up: Path, tmp_path: Path) -> None:
-    out = ("--out", tmp_path / "x.csv")
-    cases = {
-        ("import", "ham1000", tmp_path, *out): "did you mean `ham10000`",
-        ("import", "csv", tmp_path, *out): "table: Field required",
-        ("import", "csv", tmp_path, *out, "--option", "table"): "write it as KEY=VALUE",
-        ("import", "image-folder", tmp_path / "no", *out): "no pictures in folders",
-        ("check", tmp_path / "no.csv"): "does not exist",
-        ("describe", made_up, "--by", "clinic"): "no column 'clinic'",
-        ("partition", made_up, "--by", "iid", *out): "clients by iid needs `count`",
-        ("partition", made_up, "--by", "shape", *out): "shape",
-        ("partition", made_up, "--by", "column", "--column", "skin_tone", "--count", 1, *out): "too few",
-        ("partition", made_up, "--by", "iid", "--count", 99, *out): "ask for fewer clients",
-    }
-    for words, said in cases.items():
-        result = run(*words)
-        assert result.exit_code == 2, words
-        assert said in result.stderr
-        assert not (tmp_path / "x.csv").exists()
-
-
-def test_check_exits_with_1_when_there_are_problems(made_up: Path) -> None:
-    assert run("check", made_up).stdout.endswith("30 pictures, no problems\n")
-    (made_up.parent / "images" / "000003.png").write_text("no picture")
-    found = run("check", made_up, "--json")
-    assert found.exit_code == 1
-    problems = json.loads(found.stdout)["problems"]
-    assert [problem["kind"] for problem in problems] == ["picture"]
-    assert "picture: images/000003.png: " in run("check", made_up).stdout
 
 
 def test_describe_counts_every_picture(made_up: Path) -> None:
@@ -159,92 +102,6 @@ def test_partition_writes_a_manifest_for_each_client(made_up: Path, tmp_path: Pa
     assert run(*words, "--force").exit_code == 0
 
 
-@pytest.fixture
-def exported(tmp_path: Path) -> Path:
-    """An export of thirty lines; of the pictures, 25 are not there, and two are named by no line."""
-    folder = tmp_path / "export"
-    write_synthetic(folder / "drawn", pictures=6, size=32, seed=1)
-    for number, picture in enumerate(sorted((folder / "drawn" / "images").iterdir())):
-        picture.rename(folder / f"{number}.png")
-    shutil.rmtree(folder / "drawn")
-    lines = "".join(f"{number}.png,NV\n" for number in range(4)) + "".join(
-        f"x{n}.png,NV\n" for n in range(24)
-    )
-    (folder / "t.csv").write_text(f'image,label\n{lines}y.png,NV\n"4.JPG",MEL\n')
-    (folder / "y.heic").write_bytes(b"\x00\x00\x00\x18ftypheic")
-    return folder
-
-
-def test_import_tells_what_is_missing_by_cause_and_what_no_line_names(exported: Path) -> None:
-    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv", "--json")
-    answered = run(*words)
-    answer = json.loads(answered.stdout)
-    assert (answer["pictures"], answer["left_out"]) == (30, [])
-    counts = {group["cause"]: group["count"] for group in answer["unusable"]}
-    assert list(counts.values()) == [24, 1]
-    assert len(answer["unusable"][0]["examples"]) == 20
-    assert answer["unlisted"] == {"count": 2, "examples": ["5.png", "y.heic"]}
-    (note,) = answer["notes"]
-    assert note == "1 pictures are named with .JPG for .png, e.g. '4.JPG' for '4.png'"
-    for line in (note, "25 of 30 pictures cannot be used", "24: there is no such file", "... and 4 more"):
-        assert line in answered.stderr
-    assert "2 pictures on disk are named by no line: 5.png, y.heic" in answered.stderr
-
-
-def test_present_only_leaves_out_lines_without_a_picture_and_says_so(exported: Path) -> None:
-    (exported / "0.png").write_bytes(b"")
-    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv", "--json")
-    answered = run(*words, "--present-only")
-    answer = json.loads(answered.stdout)
-    assert answer["pictures"] == 5
-    assert [(group["count"], group["examples"][0]) for group in answer["left_out"]] == [
-        (24, "x0.png"),
-        (1, "y.png: y.heic"),
-    ]
-    assert [group["examples"] for group in answer["unusable"]] == [["0.png"]]  # it is there, with no bytes
-    assert "25 of 30 lines are left out" in answered.stderr
-    assert [row.image for row in read_manifest(exported / "m.csv").rows] == [
-        *(f"{number}.png" for number in range(5))
-    ]
-
-
-def test_check_shows_twenty_of_each_cause_and_all_in_json(exported: Path) -> None:
-    run("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv")
-    found = run("check", exported / "m.csv")
-    assert found.exit_code == 1
-    lines = found.stdout.splitlines()
-    assert lines[0] == "24 pictures: there is no such file"
-    assert lines[1] == "  picture: x0.png"
-    assert lines[21] == "  ... and 4 more"
-    assert lines[22] == "1 pictures: there is no such file, but one with another suffix"
-    assert "2 pictures on disk are named by no line: 5.png, y.heic" in found.stderr
-    answer = json.loads(run("check", exported / "m.csv", "--json").stdout)
-    assert len(answer["problems"]) == 25
-    assert {problem["cause"] for problem in answer["problems"]} == {
-        "there is no such file",
-        "there is no such file, but one with another suffix",
-    }
-    assert answer["unlisted"]["count"] == 2
-
-
-def test_pictures_that_no_line_names_are_no_problem(made_up: Path) -> None:
-    lines = made_up.read_text().splitlines(keepends=True)
-    made_up.write_text("".join(lines[:-1]))
-    found = run("check", made_up)
-    assert found.exit_code == 0
-    assert "1 pictures on disk are named by no line: images/000029.png" in found.stderr
-
-
-def test_the_help_of_import_has_every_option_of_every_adapter() -> None:
-    help_text = " ".join(run("import", "--help").stdout.split())
-    for name in adapter_names():
-        for option in adapter_options(find_adapter(name)):
-            given = "(needed)" if option.required else f"= {json.dumps(option.default, ensure_ascii=False)}"
-            assert f"{option.name} {given}" in help_text
-            assert option.meaning, f"the docstring of {name} does not say what {option.name} is"
-            assert option.meaning in help_text
-
-
 def test_adapters_are_told_with_their_options() -> None:
     assert 'picture = "derm" [derm, clinic, both]' in run("adapters", "derm7pt").stdout
     answer = json.loads(run("adapters", "--json").stdout)
@@ -265,8 +122,8 @@ def test_adapters_are_told_with_their_options() -> None:
         ("delimiter=semi", "'semi' is no delimiter; name comma, semicolon, tab, pipe"),
     ],
 )
-def test_wrong_options_of_a_table_name_the_valid_ones(exported: Path, option: str, said: str) -> None:
-    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv")
+def test_wrong_options_of_a_table_name_the_valid_ones(made_up: Path, option: str, said: str) -> None:
+    words = ("import", "csv", made_up.parent, "--out", "m.csv", "--option", "table=manifest.csv")
     answered = run(*words, "--option", option)
     assert answered.exit_code == 2
     assert said in answered.stderr
@@ -290,54 +147,6 @@ def test_made_up_lesions_of_two_seeds_are_others_unless_it_is_asked_for(
     assert max(row.patient_id for row in rows) == last
 
 
-@pytest.mark.parametrize("columns", [80, 60])
-@pytest.mark.parametrize(
-    ("command", "whole"),
-    [
-        (("describe",), ["label", "all"]),
-        (("describe", "--by", "patient_id"), ["label", "all", "P000000", "P000019"]),
-        (("tones", "--replicates", 2), ["tone", "pictures", "answer", "quartiles", "darker"]),
-    ],
-)
-def test_no_table_is_cut_on_a_narrow_terminal(
-    made_up: Path, command: tuple[object, ...], whole: list[str], columns: int
-) -> None:
-    words = [str(word) for word in (command[0], made_up, *command[1:])]
-    shown = CliRunner().invoke(app, words, env={"COLUMNS": str(columns)})
-    assert shown.exit_code == 0
-    assert "…" not in shown.stdout
-    assert [name for name in whole if name not in shown.stdout] == []
-
-
-STEERING = "a\x1b[2J\nb\x9bc"
-SPELT = r"a\x1b[2J\nb\x9bc"
-
-
-@pytest.fixture
-def steering(made_up: Path) -> Path:
-    """The folder of a manifest, beside whose pictures others lie whose names steer a terminal."""
-    for name in (f"{STEERING}.png", f"images/{STEERING}.png"):
-        shutil.copy(made_up.parent / "images" / "000000.png", made_up.parent / name)
-    with zipfile.ZipFile(made_up.parent / "z.zip", "w") as archive:
-        archive.write(made_up.parent / "images" / "000001.png", f"in/{STEERING}.png")
-    return made_up.parent
-
-
-def test_names_of_files_steer_no_terminal_where_they_are_told(steering: Path, tmp_path: Path) -> None:
-    table = ("--option", "table=manifest.csv", "--option", "label=label")
-    imported = run("import", "csv", steering, "--out", tmp_path / "m.csv", *table)
-    assert imported.exit_code == 0, imported.stderr
-    assert f"{SPELT}.png" in imported.stderr
-    checked = run("check", steering / "manifest.csv")
-    assert f"{SPELT}.png" in checked.stderr
-    refused = run("import", "image-folder", steering, "--out", tmp_path / "f.csv")
-    assert refused.exit_code == 2
-    assert f"{SPELT}.png" in refused.stderr
-    assert "rename these files" in refused.stderr
-    for ended in (imported, checked, refused):
-        assert not {"\x1b", "\x9b"} & set(ended.stdout + ended.stderr)
-
-
 def test_problems_of_a_manifest_are_a_line_each_whatever_its_cells_hold(made_up: Path) -> None:
     text = made_up.read_text()
     header, first, rest = text.split("\n", 2)
@@ -351,20 +160,3 @@ def test_problems_of_a_manifest_are_a_line_each_whatever_its_cells_hold(made_up:
     assert r"p\n1: no problem" in ended.stdout
     assert r"images/absent\u202e.png" in ended.stdout
     assert "\n1: no problem" not in ended.stdout
-
-
-@pytest.mark.parametrize("name", ["[/b]", "ward [a-z]"])
-def test_columns_and_cells_with_brackets_are_described_as_they_are(made_up: Path, name: str) -> None:
-    lines = made_up.read_text().splitlines()
-    made_up.write_text("\n".join([f"{lines[0]},{name}", *(f"{line},{name}" for line in lines[1:])]) + "\n")
-    ended = run("describe", made_up, "--by", name)
-    assert ended.exit_code == 0, ended.output
-    assert f"; by {name}\n" in ended.stdout
-    assert ended.stdout.count(name) > 2
-
-
-def test_the_report_says_how_the_table_was_read(made_up: Path) -> None:
-    made_up.write_text(made_up.read_text().replace(",", ";"))
-    answered = run("report", made_up, "--out", made_up.with_name("quality.html"))
-    assert answered.exit_code == 0
-    assert "manifest.csv: read as UTF-8 with semicolons" in answered.stderr

@@ -60,6 +60,18 @@ def test_every_data_block_is_one(heading: str) -> None:
         assert DataConfig.model_validate(yaml.safe_load(block)["data"])
 
 
+def test_the_four_scenarios_of_fedperl_are_data_blocks() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    section = page.split("\n## The four scenarios")[1].split("\n## ")[0]
+    first, *others = (
+        yaml.safe_load(part.split("\n```")[0])["data"] for part in section.split("\n```yaml\n")[1:]
+    )
+    assert len(others) == 3
+    for other in ({}, *others):
+        sources = [*first["sources"], *other.get("sources", [])]
+        assert DataConfig.model_validate({**first, **other, "sources": sources})
+
+
 def test_ddi(tmp_path: Path, pictures: Callable[..., Path]) -> None:
     folder = pictures("ddi", ["000001.png", "000002.png", "000003.png"])
     (folder / "ddi_metadata.csv").write_text(
@@ -71,36 +83,6 @@ def test_ddi(tmp_path: Path, pictures: Callable[..., Path]) -> None:
     dataset = prepared("Diverse Dermatology", tmp_path)
     assert [label.code for label in dataset.labels] == ["benign", "malignant"]
     assert dataset.clients == ("light", "medium", "dark")
-
-
-def test_retina(tmp_path: Path, pictures: Callable[..., Path]) -> None:
-    names = [f"{patient}_{eye}" for patient in range(10, 40) for eye in ("left", "right")]
-    folder = pictures("retina", [f"{name}.jpeg" for name in names])
-    lines = [f"{name},{int(name[:2]) % 5}" for name in names]
-    (folder / "trainLabels.csv").write_text("image,level\n" + "\n".join(lines))
-    for alpha in (100, 1.0, 0.5):
-        clients = {"by": "dirichlet", "count": 2, "alpha": alpha}
-        dataset = prepared("Kaggle", tmp_path, clients=clients)
-        assert [label.code for label in dataset.labels] == ["Diseased", "Normal"]
-        held = [
-            len(dataset.examples(client, split)) for client in dataset.clients for split in ("train", "test")
-        ]
-        assert all(count % 2 == 0 for count in held)  # both eyes of a patient are in one place
-
-
-def test_covid_fl(tmp_path: Path, pictures: Callable[..., Path]) -> None:
-    folder = pictures("covid-fl", ["a.png", "b.png", "c.png"])
-    (folder / "covid_fl.csv").write_text(
-        "image,class,patient,split,hospital,client\n"
-        "a.png,COVID-19,bimcv-1,train,bimcv,bimcv-a\n"
-        "b.png,normal,rsna-1,train,rsna,rsna-a\n"
-        "c.png,pneumonia,rsna-2,test,rsna,rsna-b\n"
-    )
-    dataset = prepared("COVID-FL", tmp_path)
-    assert dataset.clients == ("bimcv-a", "rsna-a", "rsna-b")
-    assert [label.code for label in dataset.labels] == ["covid-19", "normal", "pneumonia"]
-    hospitals = prepared("COVID-FL", tmp_path, clients={"by": "column", "column": "hospital"})
-    assert hospitals.clients == ("bimcv", "rsna")
 
 
 def isic2019(pictures: Callable[..., Path], count: int) -> Path:

@@ -47,12 +47,6 @@ def labels(manifest: Manifest) -> dict[str, str]:
     return {row.image: row.label for row in manifest.rows}
 
 
-def test_there_are_thirty_and_each_has_its_name() -> None:
-    assert len(EXPORTS) >= 30
-    assert len({export.name for export in EXPORTS}) == len(EXPORTS)
-    assert all(export.messy for export in EXPORTS)
-
-
 @pytest.mark.parametrize("export", IMPORTED, **by_name)
 def test_an_export_imports_rightly_and_is_checked(
     export: MessyExport, import_export: Callable[..., Result], tmp_path: Path

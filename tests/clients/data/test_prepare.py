@@ -2,7 +2,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from pydantic import ValidationError
 
 from clients.data.errors import (
     AdapterError,
@@ -235,26 +233,6 @@ def test_broken_pictures_are_refused_by_name_or_skipped_and_reported(write_pictu
     assert dataset.report.left_out.broken == 2
 
 
-def test_several_manifests_are_several_clients(write_pictures: WritePictures, tmp_path: Path) -> None:
-    path = write_pictures(rows())
-    manifest = read_manifest(path)
-    for clinic in ("a", "b"):
-        mine = [row for row in manifest.rows if row.extra["clinic"] == clinic]
-        write_manifest(manifest.keep(mine), tmp_path / clinic / "manifest.csv")
-    config = DataConfig(manifest=("a/manifest.csv", "b/manifest.csv"), image_size=12)
-    dataset = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-    assert dataset.clients == ("a/manifest", "b/manifest")
-    by_column = prepared(path, clients={"by": "column", "column": "clinic"})
-    assert [entry[1:] for entry in everything(dataset)] == [entry[1:] for entry in everything(by_column)]
-
-
-def test_unlabelled_pictures_are_kept_without_a_class(write_pictures: WritePictures) -> None:
-    path = write_pictures([*rows(), *(Row(f"images/u{number}.png") for number in range(20))])
-    dataset = prepared(path, label_map="malignancy")
-    labels = [label for _, _, _, label, _ in everything(dataset)]
-    assert [labels.count(label) for label in (-1, 0, 1)] == [20, 20, 20]
-
-
 def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures: WritePictures) -> None:
     path = write_pictures([*rows(), *(Row(f"images/u{n}.png", extra={"clinic": "a"}) for n in range(5))])
     clients = {"by": "column", "column": "clinic"}
@@ -274,29 +252,6 @@ def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures
     assert len({dataset.fingerprint for dataset in (full, half, few)}) == 3
     unlabelled = sum(count for cell, count in half.report.counts.items() if not cell.label)
     assert unlabelled == 5 + len(labelled[0]) - len(labelled[1])
-
-
-@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
-def test_label_fractions_outside_0_to_1_are_refused(share: float) -> None:
-    with pytest.raises(ValidationError, match="label_fraction"):
-        DataConfig(adapter="synthetic", label_fraction=share)
-
-
-def test_a_divided_clinic_keeps_its_splits(write_pictures: WritePictures) -> None:
-    path = write_pictures(rows())
-    whole, divided = (
-        prepared(path, clients={"by": "column", "column": "clinic", "count": count}) for count in (2, 4)
-    )
-    assert divided.clients == ("a-0", "a-1", "a-2", "b")
-    assert whole.fingerprint == prepared(path, clients={"by": "column", "column": "clinic"}).fingerprint
-    joined = sorted((entry[0][0], *entry[1:]) for entry in everything(divided))
-    assert joined == everything(whole)
-    sizes = [len(divided.examples(client, "train")) for client in divided.clients[:3]]
-    assert max(sizes) - min(sizes) <= 2  # one lesion of two pictures
-    lesions = [
-        {*divided.examples(client, split).lesions.tolist()} for client in divided.clients for split in SPLITS
-    ]
-    assert sum(map(len, lesions)) == len(set().union(*lesions)) == 20
 
 
 @pytest.mark.parametrize(
@@ -343,28 +298,9 @@ def test_paths_may_name_environment_variables(
     assert prepare(config, seed=0, folder=Path("/"), cache=tmp_path / "cache").clients == ("manifest",)
 
 
-def test_the_synthetic_adapter_needs_no_folder_and_draws_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = DataConfig(adapter="synthetic", options={"pictures": 60, "size": 32}, image_size=32)
-    first = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-    monkeypatch.setattr("clients.data.adapters.synthetic.write_synthetic", None)
-    second = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-    assert first.fingerprint == second.fingerprint
-    assert first.clients == ("synthetic",)
-
-
 def test_other_adapters_need_a_folder(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="adapter ham10000 needs `folder`"):
         prepare(DataConfig(adapter="ham10000"), seed=0, folder=tmp_path, cache=tmp_path)
-
-
-def test_unknown_clients_and_splits_are_refused(write_pictures: WritePictures) -> None:
-    dataset = prepared(write_pictures(rows()))
-    with pytest.raises(ClientDataError, match="no client 'manifests'; did you mean `manifest`"):
-        dataset.examples("manifests", "train")
-    with pytest.raises(ClientDataError, match="no split 'tets'; did you mean `test`"):
-        dataset.examples("manifest", "tets")  # type: ignore[arg-type]
 
 
 def test_a_client_whose_pictures_are_all_filtered_is_refused(
@@ -405,26 +341,3 @@ def test_milk10k_pairs_stay_together_and_tones_become_subgroups(real_data: Path,
     for counts in pictures.values():
         shares = np.array(counts) / sum(counts)
         assert np.abs(shares - [0.6, 0.1, 0.1, 0.2]).max() < 0.005
-
-
-@pytest.mark.real
-def test_ten_clients_of_the_four_clinics_of_ham10000_with_few_labels(real_data: Path, tmp_path: Path) -> None:
-    def data(share: float) -> PreparedDataset:
-        config = DataConfig(
-            adapter="ham10000",
-            folder=str(real_data / "ham10000"),
-            image_size=8,
-            clients={"by": "column", "column": "clinic", "count": 10},
-            label_fraction=share,
-        )
-        return prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-
-    full, few = data(1.0), data(0.1)
-    assert Counter(client.partition("-")[0] for client in full.clients) == {
-        "rosendahl": 2, "vidir_modern": 3, "vidir_molemax": 4, "vienna_dias": 1,
-    }  # fmt: skip
-    for client in full.clients:
-        all_labels, labels = (dataset.examples(client, "train").labels for dataset in (full, few))
-        assert abs((labels >= 0).sum() - 0.1 * len(labels)) <= 2
-        mix, kept = (np.bincount(found[found >= 0], minlength=7) for found in (all_labels, labels))
-        assert np.abs(kept - 0.1 * mix).max() <= 3

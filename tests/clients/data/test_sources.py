@@ -27,20 +27,3 @@ def test_the_same_manifest_twice_is_refused(tmp_path: Path) -> None:
         names(tmp_path, "a.csv", "a.csv")
     with pytest.raises(ClientDataError, match="names no file"):
         names(tmp_path)
-
-
-def test_what_reading_took_for_granted_is_kept_to_be_said(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").touch()
-    (tmp_path / "m.csv").write_text("image;label\nA.JPG;NV\n")
-    told = (
-        "m.csv: read as UTF-8 with semicolons",
-        "1 pictures are named with other case, e.g. 'A.JPG' for 'a.jpg'",
-    )
-    (source,) = read_sources(DataConfig(manifest="m.csv"), tmp_path, tmp_path / "cache")
-    assert source.manifest.rows[0].image == "a.jpg"
-    assert source.manifest.notes == told
-    config = DataConfig(adapter="csv", folder=".", options={"table": "m.csv", "label": "label"})
-    (source,) = read_sources(config, tmp_path, tmp_path / "cache")
-    assert source.manifest.rows[0].image == "a.jpg"
-    first, second = source.manifest.notes
-    assert (first.startswith(told[0]), second) == (True, told[1])

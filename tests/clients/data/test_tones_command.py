@@ -14,7 +14,7 @@ from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import SKIN, draw
-from registry.bundle.skin_tone.typology_angle import CAUTION, ToneRanges, lab, skin_tone_angle, typology_angle
+from registry.bundle.skin_tone.typology_angle import CAUTION, lab, skin_tone_angle, typology_angle
 
 
 def run(*words: object) -> Result:
@@ -73,24 +73,6 @@ def test_drawn_skin_has_the_order_of_its_types() -> None:
     assert medians == pytest.approx(expected, abs=12)
 
 
-def test_made_up_pictures_agree_with_their_types(tmp_path: Path) -> None:
-    assert run("synth", "--out", tmp_path / "a", "--pictures", 180, "--size", 32).exit_code == 0
-    answer = json.loads(run("tones", tmp_path / "a" / "manifest.csv", "--json").stdout)
-    (check,) = answer["checks"]
-    told = check["agreement"]
-    assert told["scale"] == "fitzpatrick"
-    assert told["pictures"] == 180
-    assert [line["tone"] for line in told["tones"]] == ["6", "5", "4", "3", "2", "1"]
-    assert told["spearman"]["value"] > 0.85
-    assert told["spearman"]["interval"][0] > 0.75
-    assert answer["caution"] == CAUTION
-    known = ToneRanges.model_validate(check["tones"])  # what the stage `calibrate` takes
-    assert known.rank_correlation == round(told["spearman"]["value"], 3)
-    assert {tone: one.model_dump() for tone, one in known.ranges.items()} == check["ranges"]
-    for row in check["contradictions"]:
-        assert row["image"].startswith("images/")
-
-
 def test_the_contradicting_row_is_found_and_told(mislabelled: Path) -> None:
     answer = json.loads(run("tones", mislabelled, "--json", "--replicates", 0).stdout)
     (check,) = answer["checks"]
@@ -132,14 +114,6 @@ def test_kinds_and_scales_are_never_mixed(tmp_path: Path) -> None:
     assert together == [("", 2), ("", 2)]
 
 
-def test_broken_pictures_are_listed(mislabelled: Path) -> None:
-    (mislabelled.parent / "3.png").write_text("no picture")
-    answer = json.loads(run("tones", mislabelled, "--json").stdout)
-    assert [line.split(":")[0] for line in answer["broken"]] == ["3.png"]
-    assert answer["checks"][0]["agreement"]["pictures"] == 120
-    assert "1 pictures cannot be used:\n  3.png: " in run("tones", mislabelled).stdout
-
-
 def test_an_adapter_and_its_folder_or_several_manifests(mislabelled: Path) -> None:
     folder = mislabelled.parent
     options = ("table=manifest.csv", "skin_tone=skin_tone", "scale=milk10k")
@@ -150,32 +124,12 @@ def test_an_adapter_and_its_folder_or_several_manifests(mislabelled: Path) -> No
     assert both["checks"][0]["agreement"]["pictures"] == 242
 
 
-def test_wrong_use_exits_with_2_and_says_what_to_do(mislabelled: Path) -> None:
-    cases = {
-        ("tones", mislabelled.parent / "no.csv"): "does not exist",
-        ("tones", "milk10k"): "adapter milk10k needs one folder; write: milk10k FOLDER",
-        ("tones", mislabelled, "--by", "clinic"): "no column 'clinic'",
-        ("tones", mislabelled, "--option", "table=a.csv"): "--option is for adapters",
-        ("tones", mislabelled, "--min-count", 0): "min-count",
-    }
-    for words, said in cases.items():
-        result = run(*words)
-        assert result.exit_code == 2, words
-        assert said in result.stderr
-
-
 def test_no_declared_tone_at_all(tmp_path: Path) -> None:
     manifest = write_skin(tmp_path, [Row(image="a.png")], [(168, 120, 88)])
     result = run("tones", manifest)
     assert result.exit_code == 0
     assert result.stdout.startswith("1 pictures have no declared tone")
     assert result.stdout.endswith(f"{CAUTION}\n")
-
-
-def test_help_says_what_the_angle_is_not_for() -> None:
-    help_text = " ".join(run("tones", "--help").stdout.split())
-    assert "Examples: dermfed-data tones manifest.csv" in help_text
-    assert "never for choosing a model and never for filling in a tone that is missing" in help_text
 
 
 @pytest.mark.real

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clients.federation import processes, stale_processes
+from clients.federation import processes
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
@@ -97,7 +97,7 @@ def test_a_jobs_process_that_outlived_its_node_is_ended_and_no_other(kit, monkey
     started = [
         subprocess.Popen(
             sleeps,
-            env={**os.environ, stale_processes.KIT_VARIABLE: mark},
+            env={**os.environ, processes.KIT_VARIABLE: mark},
             start_new_session=True,
             stdout=subprocess.PIPE,
         )

@@ -10,7 +10,6 @@ from clients.federation.kit import Kit, KitFacts
 from clients.federation.supervise import ROOM, Supervisor
 from training.errors import CheckpointError
 from training.jobs.job import Job
-from training.progress import in_words
 
 DONE = {"state": "done", "error": "", "text": ""}
 
@@ -325,12 +324,6 @@ def test_a_coordinator_that_is_gone_at_the_end_does_not_keep_whoever_has_the_res
     assert follow(admin)[0] == DONE
 
 
-def test_a_run_that_makes_progress_is_never_given_up(follow):
-    admin = Script(*((["RUNNING"], None) for _ in range(8)), (["RUNNING"], DONE))
-    assert follow(admin)[0] == DONE
-    assert len(admin.sent) == 9
-
-
 def test_a_job_that_is_lost_while_it_is_stopped_is_not_waited_for(follow):
     admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
     admin.running = {"south": ("job-0",)}
@@ -387,58 +380,3 @@ def test_a_run_that_needs_everybody_waits_for_everybody(follow):
     admin.connected = connected
     assert follow(admin)[0] == DONE
     assert admin.looks > 400
-
-
-def test_who_has_not_answered_for_half_a_minute_is_told_now_and_then(follow):
-    admin = Script((["RUNNING"] * 100, DONE))
-    told = {"asking": "0-federate 1 canary", "answered": ["north"], "pending": ["south"]}
-    admin.follow = lambda job, start, known: {**told, "seconds": float(admin.looks)}
-    _, said = follow(admin)
-    assert said[1:] == [
-        f"0-federate 1 canary: 1 of 2 answered; {seconds} s, not yet south" for seconds in (31, 62, 93)
-    ]
-
-
-def test_beside_who_has_not_answered_stands_how_long_the_rounds_take(follow, tiny):
-    rounds = tiny["stages"][0]["rounds"]
-    admin = Script((["RUNNING"] * 100, DONE))
-    told = {"asking": "0-federate 2 fit", "answered": ["north"], "pending": ["south"]}
-    line = json.dumps({"stage": "0-federate", "round": 1, "seconds": 240.0}) + "\n"
-    seen = iter([{"metrics_from": 0, "metrics": line}])
-    admin.follow = lambda job, start, known: {**told, **next(seen, {}), "seconds": float(admin.looks)}
-    _, said = follow(admin)
-    assert said[1].startswith("0-federate 2 fit: 1 of 2 answered; 31 s, not yet south; ")
-    assert said[1].endswith(f"1 of {rounds} rounds done, about {in_words(240 * (rounds - 1))} left")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"stage": "9-x", "round": 1, "seconds": 1.0}',
-        '{"stage": "0-federate", "round": 1}',
-        '{"stage": "0-federate", "round": 1, "seconds": "a"}',
-        "5",
-    ],
-)
-def test_an_odd_line_in_the_log_of_the_coordinator_does_not_end_supervision(follow, line):
-    admin = Script((["RUNNING"] * 3, DONE))
-    plain = admin.follow
-    admin.follow = lambda job, start, known: {
-        **plain(job, start, known),
-        "metrics_from": 0,
-        "metrics": f"{line}\n",
-    }
-    assert follow(admin)[0] == DONE
-
-
-def test_what_goes_on_before_anything_is_heard_of_a_job_is_said(follow):
-    admin = Script((["SUBMITTED"] * 5 + ["DISPATCHED"] * 3 + ["RUNNING"] * 4, DONE))
-    heard = admin.follow
-    admin.follow = lambda job, start, known: heard(job, start, known) if len(admin.jobs[0][0]) < 2 else {}
-    _, said = follow(admin)
-    assert said[1:] == [
-        "the coordinator has the job, and gives it to the hospitals that are connected (3 s)",
-        "the coordinator and the hospitals start their processes of the job (5 s)",
-        "line 0",
-        "line 1",
-    ]

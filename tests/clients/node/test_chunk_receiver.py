@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from clients.node.chunk_receiver import ChunkReceiver
-from clients.node.rejoin import Rejoin
 from training.engines.nvflare import chunking as module
 from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
 from training.engines.nvflare.chunking import TRIES, ChunkAddress, ChunkedTransfer
@@ -28,7 +27,6 @@ class ScriptedHandler:
 
     def __init__(self, payload=ANSWER):
         self.payload, self.asked, self.session = payload, [], "s1"
-        self.rejoin = Rejoin()
 
     def answer(self, header, body):
         self.asked.append(whole(body))
@@ -130,29 +128,6 @@ def test_a_site_that_takes_no_piece_is_not_reached(pieces, carrier, handler):
     assert whole(pieces.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
     puts = [json.loads(where)["offset"] for kind, where, *_ in carrier.calls if kind == "put"]
     assert puts == [0, 40, 50, 60, 70, 80, 90], "asked anew, it goes on where it was"
-
-
-def test_a_process_that_took_anothers_place_gets_the_question_from_its_beginning(
-    pieces, carrier, handler, tmp_path
-):
-    """It has nothing of what the first one got; one that loses it time and again is refused."""
-    first, put = carrier.receiver, carrier.put
-
-    def killed(place, piece, seconds):
-        if len(carrier.calls) in deaths:
-            carrier.receiver.close()
-            carrier.receiver = ChunkReceiver(handler, tmp_path, PIECE)
-        return put(place, piece, seconds)
-
-    carrier.put, deaths = killed, {4}
-    handler.close = lambda: None
-    _, payload = pieces.ask(question(), QUESTION, 60, alive)
-    assert carrier.receiver is not first
-    assert (whole(payload), handler.asked) == (ANSWER, [QUESTION])
-    carrier.calls.clear()
-    deaths.update(range(100))
-    with pytest.raises(SiteRefusedError, match="0 of 95 bytes after a piece at 10"):
-        pieces.ask(question(2), QUESTION, 60, alive)
 
 
 def test_a_later_question_takes_the_place_of_an_earlier_one(carrier, pieces, handler):

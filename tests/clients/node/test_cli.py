@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks.loopback.permissive import permissive
 from clients.federation.kit import open_kit
 from clients.node import check as checks
-from clients.node.cli import app, main
+from clients.node.cli import app
 from clients.node.identity import known_path, open_identity
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import read_job
@@ -46,18 +46,6 @@ def kits(tmp_path_factory):
 
 def run(*arguments):
     return CliRunner().invoke(app, [str(each) for each in arguments])
-
-
-def test_every_command_is_documented_with_an_example():
-    told = run("--help").output
-    docs = Path(__file__).parents[3] / "docs"
-    page = (docs / "federation.md").read_text() + (docs / "hospital.md").read_text()
-    for command in ("provision", "request", "renew", "check", "journal", "start"):
-        assert command in told
-        assert f"dermfed-node {command}" in run(command, "--help").output
-        assert f"dermfed-node {command}" in page
-    assert "Exit codes" in told
-    assert run("--version").output.startswith("dermfed-node ")
 
 
 @pytest.mark.parametrize("command", ["check", "start"])
@@ -128,21 +116,6 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     assert "2 hospitals take part (north, south), and a sum of fewer than 3 hides too little" in ended.output
 
 
-def test_who_sees_what_is_told_without_pictures_too(kits, tmp_path, tiny, monkeypatch):
-    monkeypatch.setattr(checks, "SECONDS", 0.5)
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump(tiny))
-    found = json.loads(run("check", "--kit", kits / "north", "--job", tmp_path / "job.yaml", "--json").output)
-    abouts = [each["about"] for each in found]
-    assert {"who sees census", "who sees canary", "who sees counts"} <= set(abouts)
-    assert len(abouts) == len(set(abouts))
-
-
-def test_a_job_that_tells_of_single_patients_is_called_so():
-    assert "Counts and losses may be of one patient (privacy.min_count: 1)" in checks.never_leaves(1)
-    assert "fewer than 10 patients" in checks.never_leaves(10)
-    assert "a histogram with fewer than 5" in checks.never_leaves(10)
-
-
 def test_hospitals_can_compare_their_keys(kits, monkeypatch):
     """What one is told of its own key is what another is told that it knows it by."""
     monkeypatch.setattr(checks, "SECONDS", 0.5)
@@ -177,21 +150,3 @@ def test_a_certificate_of_another_authority_is_not_fit(kits, tmp_path):
     root.write_bytes(own)
     found = {each["about"]: each for each in json.loads(ended.output)}
     assert not found["certificate"]["fit"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["start", "--kit", "north"], "north needs its pictures"),
-        (["start", "--kit", "north", "--data", "nothing.csv"], "there is no manifest nothing.csv"),
-        (["start", "--kit", "admin"], r"is the kit of admin \(admin\); needed is one of server, hospital"),
-        (["check", "--kit", "nowhere"], "is no kit"),
-    ],
-)
-def test_wrong_use_ends_with_two_and_says_what_to_do(kits, arguments, told, monkeypatch, capsys):
-    arguments[2] = str(kits / arguments[2])
-    monkeypatch.setattr("sys.argv", ["dermfed-node", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert re.search(told, capsys.readouterr().err)

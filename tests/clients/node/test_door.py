@@ -228,7 +228,6 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/chunk_receiver.py",
         "clients/node/door.py",
         "clients/node/one_question.py",
-        "clients/node/rejoin.py",
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
         "training/data/selectors.py",

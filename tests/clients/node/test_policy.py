@@ -155,18 +155,6 @@ def test_with_one_that_cannot_be_read_a_node_does_not_start(kit, write, tmp_path
     assert not (kit.path / "node.log").exists()
 
 
-def test_what_is_wrong_with_it_is_told_by_its_place_and_the_nearest_name(kit, write):
-    write(privacy={"min_cuont": 5, "fewest": 1}, hours=[{"begin": "25:00", "end": "06:00"}])
-    with pytest.raises(PolicyFileError) as told:
-        read_policy(kit.path / POLICY)
-    assert "unknown key `min_cuont`" in f"{told.value}"
-    assert "min_count" in f"{told.value}"
-    assert "hours.0.begin" in f"{told.value}"
-    write(jobs={"recipes": ["dmeo"]})
-    with pytest.raises(PolicyFileError, match="demo"):
-        read_policy(kit.path / POLICY)
-
-
 @pytest.mark.parametrize(
     ("now", "open_"),
     [

@@ -1,7 +1,6 @@
 """A node's request handler: whom it greets, what it answers, and what it refuses."""
 
 import json
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -153,25 +152,6 @@ def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
     assert ".png" not in told
     assert set(json.loads(told)) == {"client", "labels", "subgroups", "fingerprint", "source", "unseen"}
     assert Path("manifest.csv").name not in told
-
-
-def test_each_task_is_a_line_with_what_was_asked_and_sent(job, node, tmp_path):
-    said = []
-    node._say = said.append
-    header, body, _stamp = fit(job, 1, 1)
-    told = node.answer(header, body)
-    node.answer(header, body)  # the same again is no work and no line
-    question = Broadcast("north", "0-federate", 1, "gossip")
-    node.answer(write_question(question, stamp_of(question, job.digest, "s1", 2), 1), b"")
-    assert re.fullmatch(
-        rf"job tiny, 0-federate round 1, fit: done in \d+\.\d s, {len(told[0]) + len(told[1]):,} bytes sent",
-        said[0],
-    )
-    assert re.match(
-        r"job tiny, 0-federate round 1, gossip: not done after \d+\.\d s: stage 0-federate knows", said[1]
-    )
-    assert len(said) == 2
-    assert not any(".png" in line or str(tmp_path) in line for line in said)
 
 
 def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pictures):

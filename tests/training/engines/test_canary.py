@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from tests.training.engines.test_nvflare_same_weights import bytes_of
 from training.algorithms.objectives.dp_sgd import DPSGDTask
 from training.algorithms.objectives.supervised import SupervisedTask
 from training.errors import QuorumError
@@ -18,7 +19,6 @@ MOCO = {
     "batch_size": 8,
     "optimizer": {"name": "sgd", "lr": 0.03, "momentum": 0.9, "state": "keep"},
 }
-FEDIRM = {"name": "fedirm", "batch_size": 4, "optimizer": {"name": "adam", "lr": 1e-3}}
 DP = {"name": "dp-sgd", "batch_size": 8, "noise_multiplier": 1.0, "optimizer": {"name": "sgd", "lr": 0.1}}
 EVERYTHING_KEPT = {
     "rounds": 2,
@@ -39,22 +39,7 @@ STATEFUL = {
             }
         ]
     },
-    "relations": {
-        "data": {"label_fraction": 0.5},
-        "stages": [
-            {
-                "stage": "federate",
-                "rounds": 2,
-                "objective": FEDIRM,
-                "exchange": {"name": "relations"},
-                "aggregator": {"name": "fedavg"},
-            }
-        ],
-    },
     "masks": {"privacy": {"secure_aggregation": {"fewest": 3}}},
-    "alone": {
-        "stages": [{"stage": "finetune", "epochs": 2, "objective": {"name": "supervised", "batch_size": 8}}]
-    },
 }
 
 
@@ -63,15 +48,6 @@ def far(job, canary=True):
     network = job.engine.network.model_copy(update={"canary": canary})
     engine = job.engine.model_copy(update={"name": "nvflare", "network": network})
     return job.model_copy(update={"engine": engine})
-
-
-def bytes_of(result):
-    return {
-        (key, model, name): tensor.numpy().tobytes()
-        for key, done in result.stages.items()
-        for model, weights in done.outcome.models.items()
-        for name, tensor in weights.items()
-    }
 
 
 def kept(folder):
@@ -104,12 +80,7 @@ def out_of_memory(name):
     return batches
 
 
-LONG = ("relations", "masks", "alone")
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.long) if kind in LONG else kind for kind in STATEFUL]
-)
+@pytest.mark.parametrize("kind", STATEFUL)
 def test_nothing_of_it_is_left(kind, own_job, net):
     job = own_job(**STATEFUL[kind])
     with_, without = net(far(job), "with"), net(far(job, canary=False), "without")
@@ -180,69 +151,9 @@ def test_a_hospital_that_cannot_train_is_named_before_anything_is_trained(own_jo
     assert there.run().summary["test"]
 
 
-def test_with_a_minimum_the_others_begin_without_it(own_job, net, monkeypatch):
-    monkeypatch.setattr(SupervisedTask, "batches", out_of_memory("east"))
-    there = net(far(own_job(engine={"min_clients": 3})))
-    there.run()
-    assert "2 batches at 3 of 4; cannot train: east: east cannot train" in there.progress.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (
-            FileNotFoundError(2, "No such file or directory", "/data/smith-jane.png"),
-            "disk: a file could not be written or read there (ENOENT: No such file or directory)",
-        ),
-        (
-            RuntimeError("cannot open /data/smith-jane.png"),
-            "unforeseen: something went wrong that nobody foresaw; its own log says more",
-        ),
-        (
-            KeyError("smith-jane"),
-            "unforeseen: something went wrong that nobody foresaw; its own log says more",
-        ),
-        (
-            RuntimeError("CUDA error: no kernel image is available"),
-            "gpu: its graphics card or its driver cannot compute this; its own log says more",
-        ),
-    ],
-)
-def test_what_is_reported_of_an_error_names_no_file(error, told, own_job, net, monkeypatch):
-    def broken(self, batch):
-        raise error
-
-    monkeypatch.setattr(SupervisedTask, "loss", broken)
-    with pytest.raises(QuorumError) as refused:
-        net(far(own_job())).run()
-    assert told in str(refused.value)
-    assert "smith" not in str(refused.value)
-
-
 def test_it_is_no_part_of_a_jobs_identity(own_job):
     job = own_job()
     assert far(job).digest == far(job, canary=False).digest == job.digest
     slow = Job.model_validate({**job.resolved(), "engine": {"network": {"silence": 5}}})
     assert slow.digest != job.digest
     assert far(slow).digest == far(slow, canary=False).digest == slow.digest
-
-
-def test_it_is_no_business_of_one_machine(run_job, make_job, monkeypatch):
-    monkeypatch.setattr("training.federation.server.round_loop.send_canary", None)
-    assert run_job(make_job()).weights()
-
-
-def test_only_the_first_stage_is_preceded_by_one(own_job, net):
-    stages = [
-        {
-            "stage": "federate",
-            "rounds": 1,
-            "objective": {"name": "supervised", "batch_size": 8},
-            "aggregator": {"name": "fedavg"},
-        }
-    ]
-    there = net(far(own_job(stages=stages * 2)))
-    heard = asked_of(there.channels["north"])
-    there.run()
-    assert heard.count("fit") == 2
-    assert heard.count(CANARY) == 1

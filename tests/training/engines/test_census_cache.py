@@ -17,15 +17,11 @@ def test_a_kept_answer_tells_what_is_not_used_as_the_first_one_did(tmp_path):
     assert unused_in(known) == unused
 
 
-def test_numbers_that_are_gone_are_asked_for_again(tmp_path):
+def test_numbers_that_are_gone_or_damaged_are_asked_for_again(tmp_path):
     cache = CensusCache(tmp_path)
     cache.keep(QUESTION, reply(QUESTION, tensors={CENSUS: torch.arange(4)}, scalars={"unused.listed": 1.0}))
-    next(tmp_path.glob("*.json")).unlink()
+    numbers = next(tmp_path.glob("*.json"))
+    numbers.write_text("{")
     assert cache.known(QUESTION) is None
-
-
-def test_damaged_numbers_are_asked_for_again(tmp_path):
-    cache = CensusCache(tmp_path)
-    cache.keep(QUESTION, reply(QUESTION, tensors={CENSUS: torch.arange(4)}, scalars={"unused.listed": 1.0}))
-    next(tmp_path.glob("*.json")).write_text("{")
+    numbers.unlink()
     assert cache.known(QUESTION) is None

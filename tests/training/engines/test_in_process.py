@@ -2,13 +2,11 @@
 
 import os
 from concurrent.futures import Future
-from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
@@ -18,7 +16,6 @@ from training.engines.parts_file import PartsFile
 from training.errors import CheckpointError
 from training.messages.message import Broadcast, Failure, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
-from training.progress import Progress
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
 
@@ -101,39 +98,6 @@ def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
     engine.close()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_whoever_waits_is_told_of_answers_and_of_what_is_done_of_those_under_way(
-    make_job, make_dataset, tmp_path, monkeypatch, workers
-):
-    monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
-    data, told = make_dataset(FOUR), []
-    progress = Progress(Console(file=StringIO()))
-    objective = {"epochs": 2, "batch_size": 2}
-    job = make_job(engine={"workers": workers}, federate={"objective": objective})
-    parts = ClientAppParts(job, data, ClientStore(tmp_path / "a"))
-    engine = InProcessEngine(parts, tmp_path / "spool", progress=progress)
-    app = engine._app or in_process._worker.app
-    watch = app._watch
-
-    def watched(share):
-        watch(share)
-        told.append((progress._question.what, progress._question.done, progress._question.share))
-
-    monkeypatch.setattr(app, "_watch", watched)
-    weights = app._local_model.take(app._local_model.names)
-    engine.run_round([Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients])
-    assert progress._question is None
-    assert list(engine._shares) == [0.0] * workers
-    shares = [share for _, _, share in told]
-    assert {what for what, _, _ in told} == {"training"}
-    assert [share for share in shares if share in (0.25, 0.5, 0.75, 1.0)][-1] == 1.0
-    if workers == 1:
-        assert shares == sorted(shares)
-        assert {done for _, done, _ in told} == {0, 1, 2, 3}
-        assert 0.125 in shares  # one of two epochs of the first of four
-    engine.close()
-
-
 def test_what_a_client_cannot_do_is_an_answer_and_the_others_go_on(make_job, make_dataset, tmp_path):
     data = make_dataset({"north": {"light": (1, 3, 0, 3)}, "south": {"dark": (5, 3, 0, 3)}})
     engine = InProcessEngine(
@@ -157,19 +121,6 @@ FULL_DISK = Path("/dev/full")
 
 def put_pid(file, pids):
     pids.put((file.load(), os.getpid()))
-
-
-def test_workers_start_from_a_file_that_has_no_name(make_job, make_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
-    parts = ClientAppParts(
-        make_job(engine={"workers": 2}), make_dataset(FOUR), ClientStore(tmp_path / "clients")
-    )
-    spool = tmp_path / "spool"
-    engine = InProcessEngine(parts, spool)
-    assert in_process._worker.app._job == parts.job
-    assert [path for path in spool.rglob("*") if path.is_file()] == []
-    engine.close()
-    assert engine._parts._file.closed
 
 
 def test_every_worker_reads_the_parts_whole_wherever_the_others_are(tmp_path):

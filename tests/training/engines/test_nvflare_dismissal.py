@@ -79,12 +79,3 @@ def test_a_run_may_begin_without_one_and_never_without_all(own_job, net):
     assert list(result.summary["dismissed"]) == ["east"]
     with pytest.raises(JobError, match="no hospital would be left"):
         there.run(without=LEFT)
-
-
-@pytest.mark.long
-def test_nobody_is_evicted_who_was_not_named(own_job, net):
-    there = net(own_job(federate={"rounds": 1}))
-    result = there.run()
-    assert "dismissed" not in result.summary
-    assert "dismissed" not in there.metrics()[0]
-    assert not any("dismissed" in note for note in report_data(result).notes)

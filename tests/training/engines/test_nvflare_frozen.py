@@ -6,7 +6,6 @@ from safetensors.torch import save_file
 from tests.training.engines.test_nvflare_same_weights import bytes_of
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.federation.server.checkpoint import Checkpoints
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 from training.jobs.who_sees_what import MASKED, who_sees_what
@@ -29,10 +28,6 @@ PRETRAIN = {
     "aggregator": {"name": "fedavg"},
 }
 CASES = {"unit": "lesion", "cases": {"slots": 2, "kinds": [], "facts": []}}
-
-
-class KilledError(Exception):
-    """The coordinator's process is killed."""
 
 
 @pytest.fixture
@@ -131,24 +126,3 @@ def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
     for ask, topic in (("test", "counts"), ("neighbours", "neighbours")):
         assert table[topic].coordinator == MASKED
         assert all({KEYS, LAYOUT} <= tensors <= {KEYS, LAYOUT, EARLIER} for tensors in heard[ask])
-
-
-def test_a_probe_whose_coordinator_is_killed_continues_with_the_same_figures(
-    probe_job, net, here, monkeypatch
-):
-    job = probe_job({})
-    there = net(job)
-
-    def save_and_stop(self, checkpoint, inner=Checkpoints.save):
-        inner(self, checkpoint)
-        if checkpoint.round == 1:
-            raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", save_and_stop)
-        with pytest.raises(KilledError):
-            there.run()
-    there.connect(*there.channels)
-    far, near = there.run(), here(job)
-    for name in ("linear", "neighbours"):
-        assert far.stages["0-probe"].outcome.facts[name] == near.stages["0-probe"].outcome.facts[name]

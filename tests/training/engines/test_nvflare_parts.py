@@ -1,7 +1,5 @@
 """Acknowledged rounds and the liveness tracker, each on its own."""
 
-import threading
-
 from training.engines.nvflare.acknowledged import AcknowledgedRounds
 from training.engines.nvflare.channel import SLOWEST, ChannelError, Heartbeat
 from training.engines.nvflare.heartbeat import BEATS, LivenessTracker
@@ -79,38 +77,3 @@ def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_wa
     liveness.mark_away("north", "no route")
     assert not liveness.lost_in_transit("north", 100, 0), "a site that is away is asked when it is back"
     assert not liveness.lost_in_transit("west", 100, 0)
-
-
-def test_what_was_asked_of_a_process_that_is_gone_is_lost_at_once():
-    now, renewed = [0.0], []
-    liveness = LivenessTracker({"north": Channel()}, 60, clock=lambda: now[0], renewed=renewed.append)
-    liveness.close()
-
-    def heard(at, process, **busy):
-        now[0] = at
-        liveness._heard_from("north", Heartbeat(busy=False, process=process, **busy))
-
-    heard(1, "a")
-    heard(5, "a")
-    assert (liveness.lost_in_transit("north", 2, 0), renewed) == (False, []), "the control: the same process"
-    heard(6, "b")
-    assert renewed == ["north"]
-    assert liveness.lost_in_transit("north", 2, 0)
-    assert not liveness.lost_in_transit("north", 7, 0), "it was asked after the other had come"
-    liveness.mark_away("north", "no route")
-    assert not liveness.lost_in_transit("north", 2, 0)
-
-
-def test_a_process_is_known_from_the_beginning_and_not_after_the_first_pause():
-    pinged = threading.Event()
-
-    class Told(Channel):
-        def ping(self, seconds):
-            pinged.set()
-            return super().ping(seconds)
-
-    liveness = LivenessTracker({"north": Told()}, 3600 * BEATS)
-    try:
-        assert pinged.wait(60), "an hour between two heartbeats"
-    finally:
-        liveness.close()

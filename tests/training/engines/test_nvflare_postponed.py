@@ -7,7 +7,8 @@ import os
 import pytest
 
 from clients.federation.errors import ClosedHoursError, LimitsError
-from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS, bytes_of
+from tests.training.engines.test_nvflare_same_weights import bytes_of
+from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS
 from training.engines.nvflare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
 from training.messages.message import Failure

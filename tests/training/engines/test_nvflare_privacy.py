@@ -8,7 +8,6 @@ import torch
 from training.engines.nvflare.channel import StoppedError
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.messages.message import Update
 from training.updates.secure_aggregation.aggregation import tolerance
 from training.updates.secure_aggregation.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
 
@@ -221,23 +220,3 @@ def test_noise_and_masks_together_count_every_release_at_the_node(own_job, net):
     assert [{s["private_releases"] for s in scalars.values()} for scalars in told] == [{1.0}, {3.0}]
     assert result.summary["privacy"]["client_level"]["epsilon"] > 0
     assert all(line["loss"] is None for line in there.metrics())
-
-
-@pytest.mark.long
-def test_updates_are_what_the_engine_hands_on(own_job, net, monkeypatch):
-    """The coordinator's own memory: no answer with a client's tensors is ever in it."""
-    from training.engines.nvflare.engine import NvflareEngine
-
-    kept = []
-    real = NvflareEngine.run_round
-
-    def noted(self, broadcasts):
-        answers = real(self, broadcasts)
-        kept.extend(answer for answer in answers if isinstance(answer, Update))
-        return answers
-
-    monkeypatch.setattr(NvflareEngine, "run_round", noted)
-    net(own_job(federate={"rounds": 1}, privacy=MASKS)).run()
-    clear = {answer.ask for answer in kept if any(t.is_floating_point() for t in answer.tensors.values())}
-    assert kept
-    assert clear == set()

@@ -1,13 +1,13 @@
 """Sites that die, return, fall asleep and lie: the run goes on, tells who was missing, and ends the same."""
 
 import json
-import threading
 from threading import Event
 
 import pytest
 import torch
 
 from personalization.report.run_report import never_there
+from tests.training.engines.test_nvflare_same_weights import bytes_of
 from training.engines.nvflare.channel import ChannelError, StoppedError
 from training.engines.nvflare.quorum import needed
 from training.engines.nvflare.registration import AwayError
@@ -20,15 +20,6 @@ KEPT = {
     "sync": {"name": "except", "groups": ["norm"], "average_at_end": False},
     "objective": {"optimizer": {"name": "adam", "lr": 0.01, "state": "keep"}},
 }
-
-
-def bytes_of(result):
-    return {
-        (key, model, name): tensor.numpy().tobytes()
-        for key, done in result.stages.items()
-        for model, weights in done.outcome.models.items()
-        for name, tensor in weights.items()
-    }
 
 
 def asks(header, ask, round_=None):
@@ -66,22 +57,6 @@ def test_a_site_that_dies_is_named_and_the_others_go_on(own_job, net, lose):
     assert all("east" in line["asked"] for line in lines)
     assert "east was killed" in json.dumps(lines[1])
     assert "east was killed" in json.dumps(lines[2])
-
-
-def test_a_known_dead_site_is_not_asked_again(own_job, net, lose):
-    there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
-    lose(there, "east", "fit", 2)
-    heard = []
-    inner = there.channels["east"].before_ask
-
-    def before(header):
-        heard.append(json.loads(header)["round"])
-        inner(header)
-
-    there.channels["east"].before_ask = before
-    there.run()
-    assert heard.count(2) == 1
-    assert 3 not in heard
 
 
 def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thread, wait_until, here):
@@ -154,24 +129,6 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     assert bytes_of(result) == bytes_of(here(job))
 
 
-def test_client_properties_that_were_lost_are_asked_for_again(own_job, net):
-    there = net(own_job(federate={"rounds": 1}))
-    east = there.channels["east"]
-    real, over, asked = east.introduce, Event(), []
-
-    def introduce(seconds):
-        asked.append(1)
-        told = real(seconds)
-        if len(asked) == 1:
-            over.wait(120)
-        return told
-
-    east.introduce = introduce
-    there.run()
-    over.set()
-    assert len(asked) >= 2
-
-
 class Killed(BaseException):
     """What a killed coordinator knows of it."""
 
@@ -205,27 +162,6 @@ def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
         patch.setattr(owner, name, killed)
         with pytest.raises(Killed):
             there.run()
-    there.connect("north", "south", "east", "west")
-    assert bytes_of(there.run()) == bytes_of(here(job))
-
-
-def test_a_node_that_is_killed_returns_with_the_next_session(own_job, net, lose, here, in_thread, wait_until):
-    job = own_job(federate=KEPT)
-    there = net(job)
-    lose(there, "west", "fit", 3)
-    stopped, ended = [], []
-
-    def session():
-        try:
-            there.run(stopped=lambda: bool(stopped))
-        except StoppedError:
-            ended.append(1)
-
-    thread = in_thread(session)
-    wait_until(lambda: "waits for west" in there.progress.getvalue())
-    stopped.append(1)
-    thread.join(120)
-    assert ended
     there.connect("north", "south", "east", "west")
     assert bytes_of(there.run()) == bytes_of(here(job))
 
@@ -282,15 +218,6 @@ def test_a_run_begins_without_a_site_that_is_away_where_the_job_says_so_and_name
     assert "it was away when the run began" in result.summary["left_out"]["west"]
     assert there.metrics()[0]["asked"] == [name for name in there.manifests if name != "west"]
     assert "west took no part in the run" in never_there(result.summary)[0]
-
-
-def test_it_does_not_begin_without_more_than_that(own_job, net):
-    there = net(own_job(engine={"network": {"silence": 30, "quorum": 0.75}}))
-    del there.channels["west"], there.channels["east"]
-    with pytest.raises(
-        AwayError, match=r"(west|east): it is not connected.*(west|east): it is not connected"
-    ):
-        there.run()
 
 
 @pytest.mark.parametrize(
@@ -452,25 +379,3 @@ def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_unt
     with pytest.raises(StoppedError):
         there.run(stopped=lambda: bool(stopped))
     assert [line["round"] for line in there.metrics()] == [1]
-
-
-def test_who_has_answered_and_who_has_not_is_told_while_a_round_lasts(own_job, net, in_thread, wait_until):
-    there = net(own_job())
-    seen, hold = [], threading.Event()
-
-    def before(header):
-        if asks(header, "fit", 1):
-            assert hold.wait(120)
-
-    def only_west_is_to_answer_the_fit():
-        seen[:] = [there.coordinator.status] if there.coordinator else []
-        return any((status.asking, status.pending) == ("0-federate 1 fit", ("west",)) for status in seen)
-
-    there.channels["west"].before_ask = before
-    thread = in_thread(there.run)
-    wait_until(only_west_is_to_answer_the_fit)
-    hold.set()
-    thread.join(120)
-    assert seen[0].answered == ("north", "south", "east")
-    assert seen[0].seconds > 0
-    assert there.coordinator.status.pending == ()

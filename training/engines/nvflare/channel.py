@@ -9,7 +9,6 @@ from training.engines.nvflare.payload import Payload
 from training.errors import TrainingError
 
 REFUSED = "refused"  # the key under which a site says, as JSON, why it does not do what it was asked
-LOST = "lost"  # in its place where what was asked about went down with a process; it is to be asked anew
 SLOWEST = 250_000  # bytes a second (2 Mbit/s) that a site's link is trusted to carry
 
 
@@ -19,12 +18,10 @@ class Heartbeat(FrozenConfig):
     Attributes:
         busy: whether a question is there that it has not answered yet.
         answer: bytes of its newest answer that came with the call, and may still be on their way.
-        process: drawn by each process of a node: what another one was asked, this one knows nothing of.
     """
 
     busy: bool
     answer: int = 0
-    process: str = ""
 
 
 def transit_timeout(silence: float, bytes_: int) -> float:
@@ -85,13 +82,10 @@ def raise_refusal(text: str) -> None:
 
     Raises:
         SiteRefusedError: with the site's reason.
-        ChannelError: the site has lost what it was asked about.
     """
     try:
         content = json.loads(text)
     except ValueError as error:
         raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
-    if isinstance(content, dict) and LOST in content:
-        raise ChannelError(f"{content[LOST]}")
     if isinstance(content, dict) and REFUSED in content:
         raise SiteRefusedError(f"{content[REFUSED]}")

@@ -25,7 +25,6 @@ from training.plain_names import PlainName
 AT_ONCE = 16  # chunks that are in flight at the same time, to and from all sites
 TURN = 1.0  # seconds between calls of `alive` for a site that waits for its turn
 TRIES = 3  # of a chunk, before the site counts as not reached
-AFRESH = 3  # times that a question is sent from its beginning, to a process that has nothing of it
 LONGEST = 16 << 30  # bytes of an answer that are taken, whatever the model
 ROOM = 256 << 20  # bytes of an answer that are taken of any model
 MODELS = 8  # times the bytes of the job's model that an answer may have: weights, control variates, masks
@@ -122,12 +121,9 @@ class ChunkedTransfer:
         return head, first if len(first) == size else self._fetch(header, size, alive)
 
     def _put(self, header: str, payload: Payload, size: int, alive: Callable[[], None]) -> None:
-        there, afresh = 0, 0
+        there = 0
         while there < size:
             held = self._retry(partial(self._put_chunk, payload, self._address(header, there, size)), alive)
-            if held < there and afresh < AFRESH:
-                there, afresh = held, afresh + 1  # another process has taken the place of that which had more
-                continue
             if not min(there + self._chunk_bytes, size) <= held <= size:
                 raise SiteRefusedError(
                     f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"

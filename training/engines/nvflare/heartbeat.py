@@ -22,7 +22,6 @@ class LivenessTracker:
         channels: the sites that can be reached, by name.
         silence: seconds without a heartbeat after which a site is away.
         clock: seconds, rising.
-        renewed: told of each site whose process another has taken the place of.
     """
 
     def __init__(
@@ -30,9 +29,7 @@ class LivenessTracker:
         channels: Mapping[str, Channel],
         silence: float,
         clock: Callable[[], float] = time.monotonic,
-        renewed: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._channels = channels
         self._silence = silence
         self._clock = clock
         self._lock = threading.Lock()
@@ -41,9 +38,6 @@ class LivenessTracker:
         self._excluded: set[str] = set()
         self._busy = dict(self._heard)
         self._answer = dict.fromkeys(channels, 0)
-        self._renewed = renewed
-        self._process: dict[str, str] = {}
-        self._renewed_at: dict[str, float] = {}
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._listen, args=(name, channel), daemon=True, name=f"listen-{name}")
@@ -72,8 +66,7 @@ class LivenessTracker:
     def lost_in_transit(self, name: str, since: float, question: int, again: int = 0) -> bool:
         """Whether a request or its answer was lost: the site is reachable and idle, though asked long ago.
 
-        Its question or its answer went down with a connection, or with the process that was asked; it may be
-        asked again, and answers the same.
+        Its question or its answer went down with a connection; it may be asked again, and answers the same.
 
         Args:
             name: the site.
@@ -84,8 +77,6 @@ class LivenessTracker:
         with self._lock:
             if name not in self._heard or name in self._away:
                 return False
-            if self._renewed_at.get(name, since) > since:
-                return True
             idle = self._heard[name] - max(since, self._busy[name])
             return idle > (again + 1) * transit_timeout(self._silence, question + self._answer[name])
 
@@ -99,29 +90,22 @@ class LivenessTracker:
 
     def _listen(self, name: str, channel: Channel) -> None:
         beat = self._silence / BEATS
-        while not self._ended.is_set():  # at once, too: a process has to be known to be missed
+        while not self._ended.wait(beat):
             try:
                 heartbeat = channel.ping(beat)
             except (ChannelError, SiteRefusedError) as error:
                 self._not_heard_from(name, f"{error}")
             else:
                 self._heard_from(name, heartbeat)
-            self._ended.wait(beat)
 
     def _heard_from(self, name: str, heartbeat: Heartbeat) -> None:
         with self._lock:
             self._heard[name] = self._clock()
-            renewed = (self._process.get(name) or heartbeat.process) != heartbeat.process
-            self._process[name] = heartbeat.process
-            if renewed:
-                self._renewed_at[name] = self._heard[name]
             self._answer[name] = heartbeat.answer
             if heartbeat.busy:
                 self._busy[name] = self._heard[name]
             if name not in self._excluded:
                 self._away.pop(name, None)
-        if renewed:
-            self._renewed(name)
 
     def _not_heard_from(self, name: str, reason: str) -> None:
         with self._lock:

@@ -110,9 +110,7 @@ class CoordinatorSession:
         """
         torch.set_num_threads(self._job.engine.threads_per_client)  # the coordinator sums
         self._claim()
-        liveness = LivenessTracker(
-            self._channels, self._job.engine.network.silence, renewed=self._log_renewed
-        )
+        liveness = LivenessTracker(self._channels, self._job.engine.network.silence)
         try:
             own = self._own.properties if self._own else None
             registration = Registration(
@@ -168,11 +166,6 @@ class CoordinatorSession:
     def log(self, text: str) -> None:
         """Log one line on the console."""
         self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
-
-    def _log_renewed(self, name: str) -> None:
-        self.log(
-            f"{name}: its process was ended and started again; it is asked anew what it had not answered"
-        )
 
     def _evict(self, path: Path) -> Roster:
         """Evict hospitals from the run; which were, and when, stays in the roster's file.

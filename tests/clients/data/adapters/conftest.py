@@ -1,3 +1,4 @@
+import csv
 import io
 import json
 import zipfile
@@ -12,6 +13,20 @@ from clients.data.adapters.table import make_adapter
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest
+
+Publish = Callable[..., Path]
+Import = Callable[..., Manifest]
+
+
+def lines(path: Path) -> list[dict[str, str]]:
+    """The lines of a published table."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.DictReader(file))
+
+
+def tones(manifest: Manifest) -> list[tuple[str, str]]:
+    """Each row's tone and its scale."""
+    return [(row.skin_tone, row.skin_tone_scale) for row in manifest.rows]
 
 
 def drawn(number: int, name: str) -> bytes:

@@ -7,10 +7,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
-
-Publish = Callable[..., Path]
-Import = Callable[..., Manifest]
+from tests.clients.data.adapters.conftest import Import, Publish
 
 META = """case_num,diagnosis,location,sex,clinic,derm
 1,blue nevus,back,female,NEL/Nel025.jpg,NEL/Nel026.jpg
@@ -67,11 +64,6 @@ def test_a_cell_without_a_picture_is_refused(published: Publish, imported: Impor
     assert len(imported("derm7pt", folder).rows) == 3
     with pytest.raises(AdapterError, match="line 3: clinic is empty"):
         imported("derm7pt", folder, picture="both")
-
-
-def test_the_clinical_picture_when_asked(published: Publish, import_command: Import) -> None:
-    manifest = import_command("derm7pt", published({"meta.csv": META}, PICTURES), picture="clinic")
-    assert [row.image[-7:-4] for row in manifest.rows] == ["025", "027", "029"]
 
 
 def test_published_splits_are_kept_and_used_when_asked(published: Publish, import_command: Import) -> None:

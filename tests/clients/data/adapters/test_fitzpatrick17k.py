@@ -1,4 +1,3 @@
-import csv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +7,7 @@ import pytest
 from clients.data.adapters.fitzpatrick17k_names import DIAGNOSES, NINE
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
-
-Publish = Callable[..., Path]
-Import = Callable[..., Manifest]
+from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
 
 FITZPATRICK = """md5hash,fitzpatrick_scale,fitzpatrick_centaur,label,nine_partition_label,\
 three_partition_label,qc
@@ -19,10 +15,6 @@ aa,6,5,psoriasis,inflammatory,non-neoplastic,
 bb,-1,-1,melanoma,malignant melanoma,malignant,3 Wrongly labelled
 cc,,1,milia,benign epidermal,benign,1 Diagnostic
 """
-
-
-def tones(manifest: Manifest) -> list[tuple[str, str]]:
-    return [(row.skin_tone, row.skin_tone_scale) for row in manifest.rows]
 
 
 def test_fitzpatrick17k_tells_unknown_tones_from_known(published: Publish, import_command: Import) -> None:
@@ -54,11 +46,6 @@ def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -
     folder = published({"fitzpatrick17k.csv": FITZPATRICK.replace("aa,6", "aa,7")}, ["aa.jpg"])
     with pytest.raises(AdapterError, match=r"aa: skin tone '7(.0)?' is not on the scale fitzpatrick"):
         imported("fitzpatrick17k", folder)
-
-
-def lines(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.real

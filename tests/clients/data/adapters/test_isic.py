@@ -1,4 +1,3 @@
-import csv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +6,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
-
-Publish = Callable[..., Path]
-Import = Callable[..., Manifest]
+from tests.clients.data.adapters.conftest import Import, Publish, lines
 
 TRUTH = "image,MEL,NV\nISIC_1,1.0,0.0\nISIC_2_downsampled,0,1\nISIC_3,0,1\n"
 METADATA = """image,age_approx,anatom_site_general,lesion_id,sex
@@ -140,14 +136,9 @@ def test_isic2020_refuses_contradictions_and_a_missing_table(published: Publish,
         imported("isic2020", published({TABLE_2020: wrong}, PICTURES_2020))
 
 
-def column(path: Path, name: str) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return [line[name] for line in csv.DictReader(file)]
-
-
 @pytest.mark.real
 def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
-    names = column(real_table("csv_only/ISIC_2019_Training_Metadata.csv"), "image")
+    names = [line["image"] for line in lines(real_table("csv_only/ISIC_2019_Training_Metadata.csv"))]
     tables = [f"csv_only/ISIC_2019_Training_{name}.csv" for name in ("GroundTruth", "Metadata")]
     folder = as_published([*tables, "fed_isic2019_flamby/train_test_split.csv"], [f"{n}.jpg" for n in names])
     manifest = make_adapter("isic2019", {}).manifest(folder)
@@ -162,7 +153,7 @@ def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str]
     assert all(row.image.startswith("images.zip::") for row in manifest.rows)
     ham = {row.image for row in manifest.rows if row.extra["source"] == "HAM"}
     inside = {
-        f"images.zip::{name}.jpg" for name in column(real_table("ham10000/HAM10000_metadata.csv"), "image_id")
+        f"images.zip::{line['image_id']}.jpg" for line in lines(real_table("ham10000/HAM10000_metadata.csv"))
     }
     assert ham == inside
     folds: dict[str, set[str]] = {}
@@ -184,7 +175,7 @@ def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str]
 
 @pytest.mark.real
 def test_isic2020_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
-    names = column(real_table(f"csv_only/{TABLE_2020}"), "image_name")
+    names = [line["image_name"] for line in lines(real_table(f"csv_only/{TABLE_2020}"))]
     tables = [f"csv_only/{TABLE_2020}", "csv_only/ISIC_2020_Training_Duplicates.csv"]
     folder = as_published(tables, [f"train/{name}.jpg" for name in names])
     manifest = make_adapter("isic2020", {}).manifest(folder)

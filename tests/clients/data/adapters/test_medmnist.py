@@ -1,5 +1,4 @@
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +6,9 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
 from clients.data.prepare import prepare
+from tests.clients.data.adapters.conftest import Import
 from training.data.settings import DataConfig
-
-Import = Callable[..., Manifest]
 
 
 def arrays(channels: int = 0) -> dict[str, np.ndarray]:
@@ -41,13 +38,6 @@ def test_the_command_imports_pictures_splits_and_codes(folder: Path, import_comm
     ]
     assert manifest.values("label") == ["normal", "pneumonia", "normal", "normal", "normal", "pneumonia"]
     assert manifest.values("split") == ["train"] * 3 + ["validation"] + ["test"] * 2
-
-
-def test_numbers_are_the_codes_where_none_are_given(folder: Path, imported: Import) -> None:
-    manifest = imported("medmnist", folder, split="job")
-    assert manifest.values("label") == ["0", "1", "0", "0", "0", "1"]
-    assert set(manifest.values("split")) == {""}
-    assert manifest.values("published_split")[3] == "validation"
 
 
 def test_a_picture_in_two_splits_is_held_out(tmp_path: Path, imported: Import) -> None:

@@ -1,4 +1,3 @@
-import csv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -7,19 +6,12 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
-
-Publish = Callable[..., Path]
-Import = Callable[..., Manifest]
+from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
 
 PAD = """patient_id,lesion_id,age,fitspatrick,region,diagnostic,gender,img_id,biopsed
 PAT_1,10,8,3.0,ARM,SEK,FEMALE,PAT_1_10_5.png,TRUE
 PAT_2,10,,,FACE,ACK,,PAT_2_10_6.png,FALSE
 """
-
-
-def tones(manifest: Manifest) -> list[tuple[str, str]]:
-    return [(row.skin_tone, row.skin_tone_scale) for row in manifest.rows]
 
 
 def test_lesions_of_pad_ufes_20_are_those_of_one_patient(published: Publish, imported: Import) -> None:
@@ -42,11 +34,6 @@ def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -
         AdapterError, match=r"PAT_1_10_5.png: skin tone '7(.0)?' is not on the scale fitzpatrick"
     ):
         imported("pad-ufes-20", folder)
-
-
-def lines(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.real

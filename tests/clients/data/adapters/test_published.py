@@ -19,14 +19,6 @@ def test_pictures_are_found_in_folders_and_zip_files(tmp_path: Path) -> None:
     assert find_pictures(tmp_path).pictures == ["part 1/a.JPG", "z.zip::images/b.png"]
 
 
-def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").touch()
-    (tmp_path / "a.png").touch()
-    with pytest.raises(AdapterError, match=r"1 pictures .* share a name(?s:.*)a: a.jpg, a.png"):
-        images_of(["a"], tmp_path)
-    assert images_of(["a.png"], tmp_path) == ["a.png"]
-
-
 def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="does not exist"):
         find_pictures(tmp_path / "no")
@@ -58,20 +50,6 @@ def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
     assert images_of(["../x.jpg"], tmp_path / "far") == ["../x.jpg"]
 
 
-def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("\ufeffa, b\n 1 ,2\n3,\n", encoding="utf-8")
-    assert read_table(tmp_path / "t.csv", ["b"]) == [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]
-    (tmp_path / "ragged.csv").write_text('a,b\n1,"2\n2"\n3\n4,5,6\n7,8,\n')
-    with pytest.raises(
-        AdapterError, match=r"3 lines of another length:\s+line 4: 1 cells.*\s+line 5: 3 cells"
-    ):
-        read_table(tmp_path / "ragged.csv", ["a"])
-    with pytest.raises(AdapterError, match="has no column c; it has a, b"):
-        read_table(tmp_path / "t.csv", ["a", "c"])
-    with pytest.raises(AdapterError, match="put the published table there"):
-        read_table(tmp_path / "u.csv", [])
-
-
 def test_the_key_of_a_table_is_filled_and_there_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,x\n,y\n1,z\n")
     with pytest.raises(
@@ -79,12 +57,6 @@ def test_the_key_of_a_table_is_filled_and_there_once(tmp_path: Path) -> None:
     ):
         read_table(tmp_path / "t.csv", ["a"], key="a")
     assert len(read_table(tmp_path / "t.csv", ["a"], key="b")) == 3
-
-
-def test_a_table_without_lines_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(AdapterError, match="no line below its header"):
-        read_table(tmp_path / "t.csv", ["a"])
 
 
 def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
@@ -95,28 +67,6 @@ def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
     named = ["train/1.jpg", "test/1.jpg", "test/2.jpg"]
     assert images_of(named, tmp_path, notes=notes) == ["train/1.jpg", "test/1.jpg", "train/2.jpg"]
     assert notes == ["1 pictures are named with another folder, e.g. 'test/2.jpg' for 'train/2.jpg'"]
-
-
-def test_what_is_said_goes_to_the_notes_or_to_standard_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "t.csv").write_text("A;b\n1;2\n")
-    said = ["t.csv: read as UTF-8 with semicolons", "t.csv: column 'a' is read from 'A'"]
-    notes: list[str] = []
-    assert read_table(tmp_path / "t.csv", ["a"], notes=notes) == [{"a": "1", "b": "2"}]
-    assert notes == said
-    assert capsys.readouterr().err == ""
-    read_table(tmp_path / "t.csv", ["a"])
-    assert capsys.readouterr().err.splitlines() == said
-
-
-def test_a_suffix_is_no_matter_where_files_are_found_as_they_are_named(tmp_path: Path) -> None:
-    for name in ("a.tif", "scan/IM0001", "b.dcm"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    assert images_of(["a.tif", "IM0001", "b", "c", "d.dcm"], tmp_path) == [
-        "a.tif", "scan/IM0001", "b.dcm", "c.jpg", "d.dcm"
-    ]  # fmt: skip
 
 
 def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,3 @@
-import csv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -7,11 +6,8 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
 from registry.bundle.cases.facts import AGE, SEX, SITE
-
-Publish = Callable[..., Path]
-Import = Callable[..., Manifest]
+from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
 
 CASES = """case_id,age_group,sex_at_birth,fitzpatrick_skin_type,body_parts_arm,body_parts_leg,\
 image_1_path,image_2_path,image_3_path
@@ -27,10 +23,6 @@ monk_skin_tone_label_india,monk_skin_tone_label_us
 """
 SCIN = {"scin_cases.csv": CASES, "scin_labels.csv": LABELS}
 SCIN_PICTURES = ["i/1.png", "i/2.png", "i/3.png", "i/4.png"]
-
-
-def tones(manifest: Manifest) -> list[tuple[str, str]]:
-    return [(row.skin_tone, row.skin_tone_scale) for row in manifest.rows]
 
 
 def test_scin_has_a_row_for_every_picture_of_a_case(published: Publish, import_command: Import) -> None:
@@ -71,11 +63,6 @@ def test_scin_refuses_labels_that_do_not_fit(
 ) -> None:
     with pytest.raises(AdapterError, match=match):
         imported("scin", published(SCIN | {"scin_labels.csv": labels}, SCIN_PICTURES))
-
-
-def lines(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.real

@@ -8,11 +8,6 @@ from clients.data.manifests.manifest import Manifest, Row
 from training.data.settings import CasesConfig
 
 
-def test_a_sound_manifest_has_no_problems(write_pictures: Callable[[list[Row]], Path]) -> None:
-    report = check_manifest(write_pictures([Row("a.png", "MEL", lesion_id="1"), Row("b.png", "NV")]))
-    assert (report.pictures, report.problems) == (2, ())
-
-
 def test_all_kinds_of_problems_are_found_at_once(write_pictures: Callable[[list[Row]], Path]) -> None:
     path = write_pictures(
         [

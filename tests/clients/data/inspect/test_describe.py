@@ -1,10 +1,9 @@
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from clients.data.errors import UnknownColumnError
-from clients.data.inspect.describe import Cell, describe_manifest, tabulate
+from clients.data.inspect.describe import Cell, describe_manifest
 from clients.data.manifests.manifest import Manifest, Row
 
 MANIFEST = Manifest.of(
@@ -34,21 +33,6 @@ def test_counts_by_column() -> None:
     assert sum(cells.values()) == 4
     with pytest.raises(UnknownColumnError, match="'clinics'"):
         describe_manifest(MANIFEST, "clinics")
-
-
-def test_tables_show_tones_in_the_order_of_their_scale() -> None:
-    console = Console(record=True, width=80)
-    for table in tabulate(describe_manifest(MANIFEST)):
-        console.print(table)
-    lines = [
-        " ".join(line.replace("│", " ").replace("┃", " ").split())
-        for line in console.export_text().splitlines()
-    ]
-    assert "skin_tone, test" in lines
-    assert "monk, train" in lines
-    assert "label 2 10 all" in lines
-    assert "MEL 2 2" in lines
-    assert "label undeclared all" in lines
 
 
 def test_lesions_are_counted_by_their_pictures_and_by_what_is_known() -> None:

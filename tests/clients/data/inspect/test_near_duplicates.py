@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import clients.data.pictures.fingerprints as fingerprints
-from clients.data.errors import MissingLibraryError
 from clients.data.inspect.check import check_manifest, read_all
 from clients.data.inspect.near_duplicates import (
     LeakingPairs,
@@ -18,7 +16,6 @@ from clients.data.inspect.near_duplicates import (
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 from clients.data.partition.partition_manifest import partition_manifest
-from clients.data.pictures.near_duplicates import NearDuplicate
 from clients.data.prepare import prepare
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
@@ -121,13 +118,6 @@ def test_a_lesion_at_two_patients_is_named_with_both() -> None:
     assert line.startswith("lesion 1 is at 2 patients: p (a.png), q (c.png); give it one")
 
 
-def test_check_names_a_lesion_at_two_patients(write_lesions) -> None:
-    path = write_lesions(
-        [Row("1.png", lesion_id="1", patient_id="p"), Row("2.png", lesion_id="1", patient_id="q")]
-    )
-    assert [kind for kind, _ in found(path)] == ["lesion"]
-
-
 def linked(path: Path) -> Manifest:
     manifest = read_manifest(path)
     digests, _, prints = read_all(manifest, fingerprints=True)
@@ -155,13 +145,6 @@ def test_groups_that_are_there_stay_and_become_one(write_lesions) -> None:
     write_manifest(manifest, path)
     assert found(path) == []
     assert linked(path) == manifest
-
-
-def test_without_duplicates_only_the_column_is_new(write_lesions) -> None:
-    path = write_lesions([Row("1.png", extra={"clinic": "a"}), Row("2.png", extra={"clinic": "b"})])
-    manifest = linked(path)
-    assert manifest.extra_columns == ("clinic", DUPLICATE_GROUP)
-    assert manifest.values(DUPLICATE_GROUP) == ["", ""]
 
 
 def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path) -> None:
@@ -219,25 +202,6 @@ def test_broken_and_empty_rows_are_left_out() -> None:
     same = same_pictures(["", "x", "", "x"], {})
     assert same.identical == ((1, 3),)
     assert same.near == ()
-
-
-def test_of_identical_files_the_first_stands_for_all(write_lesions) -> None:
-    path = write_lesions([Row("1.png"), Row("1-copy.png"), Row("1-again.jpg")])
-    digests, broken, prints = read_all(read_manifest(path), fingerprints=True)
-    same = same_pictures(digests, prints)
-    assert broken == []
-    assert same.identical == ((0, 1),)
-    assert same.near == (NearDuplicate(0, 2, same.near[0].likeness),)
-
-
-def test_without_the_library_check_goes_on_and_says_so(write_lesions, monkeypatch) -> None:
-    path = write_lesions([Row("1.png"), Row("1-again.jpg")])
-    assert check_manifest(path).near_duplicates
-    monkeypatch.setattr(fingerprints, "find_spec", lambda name: None)
-    report = check_manifest(path)
-    assert (report.problems, report.near_duplicates) == ((), False)
-    with pytest.raises(MissingLibraryError):
-        check_manifest(path, near_duplicates=True)
 
 
 def test_cases_count_each_picture_once(write_lesions, tmp_path) -> None:

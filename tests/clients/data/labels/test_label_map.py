@@ -36,24 +36,11 @@ def test_a_mapping_names_classes_whether_or_not_they_occur_and_drops() -> None:
     assert labelling.classes == (2, 1, DROPPED, UNLABELLED)
 
 
-def test_a_class_of_ones_own_is_as_malignant_as_what_it_gathers() -> None:
-    labels = assign_classes(["MEL"], {"MEL": "cancer", "BCC": "cancer", "NV": "rest", "AK": "rest"}).labels
-    assert [(label.code, label.malignancy) for label in labels] == [
-        ("cancer", "malignant"),
-        ("rest", "unknown"),
-    ]
-
-
 def test_unknown_labels_are_listed_with_their_counts() -> None:
     with pytest.raises(LabelError, match=r"(?s)'UNK': 2 pictures\n  'odd': 1 pictures.*known: MEL, NV;"):
         assign_classes(["UNK", "odd", "UNK", "NV"], {"NV": "NV", "MEL": None})
     with pytest.raises(LabelError, match="not in the taxonomy"):
         assign_classes(["UNK"], "malignancy")
-
-
-def test_no_labels_and_no_map_is_refused() -> None:
-    with pytest.raises(LabelError, match="no row has a label"):
-        assign_classes(["", ""], None)
 
 
 def test_only_the_precursors_are_premalignant() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.data.errors import ClientDataError, UnknownColumnError
+from clients.data.errors import ClientDataError
 from clients.data.labels.traits import MOST_VALUES, read_traits
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
@@ -45,11 +45,6 @@ def test_values_are_in_order_and_every_row_has_one():
     assert traits.members.tolist() == [[1, 0, 1], [1, 1, 2], [0, 3, 0], [0, 2, 1]]
 
 
-def test_no_column_gives_no_traits():
-    traits = read_traits(rows(4), [])
-    assert (traits.values, traits.members.shape) == ({}, (4, 0))
-
-
 def test_examples_carry_what_their_rows_say(write_pictures: WritePictures):
     path = write_pictures(rows())
     dataset = prepared(path, SEX, AGE, SITE)
@@ -76,11 +71,6 @@ def test_the_fingerprint_knows_traits_only_where_they_are_asked_for(write_pictur
     assert prepared(path).fingerprint == prepared(path).fingerprint != prepared(path, SEX).fingerprint
     assert prepared(path, SEX).fingerprint == prepared(path, SEX).fingerprint
     assert prepared(path, SEX).fingerprint != prepared(path, AGE).fingerprint
-
-
-def test_a_column_that_is_not_there_is_named_with_the_nearest(write_pictures: WritePictures):
-    with pytest.raises(UnknownColumnError, match=r"no column 'sexe'.*sex"):
-        prepared(write_pictures(rows()), IntersectionConfig(column="sexe"))
 
 
 def test_a_column_that_names_single_things_is_refused_without_naming_them():

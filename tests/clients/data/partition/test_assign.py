@@ -1,10 +1,8 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.data.manifests.manifest import Row
-from clients.data.partition.assign import assign, name_of, ordered_components
+from clients.data.partition.assign import assign, ordered_components
 
 PROPORTIONS = [0.6, 0.1, 0.1, 0.2]
 
@@ -40,24 +38,6 @@ def test_every_prefix_is_shared_to_within_a_few_items(sizes: list[int], raw: lis
     assert (wanted - assigned).max() <= max(sizes) * (len(proportions) - 1)
 
 
-@settings(max_examples=30)
-@given(st.permutations(range(12)))
-def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
-    component_ids = np.array([0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 7])
-    names = [f"row {row}" for row in range(12)]
-    strata = [("even" if row % 2 else "odd",) for row in range(12)]
-    shuffled = ordered_components(
-        component_ids[order],
-        [names[row] for row in order],
-        [strata[row] for row in order],
-        seed=3,
-        purpose="p",
-    )
-    plain = ordered_components(component_ids, names, strata, seed=3, purpose="p")
-    assert [(item.name, item.stratum) for item in shuffled] == [(item.name, item.stratum) for item in plain]
-    assert [{order[row] for row in item.rows} for item in shuffled] == [set(item.rows) for item in plain]
-
-
 def test_seed_and_purpose_change_the_order() -> None:
     def names(seed: int, purpose: str) -> list[str]:
         rows = [f"row {row}" for row in range(20)]
@@ -73,14 +53,3 @@ def test_a_component_belongs_to_the_stratum_of_most_of_its_rows() -> None:
                    [("x",), ("y",), ("y",), ("x",), ("z",)],
                    seed=0, purpose="")  # fmt: skip
     assert [item.stratum for item in items] == [("x",)]
-
-
-@pytest.mark.parametrize(
-    ("row", "name"),
-    [
-        (Row("m/a.jpg", lesion_id="1", patient_id="2"), "lesion 1"),
-        (Row("m/a.jpg", patient_id="2"), "patient 2"),
-    ],
-)
-def test_rows_are_named_by_what_every_copy_of_a_manifest_says(row: Row, name: str) -> None:
-    assert name_of(row) == name

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
 from clients.data.partition.divide_sites import apportion, divide_sites
-from clients.data.partition.rules import NOBODY, Partition, by_value
+from clients.data.partition.rules import Partition, by_value
 
 HAM10000 = {"rosendahl": 2259, "vidir_modern": 3363, "vidir_molemax": 3954, "vienna_dias": 439}
 
@@ -43,14 +43,6 @@ def divided(
     return divide_sites(
         by_value(values, column="clinic"), count, component_ids, names, labels, splits, seed=0
     )
-
-
-def test_as_many_clients_as_sites_are_the_sites() -> None:
-    values = ["b", "a", "b", "c"]
-    plain = by_value(values, column="clinic")
-    partition = divided(values, 3, np.array([0, 0, 1, 2]), ["NV"] * 4, ["train"] * 4)
-    assert partition.clients == plain.clients == ("a", "b", "c")
-    assert partition.holders.tolist() == plain.holders.tolist()
 
 
 def test_a_divided_site_is_numbered_and_the_others_keep_their_names() -> None:
@@ -124,13 +116,6 @@ def test_a_component_at_two_sites_stays_whole_at_each() -> None:
     assert partition.clients == ("a-0", "a-1", "a-2", "b")
     assert partition.holders[0] == partition.holders[1]
     assert partition.holders[6:].tolist() == [3, 3]
-
-
-def test_rows_of_nobody_stay_nobodys() -> None:
-    sites = Partition(("a",), np.array([0, NOBODY, 0]))
-    partition = divide_sites(sites, 2, np.arange(3), list("xyz"), ["NV"] * 3, ["train"] * 3, seed=0)
-    assert partition.holders[1] == NOBODY
-    assert sorted(partition.holders[[0, 2]].tolist()) == [0, 1]
 
 
 def test_too_few_clients_twins_and_empty_clients_are_refused() -> None:

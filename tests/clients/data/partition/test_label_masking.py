@@ -1,4 +1,3 @@
-import random
 from collections import Counter
 from fractions import Fraction
 
@@ -92,11 +91,6 @@ def test_each_client_is_drawn_from_its_own_pictures_and_keeps_one() -> None:
     assert (together[:50].sum(), together[50:58].sum()) == (3, 1)
 
 
-def test_seeds_draw_different_pictures() -> None:
-    draws = {tuple(kept(0.3, list(range(30)), ["A"] * 30, seed=seed).tolist()) for seed in range(5)}
-    assert len(draws) == 5
-
-
 LESIONS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("AAABC")), min_size=1, max_size=60)
 
 
@@ -131,13 +125,3 @@ def test_all_classes_keep_the_same_share(lesions: list[tuple[int, str]], share: 
     low = max((found[code] - slack) / totals[code] for code in totals)
     high = min((found[code] + slack) / totals[code] for code in totals)
     assert low <= high + 1e-9
-
-
-def test_the_order_of_rows_does_not_matter() -> None:
-    component_ids = [number // 2 for number in range(60)]
-    codes = [("A", "A", "B")[number % 3] for number in component_ids]
-    order = list(range(60))
-    random.Random(1).shuffle(order)
-    plain = kept(0.4, component_ids, codes)
-    shuffled = kept(0.4, [component_ids[row] for row in order], [codes[row] for row in order])
-    assert (plain[order] == shuffled).all()

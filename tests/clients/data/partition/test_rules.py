@@ -50,85 +50,12 @@ def test_iid_shares_every_split_equally_and_keeps_components_whole() -> None:
         assert held.max() - held.min() <= 6
 
 
-def test_dirichlet_deals_each_class_in_the_shares_drawn_for_it_in_every_split() -> None:
-    component_ids = lesions(3000)
-    labels = np.where(component_ids % 3 == 0, "MEL", "NV")
-    splits = np.where(component_ids % 7 == 0, "test", "train")
-    partition = dirichlet(
-        5,
-        0.5,
-        component_ids,
-        [f"{number}" for number in component_ids],
-        labels.tolist(),
-        splits.tolist(),
-        seed=1,
-    )
-    assert whole(component_ids, partition.holders)
-    for label in ("MEL", "NV"):
-        train, test = (
-            np.bincount(partition.holders[(labels == label) & (splits == name)], minlength=5)
-            for name in ("train", "test")
-        )
-        assert np.abs(train / train.sum() - test / test.sum()).max() < 0.03
-
-
-def test_clients_differ_the_more_the_smaller_alpha_is() -> None:
-    component_ids = np.arange(2000)
-    labels = np.where(component_ids % 2, "MEL", "NV")
-
-    def spread(alpha: float) -> float:
-        partition = dirichlet(
-            5,
-            alpha,
-            component_ids,
-            [str(number) for number in component_ids],
-            labels.tolist(),
-            ["train"] * 2000,
-            seed=2,
-        )
-        table = np.array(
-            [np.bincount(partition.holders[labels == label], minlength=5) for label in ("MEL", "NV")]
-        )
-        return float((table[0] / table.sum(axis=0)).std())
-
-    assert spread(1000) < 0.03 < spread(0.5)
-
-
-def test_mean_shares_over_seeds_are_equal_as_of_a_symmetric_dirichlet() -> None:
-    component_ids = np.arange(50)
-    held = np.zeros(3)
-    for seed in range(60):
-        partition = dirichlet(
-            3,
-            5.0,
-            component_ids,
-            [str(number) for number in component_ids],
-            ["NV"] * 50,
-            ["train"] * 50,
-            seed=seed,
-        )
-        held += np.bincount(partition.holders, minlength=3) / 50
-    # Var p = (1/3)(2/3) / (3 * 5 + 1) = 1/72; of the mean of 60 draws, 0.0152: four of these.
-    assert np.abs(held / 60 - 1 / 3).max() < 0.061
-
-
 def test_a_client_with_nothing_to_train_on_is_refused() -> None:
     component_ids, names = np.arange(4), list("abcd")
     with pytest.raises(PartitionError, match="would have no pictures to train on; ask for fewer clients"):
         iid(3, component_ids, names, ["train", "train", "test", "test"], seed=0)
     with pytest.raises(PartitionError, match="would have no pictures; raise `alpha`"):
         dirichlet(5, 0.5, component_ids, names, ["NV"] * 4, [""] * 4, seed=0)
-
-
-def test_partitions_do_not_depend_on_the_order_of_rows() -> None:
-    component_ids = lesions(40)
-    names = [f"{number}" for number in component_ids]
-    order = np.random.default_rng(5).permutation(len(component_ids))
-    plain = iid(3, component_ids, names, ["train"] * len(names), seed=0).holders
-    shuffled = iid(
-        3, component_ids[order], [names[row] for row in order], ["train"] * len(names), seed=0
-    ).holders
-    assert (plain[order] == shuffled).all()
 
 
 @settings(max_examples=40)

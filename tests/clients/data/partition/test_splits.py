@@ -3,8 +3,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from clients.data.errors import SplitError
@@ -67,27 +65,6 @@ def test_single_lesions_of_one_label_and_subgroup_are_shared_to_the_picture() ->
 def test_five_lesions_of_five_labels_do_not_all_go_to_training() -> None:
     rows = [Row(f"{number}.jpg", f"label {number}") for number in range(5)]
     assert len(set(split(rows).tolist())) >= 3
-
-
-@settings(max_examples=15)
-@given(st.randoms(use_true_random=False), st.integers(0, 3))
-def test_the_order_of_rows_does_not_matter(random: st.DataObject, seed: int) -> None:
-    rows = many(60)
-    shuffled = rows.copy()
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    placed = dict(zip([row.image for row in rows], split(rows, seed), strict=True))
-    assert placed == dict(zip([row.image for row in shuffled], split(shuffled, seed), strict=True))
-
-
-def test_the_seed_matters() -> None:
-    rows = many(300)
-    assert (split(rows, 0) != split(rows, 1)).mean() > 0.2
-
-
-def test_a_client_alone_draws_the_splits_it_draws_among_others() -> None:
-    mine, others = many(100, 1, "mine"), many(200, 2, "others")
-    together = split([*others, *mine], clients=["a"] * len(others) + ["b"] * len(mine))
-    assert (together[len(others) :] == split(mine)).all()
 
 
 def test_given_splits_are_kept_and_carry_their_kin_along() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.data.pictures.arrays import ArrayFile
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
@@ -14,17 +13,6 @@ RULE = PictureRule(size=8, draft=False)
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_pictures_decode_to_what_the_array_holds(tmp_path: Path, save) -> None:
-    colours, greys = drawn(3, 8, 8, 3), drawn(2, 8, 8, seed=1)
-    save(tmp_path / "a.npz", train_images=colours, test_images=greys)
-    with PictureReader() as reader:
-        colour = reader.read(locate("a.npz::train_images/2", tmp_path))
-        grey = reader.read(locate("a.npz::test_images/0", tmp_path))
-    assert (decode_picture(colour, RULE) == colours[2]).all()
-    assert (decode_picture(grey, RULE) == greys[0][:, :, None]).all()
 
 
 def test_threads_share_a_reader(tmp_path: Path) -> None:
@@ -75,11 +63,3 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
         for image, why in cases.items():
             with pytest.raises(UnreadablePictureError, match=why):
                 reader.read(locate(image, tmp_path))
-
-
-def test_an_array_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez(tmp_path / "a.npz", images=drawn(2, 8, 8))
-    with ArrayFile(tmp_path / "a.npz") as arrays:
-        first = arrays.array("images")
-        monkeypatch.setattr(np.lib.format, "read_array", None)
-        assert arrays.array("images") is first

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from clients.data.pictures import causes
-from clients.data.pictures.causes import UnusablePicture, by_cause, counted
+from clients.data.pictures.causes import UnusablePicture, by_cause
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
@@ -32,19 +32,12 @@ def unusable(image: str, folder: Path) -> UnusablePicture:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, content in {
-        "empty.jpg": b"",
-        "cut.jpg": jpeg()[:-300],
         "marked.jpg": jpeg()[:-300] + b"\xff\xd9",  # as if it were whole
-        "text.jpg": b"no access",
-        "phone.jpg": b"\x00\x00\x00\x18ftypheic" + bytes(40),
         "large.jpg": jpeg(101),
-        "a.heic": b"x",
-        "0012.jpg": jpeg(),
         "B.jpg": jpeg(),
         "b.JPG": jpeg(),
     }.items():
         (tmp_path / name).write_bytes(content)
-    (tmp_path / "link.jpg").symlink_to("nowhere.jpg")
     (tmp_path / "folder.jpg").mkdir()
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("a.jpg", jpeg())
@@ -54,19 +47,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("image", "cause", "shown"),
     [
-        ("gone.jpg", causes.MISSING, "gone.jpg"),
-        ("a.jpg", causes.OTHER_SUFFIX, "a.jpg: a.heic"),
-        ("12.jpg", causes.ZEROS, "12.jpg: 0012.jpg"),
         ("b.jpg", causes.SEVERAL, "b.jpg: B.jpg, b.JPG"),
-        ("link.jpg", causes.NOWHERE, "link.jpg: nowhere.jpg"),
         ("https://pacs/a.jpg", causes.ADDRESS, "https://pacs/a.jpg"),
         ("C:\\far\\c.jpg", causes.FOREIGN, "C:\\far\\c.jpg"),
         ("z.zip::b.jpg", causes.NOT_IN_ARCHIVE, "z.zip::b.jpg"),
-        ("empty.jpg", causes.EMPTY, "empty.jpg"),
-        ("cut.jpg", "the picture's bytes end early; copy or export the whole file again", "cut.jpg: the pic"),
         ("marked.jpg", "the picture's bytes end early; copy or export", "marked.jpg: the pic"),
-        ("text.jpg", "no picture, whatever its name says: JPEG, PNG and WebP are read", "text.jpg: 9 bytes"),
-        ("phone.jpg", "the picture is HEIC, which is not read; JPEG, PNG and WebP", "phone.jpg"),
         (
             "large.jpg",
             "the picture has more pixels than are accepted",
@@ -81,8 +66,6 @@ def test_a_cause_is_what_pictures_share(folder: Path, image: str, cause: str, sh
     assert pictures[0].startswith(shown)
 
 
-def test_pictures_of_one_cause_are_one_group_and_the_largest_is_first(folder: Path) -> None:
-    found = by_cause([unusable(name, folder) for name in ("empty.jpg", "gone.jpg", "cut.jpg", "far.jpg")])
+def test_the_cause_of_most_pictures_is_first(folder: Path) -> None:
+    found = by_cause([unusable(name, folder) for name in ("marked.jpg", "gone.jpg", "far.jpg")])
     assert next(iter(found.items())) == (causes.MISSING, ["gone.jpg", "far.jpg"])
-    assert len(found) == 3
-    assert counted(found, 1)[0] == {"cause": causes.MISSING, "count": 2, "examples": ["gone.jpg"]}

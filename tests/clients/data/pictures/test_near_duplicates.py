@@ -6,8 +6,6 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-import clients.data.pictures.fingerprints as fingerprints
-from clients.data.errors import MissingLibraryError
 from clients.data.pictures.detail import SIDE, detail, likeness
 from clients.data.pictures.fingerprints import WINDOWS, Fingerprints, fingerprint
 from clients.data.pictures.near_duplicates import ALIKE, RADIUS, NearDuplicate, find_near_duplicates
@@ -144,17 +142,3 @@ def test_what_saving_adds_to_blank_skin_hardly_counts():
         (spot + noise.normal(0, 0.8, spot.shape)).round().astype(np.uint8)[np.newaxis] for _ in range(2)
     )
     assert likeness(one, other, WHOLE)[0] > 0.7
-
-
-def test_inputs_stay_as_they_are(lesions):
-    prints = joined(lesions[:2])
-    hashes, copies = prints.hashes.copy(), prints.copies.copy()
-    find_near_duplicates(prints, radius=256, alike=-1)
-    assert (prints.hashes == hashes).all()
-    assert (prints.copies == copies).all()
-
-
-def test_without_the_library_it_says_what_to_install(lesions, monkeypatch):
-    monkeypatch.setattr(fingerprints, "find_spec", lambda name: None)
-    with pytest.raises(MissingLibraryError, match="`pip install ImageHash`"):
-        fingerprint(lesions[0])

@@ -5,13 +5,6 @@ import numpy as np
 from clients.data.synthetic.cases import LABEL_SHARES, TONE_COUNTS, case_of
 
 
-def test_some_lesions_have_two_pictures_and_some_patients_two_lesions() -> None:
-    cases = [case_of(0, index) for index in range(12)]
-    assert [case.lesion for case in cases] == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 9]
-    assert [case.patient for case in cases] == [0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 7]
-    assert [case.view for case in cases] == [0, 0, 0, 0, 0, 1] * 2
-
-
 def test_a_patient_has_one_tone_and_a_lesion_one_label() -> None:
     cases = [case_of(2, index) for index in range(600)]
     assert len({(case.patient, case.tone) for case in cases}) == len({case.patient for case in cases})

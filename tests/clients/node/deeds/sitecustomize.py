@@ -1,8 +1,8 @@
 """What processes of a test federation do wrong, on demand, and what its server heard.
 
 Python itself loads this file in every process that has its folder on `PYTHONPATH`. In the folder that
-`DERMFED_TEST_DEEDS` names, an empty file `east fit 2 nan` makes the node of east send NaN in its answer to
-`fit` of round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
+`DERMFED_TEST_DEEDS` names, an empty file `east fit 2 crash` ends the job's process of east when it is asked
+`fit` in round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
 server, as it came; a folder `trained` what every hospital masks. While there is a file `forgetful`, hospitals
 do not remember over whom they let sums be unmasked; with a file `unguarded` a job may select by columns that
 name patients. For each file `full 1`, `full 2` and so on a checkpoint
@@ -44,7 +44,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 def deed_for(read):
-    """What to do wrong now; its file is taken away."""
+    """Who is killed now; its file is taken away."""
     for path in FOLDER.glob(f"{read['client']} {read['ask']} {read['round']} *"):
         path.unlink()
         return path.name.rpartition(" ")[2]
@@ -52,40 +52,15 @@ def deed_for(read):
 
 
 def misbehave(request_handler):
-    """A node that may do wrong."""
-    real, earlier = request_handler.RequestHandler.answer, {}
+    """A node that may be killed."""
+    real = request_handler.RequestHandler.answer
 
     def answer(self, header, body):
-        read = json.loads(header)
-        deed = deed_for(read)
-        if deed == "die":  # the whole node, which starts again
-            os.kill(os.getppid(), signal.SIGKILL)
-        if deed in ("die", "crash"):  # the job's process alone, as where memory runs out
+        if deed_for(json.loads(header)) == "crash":  # the job's process alone, as where memory runs out
             os.kill(os.getpid(), signal.SIGKILL)
-        given = real(self, header, body)
-        told = earlier[read["ask"]] if deed == "replay" else given
-        earlier[read["ask"]] = given
-        return spoilt(told, body, deed) if deed in ("nan", "shapes", "hundredfold") else told
+        return real(self, header, body)
 
     request_handler.RequestHandler.answer = answer
-
-
-def spoilt(given, asked, deed):
-    """An answer with its tensors spoilt."""
-    import torch
-
-    from training.engines.nvflare.payload import read_payload, write_payload
-
-    sent, tensors = read_payload(asked), read_payload(given[1])
-    name = next(iter(tensors))
-    if deed == "nan":
-        tensors[name] = torch.full_like(tensors[name], float("nan"))
-    if deed == "shapes":
-        tensors[name] = tensors[name].reshape(-1)[:-1]
-    if deed == "hundredfold":
-        tensors = {n: sent[n] + 100 * (value - sent[n]) for n, value in tensors.items()}
-        tensors = {n: v.clamp(min=0) if n.endswith("running_var") else v for n, v in tensors.items()}
-    return given[0], write_payload(tensors)
 
 
 def listen(flare_channel):
