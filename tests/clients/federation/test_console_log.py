@@ -6,7 +6,43 @@ import threading
 
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.site_policy import log_settings
+from clients.federation.status_line import rounds_line, status_line
 from training.engines.nvflare.log_stream import LogStream
+from training.jobs.job import Job
+
+
+def test_where_a_run_stands_in_one_line():
+    progress = {
+        "asking": "0-federate 3 fit",
+        "answered": ["north"],
+        "pending": ["south", "east"],
+        "away": {"east": "its cable is out"},
+        "seconds": 12.3,
+    }
+    assert status_line(progress) == "0-federate 3 fit: 1 of 3 answered; 12 s, not yet south; away east"
+    assert status_line({**progress, "pending": []}) == ""
+    assert status_line({}) == ""
+    many = status_line({**progress, "pending": [f"h{n}" for n in range(11)], "away": {}})
+    assert many.endswith("h7 and 3 more")
+
+
+def test_how_many_rounds_are_done_and_how_long_the_others_take(tiny):
+    federate = {**tiny["stages"][0], "rounds": 10}
+    job = Job.model_validate({**tiny, "stages": [federate, {"stage": "export"}]})
+    alone = Job.model_validate({**tiny, "stages": [federate]})
+
+    def line(round_, seconds, stage="0-federate"):
+        return {"stage": stage, "round": round_, "seconds": seconds}
+
+    last = [line(2, 100), line(3, 20), line(4, 30)]
+    text = "4 of 10 rounds done, about 5 min left of the stage"
+    assert rounds_line(job, last) == text
+    assert rounds_line(alone, last) == "4 of 10 rounds done, about 5 min left"
+    assert rounds_line(job, [*last, line(10, 30)]) == ""
+    assert rounds_line(job, [line(1, 9, "1-export")]) == ""
+    for odd in ("9-x", "0-export", "-1-export", "0", "x", ""):
+        assert rounds_line(job, [line(1, 9, odd)]) == "", "the job has no such stage"
+    assert rounds_line(job, []) == ""
 
 
 def test_marked_lines_of_a_log_are_repeated_from_now_on(tmp_path):
