@@ -230,16 +230,6 @@ def test_a_path_before_v1_is_kept(serve):
     assert str(service.requests[0].url) == "https://hospital.test/dermfed/v1/diagnoses"
 
 
-def test_models_cards_and_readiness(serve):
-    service = serve(lambda request: httpx.Response(200, json={"path": request.url.raw_path.decode()}))
-    assert service.client.models() == {"path": "/v1/models"}
-    assert service.client.card("skin-lesion") == {"path": "/v1/models/skin-lesion/card"}
-    assert service.client.card("a/../b?c") == {"path": "/v1/models/a%2F..%2Fb%3Fc/card"}
-    assert service.client.ready() is True
-    assert service.requests[-1].url.path == "/readyz"
-    assert {request.method for request in service.requests} == {"GET"}
-
-
 def test_not_ready_is_an_answer_and_not_asked_again(serve):
     service = serve(problem(503, title="draining"))
     assert service.client.ready() is False

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.case_bundles import case_bundle
-from tests.dicom_files import dicom_file, noise
 from tests.serving.conftest import Places, encode, paint, release, running
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "diagnose.mjs"
@@ -60,33 +59,6 @@ def test_it_asks_about_a_case(ask, tmp_path):
     assert ended.stdout.startswith(f"{said['decision']}: {', '.join(said['prediction_set']['codes'])} not")
     assert said["inputs"]["promised"]
     assert "age 700 is out of bounds" in alone.stderr
-
-
-@pytest.mark.parametrize(
-    ("picture", "declared"),
-    [(dicom_file(noise(9, 7, 3)), "application/dicom"), (encode(paint()), "application/octet-stream")],
-    ids=["DICOM", "JPEG"],
-)
-def test_it_says_what_a_dicom_file_is(ask, picture, declared):
-    sent: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            sent.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(400)
-            self.end_headers()
-            self.wfile.write(b'{"status": 400, "title": "No", "detail": "no", "request_id": "r-1"}')
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        ask(picture, DERMFED_URL=f"http://127.0.0.1:{server.server_port}/")
-        server.shutdown()
-        thread.join()
-    assert f"Content-Type: {declared}\r\n".encode() in sent[0]
 
 
 def test_it_waits_once_as_long_as_the_service_asks(ask):

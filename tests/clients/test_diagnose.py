@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +23,6 @@ from registry.bundle.plain_text import on_one_line
 from tests.case_bundles import case_bundle
 from tests.serving.conftest import Places, encode, paint, release, running
 
-ROOT = Path(__file__).parents[2]
 KEY = "dfk_7_a-very-secret-key"
 JPEG = b"\xff\xd8\xff\xe0"
 DIAGNOSIS: dict[str, Any] = {
@@ -215,23 +212,6 @@ def test_the_key_comes_from_the_environment_or_the_option(command, server, pictu
 # Many
 
 
-def test_a_folder_gives_a_line_a_picture(command, server, folder):
-    server.answer = DIAGNOSIS | {"malignancy": {"probability": None}}
-    ended = command("pictures")
-    assert ended.exit_code == 1
-    assert ended.stdout.splitlines() == [
-        f"pictures/{name}: refer; MEL 0.620; malignancy not known; set MEL, NV"
-        for name in ("a/z.jpeg", "b.JPG", "c/p.png")
-    ]
-    assert ended.stderr.splitlines() == [
-        "dermfed-diagnose: pictures/a/refused.jpg: BadRequest: 400 Refused: =as asked (request r-1)",
-        "dermfed-diagnose: pictures/c/broken.webp: ServerError: 500 Refused: =as asked (request r-1)",
-        "dermfed-diagnose: pictures/c/text.png: NotAPicture: the picture begins with b'no pictu': "
-        "no JPEG, PNG or WebP; convert it to one of these",
-        "3 of 6 pictures diagnosed",
-    ]
-
-
 def test_files_and_folders_together_each_once(command, server, folder, picture):
     ended = command("lesion.jpg", "pictures/b.JPG", "pictures/a", "pictures/b.JPG", "--json")
     assert [answer["file"] for answer in json.loads(ended.stdout)] == [
@@ -351,17 +331,6 @@ def test_what_failed_before_is_asked_for_again(command, server, folder, tmp_path
     assert not any(row["error"] for row in found)
 
 
-def test_what_is_done_is_left_alone(command, server, folder, tmp_path):
-    for bad in ("a/refused.jpg", "c/broken.webp", "c/text.png"):
-        (folder / bad).unlink()
-    write(folder / "=1.jpg")  # stands in the file with an apostrophe in front
-    assert command("pictures", "--csv", "a.csv").exit_code == 0
-    before, server.asked[:] = (tmp_path / "a.csv").read_text(), []
-    ended = command("pictures", "--csv", "a.csv", "--resume")
-    assert (ended.exit_code, server.asked) == (0, [])
-    assert (tmp_path / "a.csv").read_text() == before
-
-
 def test_a_run_that_stopped_says_how_to_go_on_and_does(command, server, tmp_path):
     for name, asks in (("a", "a"), ("b", "401"), ("c", "c")):
         write(tmp_path / "in" / f"{name}.jpg", asks)
@@ -466,29 +435,6 @@ def test_a_folder_that_cannot_be_listed_is_no_empty_folder(command, server, fold
 
 def test_help_does_not_show_the_key(command):
     assert KEY not in command("--help", DERMFED_API_KEY=KEY).output
-
-
-def run(arguments: list[str], server: Server, cwd: Path, stderr: int) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
-    program = "import sys; from clients.diagnose import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "DERMFED_URL": server.url, "TERM": "xterm"},
-    )
-
-
-def test_as_a_process(server, folder, tmp_path):
-    ended = run(["pictures", "--json"], server, tmp_path, subprocess.PIPE)
-    assert ended.returncode == 1
-    assert len(json.loads(ended.stdout)) == 6
-    assert ended.stderr.endswith("3 of 6 pictures diagnosed\n")
-    assert "\x1b" not in ended.stderr
 
 
 def test_a_service_that_is_still_starting_is_waited_for(command, picture, monkeypatch):

@@ -136,13 +136,6 @@ def test_it_becomes_the_supervisor(command, tmp_path):
     )
 
 
-def test_counts_stay_where_bentoml_kept_them_for_whoever_says_where(command, tmp_path):
-    command(BENTOML_HOME=str(tmp_path / "home"))
-    assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "home" / "prometheus_multiproc_dir")
-    command(PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "own"))
-    assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "own")
-
-
 def test_a_registry_that_cannot_be_opened_ends_with_2(command, tmp_path):
     database = tmp_path / "garbage.db"
     database.write_bytes(bytes(range(256)) * 20)

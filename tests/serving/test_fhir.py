@@ -20,7 +20,7 @@ from registry.bundle.manifest.labels import Coding, Label
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.description import described
 from serving.fhir.elements import UNCERTAIN, clean
-from serving.fhir.facts import components
+from serving.fhir.facts import components, properties
 from serving.fhir.negotiation import prefers_fhir
 from serving.fhir.report import conclusion
 from serving.http.openapi import describe
@@ -338,6 +338,14 @@ def test_a_field_becomes_a_component_by_its_type():
     (sharp, *_) = components(Toy(sharp=0.5))
     assert sharp["valueQuantity"] == {"value": 0.5}
     assert components(diagnosis().malignancy) == []
+
+
+def test_a_field_becomes_a_property_by_its_type():
+    said = {one["type"]["text"]: one for one in properties(Toy(sharp=None))}
+    assert list(said) == ["How wide", "How many", "Whether clear", "Which kind"]
+    assert said["How many"]["valueQuantity"] == [{"value": 7}]
+    assert said["Whether clear"]["valueCode"] == [{"text": "no"}]
+    assert said["Which kind"]["valueCode"] == [{"text": "plain"}]
 
 
 texts = st.text(max_size=20)

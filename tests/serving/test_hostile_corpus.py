@@ -86,15 +86,6 @@ def test_real_pictures_that_a_mutator_has_changed_are_answered_too(service):
     assert send(service, list(mutated(real_pictures(40), 600, seed=1))) == []
 
 
-@pytest.mark.long
-def test_none_is_kept_over_many_passes(service, pictures):
-    used = []
-    for _ in range(25):
-        send(service, pictures)
-        used.append(service.kept())
-    assert used[-1] - used[5] < 8 * MEGABYTE, used
-
-
 def test_a_warning_in_words_of_the_sender_is_not_remembered(service):
     """Pillow warns of EXIF with the numbers that stand in it; Python remembers each new text for good."""
     jpeg = encode(paint())

@@ -22,7 +22,6 @@ from serving.decoding.forking import Template
 from serving.decoding.wire import Pixels
 from serving.metrics.metrics import Metrics
 from serving.settings import ServeSettings
-from tests.serving.hostile.costly import memory_bomb
 from tests.serving.hostile.piece import encoded
 
 RULE = PictureRule(size=16)
@@ -76,20 +75,6 @@ def test_nothing_of_a_picture_stays_in_the_shared_memory(pool):
     assert sound(pool)
     assert not any(pool._idle[0]._forked.pixels[: 2**20])
     assert sound(pool)
-
-
-def test_one_that_takes_too_long_is_ended_and_replaced(pool):
-    assert sound(pool)
-    before = worker(pool)
-    big = one_worker(pool._template, 2**31)
-    big.seconds = 0.02
-    with pytest.raises(DecoderEnded) as caught:
-        big._ask(memory_bomb(), RULE)
-    assert caught.value.reason == "time"
-    big.seconds = 60.0
-    assert sound(big)
-    big.close()
-    assert before.is_running()  # others are left alone
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])

@@ -125,13 +125,6 @@ def test_the_largest_picture_passes_and_one_byte_more_does_not(
             assert f"more than {len(sent):,} bytes" in problem(ask(sent + b"\0"), 413)["detail"]
 
 
-def test_a_picture_of_more_pixels_than_allowed_is_refused(serve, registry, promote, bundle, picture, problem):
-    promote(registry, bundle())
-    with serve(max_pixels=32 * 24) as service:
-        assert service.diagnose(picture()).status_code == 200
-        assert "33 x 24" in problem(service.diagnose(picture(size=(33, 24))), 413)["detail"]
-
-
 def ten_megabytes(picture):
     """A sound PNG with ten megabytes in a chunk of its own."""
     whole, junk = picture("PNG"), os.urandom(10 * 2**20)

@@ -89,26 +89,6 @@ async def begun(graph):
     assert await asyncio.to_thread(graph.begun.acquire, timeout=60)
 
 
-def test_pictures_gather_while_the_graph_runs_and_then_go_together(batcher):
-    graph = Shown()
-
-    async def ask():
-        asked, loaded = batcher(), version(graph)
-        graph.open.clear()
-        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
-        await begun(graph)
-        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(1, 7)]
-        await asyncio.sleep(0)
-        graph.open.set()
-        return await asyncio.gather(*tasks)
-
-    answers = asyncio.run(ask())
-    assert graph.batches == [[0], [1, 2, 3, 4], [5, 6]]
-    assert [float(one.probabilities[0, 0]) for one in answers] == [0, 1, 2, 3, 4, 5, 6]
-    for one in answers:
-        assert (one.probabilities.shape, one.logits.shape, one.embedding.shape) == ((1, 2), (1, 2), (1, 3))
-
-
 def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(batcher):
     first, second = Shown(), Shown()
 

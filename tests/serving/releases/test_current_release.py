@@ -320,23 +320,6 @@ def test_a_replaced_release_is_freed_with_its_last_request(following, source, pr
     assert model() is None
 
 
-def test_going_back_while_a_release_is_loading_waits_for_nothing(serve, source, promote, bundle):
-    with serve(lambda: nullcontext(source), max_age_seconds=0.5) as service:
-        source.slow = {3}
-        promote(source.registry, bundle(seed=1))
-        assert source.loading.wait(60)
-        time.sleep(0.6)  # whoever asks now waits for the new release
-        got = []
-        asking = threading.Thread(target=lambda: got.append(answering(service)))
-        asking.start()
-        asking.join(0.2)
-        assert asking.is_alive()
-        source.registry.rollback("skin-lesion", alias="production")
-        asking.join(60)
-        assert got == [(1, 2)]
-        source.go.set()
-
-
 def test_other_models_do_not_wait_for_one_that_is_loading(serve, source, promote, bundle):
     promote(source.registry, bundle(model="nails"))
     with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:

@@ -114,6 +114,34 @@ def test_a_clock_that_is_far_ahead_is_doubted_and_told_until_it_has_lasted(kept,
     assert kept.doubt == ""
 
 
+def test_no_more_is_removed_than_by_the_day_that_was_said_all_the_time(kept, folder, clock, old):
+    before = files(folder)
+    look_for(kept, clock, LASTS_SECONDS - HOUR)
+    clock.pass_by(HOUR)
+    clock.set(days=300)
+    kept.look()  # the hour in which it jumped does not count
+    assert files(folder) == before
+    clock.set(days=-300)
+    kept.look()
+    clock.pass_by(HOUR)
+    kept.look()
+    assert files(folder) == before - {old}
+
+
+def test_a_clock_that_is_set_back_starts_anew(kept, folder, clock, old):
+    before = files(folder)
+    look_for(kept, clock, LASTS_SECONDS - HOUR)
+    clock.set(days=-30)
+    kept.look()
+    assert not (folder / STATE).exists()
+    clock.set(days=30)
+    look_for(kept, clock, LASTS_SECONDS - HOUR)
+    assert files(folder) == before
+    clock.pass_by(HOUR)
+    kept.look()
+    assert files(folder) == before - {old}
+
+
 def test_time_adds_up_over_restarts(folder, clock, old):
     before = files(folder)
     for _ in range(int(LASTS_SECONDS // HOUR)):
@@ -169,6 +197,7 @@ def test_of_several_workers_one_counts_the_time(kept, folder, clock, old):
     before = files(folder)
     kept.look()
     other.look()
+    assert not other._hold()
     for _ in range(int(LASTS_SECONDS // HOUR) - 1):
         clock.pass_by(HOUR)
         kept.look()

@@ -1,6 +1,5 @@
 """Figures of the field in the service: computed in one process, told by all, and on the operator's page."""
 
-import threading
 from datetime import timedelta
 
 import pytest
@@ -136,20 +135,3 @@ def test_of_few_benign_ones_no_figure_leaves_and_the_alarm_does(serve, registry,
     assert 'end="point"' not in metrics
     assert "dermfed_field_malignant_outcomes{" not in metrics
     assert "evidence" not in metrics
-
-
-def test_nothing_is_computed_for_a_page_or_a_scrape(serve, registry, broken, monkeypatch):
-    looked = []
-    field = type(registry).field
-
-    def counted(self, *arguments, **options):
-        looked.append(threading.current_thread().name)
-        return field(self, *arguments, **options)
-
-    monkeypatch.setattr(type(registry), "field", counted)
-    with serve(outcomes_url=broken) as service:
-        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
-        for _ in range(5):
-            service.client.get("/metrics")
-            service.client.get("/operator", headers=HTML)
-    assert looked == ["field"]
