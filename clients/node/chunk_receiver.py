@@ -172,10 +172,7 @@ class ChunkReceiver:
             self._incoming = None
 
     def _incoming_for(self, address: ChunkAddress) -> IncomingPayload:
-        """The payload that a chunk belongs to; a later question's replaces an earlier one's.
-
-        So does one of another size, of a question that comes again with what this site has lost.
-        """
+        """The payload that a chunk belongs to; a later question's replaces an earlier one's."""
         current = self._incoming
         if current is not None and current.session == address.session:
             if (current.number, current.size) == (address.number, address.size):

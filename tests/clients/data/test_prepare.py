@@ -313,31 +313,3 @@ def test_a_client_whose_pictures_are_all_filtered_is_refused(
     config = DataConfig(manifest=("a.csv", "b.csv"), where={"clinic": "a"}, image_size=12)
     with pytest.raises(PartitionError, match="client b of 2 would have no pictures"):
         prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-
-
-@pytest.mark.real
-def test_milk10k_pairs_stay_together_and_tones_become_subgroups(real_data: Path, tmp_path: Path) -> None:
-    config = DataConfig(
-        adapter="milk10k",
-        folder=str(real_data / "milk10k"),
-        where={"image_type": "dermoscopic"},
-        label_map="malignancy",
-        image_size=16,
-        subgroups={
-            "scale": "milk10k",
-            "groups": {"dark": ["0", "1", "2"], "medium": ["3"], "light": ["4", "5"]},
-        },
-        clients={"by": "subgroup"},
-    )
-    dataset = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-    pictures = {
-        client: [len(dataset.examples(client, split)) for split in SPLITS] for client in dataset.clients
-    }
-    assert {client: sum(counts) for client, counts in pictures.items()} == {
-        "dark": 495,
-        "medium": 2542,
-        "light": 1158,
-    }
-    for counts in pictures.values():
-        shares = np.array(counts) / sum(counts)
-        assert np.abs(shares - [0.6, 0.1, 0.1, 0.2]).max() < 0.005

@@ -151,6 +151,13 @@ def test_a_hospital_that_cannot_train_is_named_before_anything_is_trained(own_jo
     assert there.run().summary["test"]
 
 
+def test_with_a_minimum_the_others_begin_without_it(own_job, net, monkeypatch):
+    monkeypatch.setattr(SupervisedTask, "batches", out_of_memory("east"))
+    there = net(far(own_job(engine={"min_clients": 3})))
+    there.run()
+    assert "2 batches at 3 of 4; cannot train: east: east cannot train" in there.progress.getvalue()
+
+
 def test_it_is_no_part_of_a_jobs_identity(own_job):
     job = own_job()
     assert far(job).digest == far(job, canary=False).digest == job.digest

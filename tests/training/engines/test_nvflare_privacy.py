@@ -166,44 +166,6 @@ def test_8_bits_over_a_network_are_those_of_one_machine_after_a_kill_too(own_job
 
 
 @pytest.mark.long
-def test_what_rounding_lost_of_an_update_that_never_arrived_is_forgotten(own_job, net, wait_until):
-    """East packs its update of round 2 and the answer is lost: its rest must be that of round 1 again.
-
-    Whoever loses an answer is away until its next heartbeat: round 3 begins when that has come.
-    """
-    job = own_job(federate={"rounds": 3}, compression=PACKED, engine={"min_clients": 3})
-    runs = []
-    for when in ("after", "before"):
-        there = net(job, when)
-        east = there.channels["east"]
-
-        def lose(header, answer=None, there=there, east=east):
-            if not asks(header, "fit", 2):
-                return answer
-            east.cut = "lost"
-            try:
-                east._through()
-            finally:
-                east.cut = None
-
-        def hear_of_east(header, there=there):
-            if asks(header, "evaluate", 2):
-                wait_until(lambda: "east" not in there.coordinator.status.away)
-
-        there.channels["north"].before_ask = hear_of_east
-        if when == "after":
-            east.after_ask = lose
-        else:
-            through = east.reception.answer
-            east.reception.answer = lambda header, body, lose=lose, through=through: (
-                lose(header) or through(header, body)
-            )
-        runs.append(there.run())
-        assert [len(line["answered"]) for line in there.metrics()] == [4, 3, 4]
-    assert equal(*runs)
-
-
-@pytest.mark.long
 def test_noise_and_masks_together_count_every_release_at_the_node(own_job, net):
     level = {"clip": 1.0, "noise_multiplier": 0.5, "delta": 1e-5, "noise": "together"}
     model = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}

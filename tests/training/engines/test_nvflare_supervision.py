@@ -51,12 +51,21 @@ def lose():
 def test_a_site_that_dies_is_named_and_the_others_go_on(own_job, net, lose):
     there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
     lose(there, "east", "fit", 2)
+    heard, inner = [], there.channels["east"].before_ask
+
+    def before(header):
+        heard.append(json.loads(header)["round"])
+        inner(header)
+
+    there.channels["east"].before_ask = before
     there.run()
     lines = there.metrics()
     assert [line["answered"] for line in lines] == [["north", "south", "east", "west"], OTHERS, OTHERS]
     assert all("east" in line["asked"] for line in lines)
     assert "east was killed" in json.dumps(lines[1])
     assert "east was killed" in json.dumps(lines[2])
+    assert heard.count(2) == 1
+    assert 3 not in heard, "one that is known to be away is not asked"
 
 
 def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thread, wait_until, here):
@@ -127,6 +136,24 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     assert len(set(asked)) == 1, "the same question, so the site answers the same and trains once"
     assert [line["answered"] for line in there.metrics()] == [["north", "south", "east", "west"]] * 3
     assert bytes_of(result) == bytes_of(here(job))
+
+
+def test_client_properties_that_were_lost_are_asked_for_again(own_job, net):
+    there = net(own_job(federate={"rounds": 1}))
+    east = there.channels["east"]
+    real, over, asked = east.introduce, Event(), []
+
+    def introduce(seconds):
+        asked.append(1)
+        told = real(seconds)
+        if len(asked) == 1:
+            over.wait(120)
+        return told
+
+    east.introduce = introduce
+    there.run()
+    over.set()
+    assert len(asked) >= 2
 
 
 class Killed(BaseException):

@@ -5,11 +5,9 @@ Python itself loads this file in every process that has its folder on `PYTHONPAT
 `fit` in round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
 server, as it came; a folder `trained` what every hospital masks. While there is a file `forgetful`, hospitals
 do not remember over whom they let sums be unmasked; with a file `unguarded` a job may select by columns that
-name patients. For each file `full 1`, `full 2` and so on a checkpoint
-of the coordinator finds its disk full, once; an admin then waits a second only.
+name patients.
 """
 
-import errno
 import importlib.abc
 import importlib.util
 import json
@@ -108,29 +106,7 @@ def show_what_is_masked(client):
     client.withhold = withhold
 
 
-def fill(atomic_files):
-    """A coordinator whose disk is full."""
-    real = atomic_files.write_whole
-
-    def write_whole(path, write):
-        if path.parent.parent.name == "checkpoints" and "server" in path.parts:
-            for deed in sorted(FOLDER.glob("full *"))[:1]:
-                deed.unlink()
-                error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                raise atomic_files.CheckpointError(f"cannot write {path}: {error}") from error
-        return real(path, write)
-
-    atomic_files.write_whole = write_whole
-
-
-def hasten(supervise):
-    """An admin that does not wait for room for as long as it would."""
-    supervise.ROOM = 1.0
-
-
 if FOLDER.is_dir():
-    sys.meta_path.insert(0, AfterImport("training.atomic_files", fill))
-    sys.meta_path.insert(0, AfterImport("clients.federation.supervise", hasten))
     sys.meta_path.insert(0, AfterImport("training.data.selectors", let_patients_be_named))
     package = "training.updates.secure_aggregation"
     sys.meta_path.insert(0, AfterImport(f"{package}.cohorts", forget))
