@@ -304,9 +304,8 @@ class Registry(Marking, Identities, Watching):
         """Garbage collection: removes objects that nothing refers to and that are older than this.
 
         Raises:
-            StoreNotOurs: the store is that of another registry, or may be.
             StoreLost: the database has versions and the store no object.
-            StoreError: the store cannot be listed, or refuses.
+            StoreError: the newest version is not in the store, or the store cannot be listed or refuses.
         """
         where = (self._engine, self._store, self._context())
         return collect_garbage(*where, older_than=older_than, dry_run=dry_run)

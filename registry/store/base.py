@@ -7,7 +7,6 @@ it (`registry.store.garbage`).
 """
 
 import contextlib
-import errno
 import os
 import secrets
 import stat
@@ -23,11 +22,8 @@ from registry.bundle.manifest.schema import sha256
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
 from registry.store.copying import Staged, copy_in, digest_of, flush, told
 from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
-from registry.store.owner_file import MOST_BYTES, OWNER_FILE, owner_text, read_owner
 
 State = Literal["intact", "missing", "altered"]
-
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Store(ABC):
@@ -112,22 +108,6 @@ class Store(ABC):
     @abstractmethod
     def has(self, digest: str) -> bool:
         """Whether the object is there, altered or not."""
-
-    @abstractmethod
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own; None where it names none.
-
-        Raises:
-            StoreError: it cannot be read, or what is there is no name.
-        """
-
-    @abstractmethod
-    def claim(self, identity: str) -> str:
-        """Names this registry where the store names none; returns the one that it names then.
-
-        Raises:
-            StoreError: the store refuses.
-        """
 
     def is_empty(self) -> bool:
         """Whether the store holds no object, or is not there at all.
@@ -291,35 +271,6 @@ class FolderStore(Store):
                 f"{self.folder / name} cannot be removed ({error.strerror}); check its permissions"
             ) from error
 
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own."""
-        path = self.folder / OWNER_FILE
-        try:
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
-        return read_owner(content, self.location)
-
-    def claim(self, identity: str) -> str:
-        """Names this registry; of several at once, whoever links the file first is named."""
-        content = owner_text(identity)
-        unfinished, path = self.folder / unfinished_name(sha256(content)), self.folder / OWNER_FILE
-        try:
-            unfinished.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            copy_in(content, unfinished)
-            flush(unfinished)
-            try:
-                _link(unfinished, path)
-            finally:
-                unfinished.unlink(missing_ok=True)
-            flush_folder(self.folder)
-        except OSError as error:
-            raise self._not_written(OWNER_FILE, error) from error
-        return self.owner() or self.claim(identity)
-
     def path(self, digest: str) -> Path:
         """The path of an object."""
         return self.folder / object_name(digest)
@@ -360,20 +311,6 @@ def check_digest(actual: str, digest: str, location: str) -> None:
     """
     if actual != digest:
         raise ObjectCorrupt(f"object {digest} in {location} was altered: its bytes have {actual}")
-
-
-def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name, unless somebody has that name already."""
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with contextlib.suppress(FileExistsError):  # a disk without links, such as a stick's
-            copy_in(source, target)
-            flush(target)
 
 
 def _renewed(path: Path) -> bool:

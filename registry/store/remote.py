@@ -27,7 +27,6 @@ from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreErro
 from registry.store.base import Store, check_digest, intact
 from registry.store.copying import Staged, copy_in, digest_of, told
 from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
-from registry.store.owner_file import OWNER_FILE, owner_text, read_owner
 
 _PUTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos", "tosfs", "memory"}
 _READ_ONLY = {"http", "https", "data", "git", "github", "gist", "zip", "tar", "libarchive", "reference"}
@@ -169,42 +168,6 @@ class RemoteStore(Store):
                 with path.open("rb") as file:
                     check_digest(digest_of(file), digest, self.location)
             yield path
-
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own."""
-        with self._explained(f"{OWNER_FILE} cannot be read from {self.location}"):
-            self._filesystem.invalidate_cache()
-            try:
-                content = self._read(OWNER_FILE)
-            except FileNotFoundError:
-                return None
-        return read_owner(content, self.location)
-
-    def claim(self, identity: str) -> str:
-        """Names this registry; of several at once, whoever creates the file first is named.
-
-        A filesystem that cannot create a file only where there is none keeps what was written last: whoever
-        was first is refused when they refer to what they have put.
-        """
-        content, path = owner_text(identity), self._path(OWNER_FILE)
-        with self._explained(f"{OWNER_FILE} cannot be written to {self.location}"):
-            if (owner := self.owner()) is not None:
-                return owner
-            if self._moves:
-                self._filesystem.makedirs(self._root, exist_ok=True)
-            try:
-                self._filesystem.pipe_file(path, content, mode="create")
-            except FileExistsError:
-                pass
-            except Exception:  # noqa: BLE001 - of whatever kind: an older filesystem does not know the mode
-                if self.owner() is None:
-                    self._filesystem.pipe_file(path, content)
-            if (owner := self.owner()) is None:
-                raise StoreError(
-                    f"{OWNER_FILE} was written to {self.location}, and is not there; try again, and choose "
-                    "another place if it happens again"
-                )
-        return owner
 
     def has(self, digest: str) -> bool:
         """Whether the object is there, altered or not.

@@ -141,7 +141,8 @@ def test_an_import_that_fails_adds_nothing_and_works_afterwards(registry, file, 
     assert registry.verify() == ()
 
 
-def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, monkeypatch):
+def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, bundle, monkeypatch):
+    registry.add([bundle(model="other")])
     writing = import_release.writing
 
     def collect_first(engine):

@@ -16,7 +16,6 @@ from registry.store import garbage
 from registry.store.base import FolderStore
 from registry.store.garbage import restore_collected
 from registry.store.open import open_store
-from registry.store.ownership import take_store
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -31,15 +30,30 @@ def age(store, digest_or_name, by):
 
 
 @pytest.fixture
-def store(places):
-    """The store of a registry that has put something there, and removed it."""
+def store(places, bundle, graph):
+    """The store of a registry that has a version of another model."""
     with places.open() as registry:
-        take_store(registry._engine, FolderStore(places.store))
-    return FolderStore(places.store)
+        registry.add([bundle(model="other", graph=graph(name="other"))])
+    opened = FolderStore(places.store)
+    opened.known = {file.digest for file in opened.files()}
+    return opened
 
 
 def present(store):
-    return {file.digest or file.name for file in store.files()}
+    return {file.digest or file.name for file in store.files()} - store.known
+
+
+@pytest.mark.parametrize("versions", [0, 1])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_another_database_collects_nothing(registry, store, bundle, tmp_path, versions, dry_run):
+    """What it took for garbage were the objects of released models."""
+    age_all(store, 2 * DAY)
+    with Registry.open(f"sqlite:///{tmp_path / 'another.db'}", str(tmp_path / "another")) as other:
+        other.add([bundle(seed=number) for number in range(versions)])
+    other = Registry.open(f"sqlite:///{tmp_path / 'another.db'}", str(store.folder))
+    with other, pytest.raises(StoreError, match="may be another registry's"):
+        other.collect(dry_run=dry_run)
+    assert store.known == {file.digest for file in store.files()}
 
 
 def age_all(store, by):
@@ -85,7 +99,7 @@ def test_a_run_that_removes_nothing_is_no_event(registry, bundle, store):
     registry.add([bundle()])
     age_all(store, 2 * DAY)
     assert registry.collect().files == ()
-    assert [one["kind"] for one in registry.audit()] == ["added"]
+    assert [one["kind"] for one in registry.audit()] == ["added", "added"]
 
 
 def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, store):
@@ -298,16 +312,16 @@ def test_a_file_that_has_changed_since_is_not_kept_under_its_old_name(registry, 
     assert present(store) == set()
 
 
-def test_a_file_of_unknown_age_stays(tmp_path, monkeypatch):
+def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
     address = f"memory://{uuid.uuid4().hex}/store"
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
-        take_store(registry._engine, open_store(address))
+        registry.add([bundle()])
         open_store(address).put(WORDS[0])
         monkeypatch.setattr("registry.store.remote._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
         monkeypatch.undo()
         assert len(registry.collect(older_than=timedelta(0)).files) == 1
-        assert list(open_store(address).files()) == []
+        assert len(list(open_store(address).files())) == 2
 
 
 def test_a_whole_registry_on_an_object_store(tmp_path, bundle):
