@@ -35,15 +35,18 @@ class Store(ABC):
 
     location: str
 
-    @abstractmethod
-    def put(self, content: bytes) -> str:
-        """Stores `content` and returns its digest; repairs an altered object of that name.
+    def put(self, source: Path | bytes) -> str:
+        """Stores bytes, or a file with a piece of it in memory at a time, and returns the digest.
 
-        An object that is there counts as written now, so that `gc` spares it for another while.
+        It repairs an altered object of that name. An object that is there counts as written now, so that `gc`
+        spares it for another while.
 
         Raises:
-            StoreError: the store refuses.
+            StoreError: the file cannot be read, or the store refuses.
         """
+        with self.staged(source) as copy:
+            self.keep(copy)
+        return copy.digest
 
     @abstractmethod
     def staged(self, source: Path | bytes, most: int | None = None) -> AbstractContextManager[Staged]:
@@ -59,21 +62,11 @@ class Store(ABC):
 
     @abstractmethod
     def keep(self, staged: Staged) -> None:
-        """Makes an object of a copy that `staged` gave, as `put` does of bytes.
+        """Makes an object of a copy that `staged` gave.
 
         Raises:
             StoreError: the store refuses.
         """
-
-    def put_file(self, path: Path) -> str:
-        """Stores a file and returns its digest, as `put` does, with a piece of it in memory at a time.
-
-        Raises:
-            StoreError: it cannot be read, or the store refuses.
-        """
-        with self.staged(path) as copy:
-            self.keep(copy)
-        return copy.digest
 
     @abstractmethod
     def get(self, digest: str) -> bytes:
@@ -105,9 +98,13 @@ class Store(ABC):
             StoreError: it cannot be read.
         """
 
-    @abstractmethod
     def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not."""
+        """Whether the object is there, altered or not.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        return self.look(object_name(digest)) is not None
 
     def is_empty(self) -> bool:
         """Whether the store holds no object, or is not there at all.
@@ -167,21 +164,6 @@ class FolderStore(Store):
         self.folder = folder
         self.location = str(folder)
 
-    def put(self, content: bytes) -> str:
-        """Stores `content`: flushed to the disk before it gets its name, and its folders after."""
-        digest = sha256(content)
-        path = self.path(digest)
-        try:
-            if self.check(digest) != "intact" or not _renewed(path):
-                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                _write(path, content)
-            # Also where it was there: whoever wrote it may not have come to this yet.
-            for folder in (path.parent, path.parent.parent, self.folder):
-                flush_folder(folder)
-        except OSError as error:
-            raise self._not_written(digest, error) from error
-        return digest
-
     @contextlib.contextmanager
     def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
         """A copy of a file within the store, under a name that starts with a dot."""
@@ -201,7 +183,7 @@ class FolderStore(Store):
                 unfinished.unlink(missing_ok=True)
 
     def keep(self, staged: Staged) -> None:
-        """Gives a copy the name of its object."""
+        """Gives a copy the name of its object: flushed to the disk before, and its folders after."""
         path = self.path(staged.digest)
         try:
             if self.check(staged.digest) != "intact" or not _renewed(path):
@@ -209,6 +191,7 @@ class FolderStore(Store):
                 os.utime(staged.path)  # it was copied some time ago, and is young from now on
                 flush(staged.path)
                 staged.path.replace(path)
+            # Also where it was there: whoever wrote it may not have come to this yet.
             for folder in (path.parent, path.parent.parent, self.folder):
                 flush_folder(folder)
         except OSError as error:
@@ -231,10 +214,6 @@ class FolderStore(Store):
         """The object's own file: nobody may write to it."""
         self.require(digest)
         yield self.path(digest)
-
-    def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not."""
-        return self.path(digest).is_file()
 
     def files(self) -> Iterator[StoreFile]:
         """Every object and every unfinished one, by name; links are neither."""
@@ -320,17 +299,3 @@ def _renewed(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _write(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise

@@ -16,13 +16,12 @@ not every filesystem reports a partial write. `memory://` lasts as long as the p
 import contextlib
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from registry.addresses import masked, without_secrets
-from registry.bundle.manifest.schema import sha256
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
 from registry.store.base import Store, check_digest, intact
 from registry.store.copying import Staged, copy_in, digest_of, told
@@ -90,16 +89,6 @@ class RemoteStore(Store):
         self._uri = uri
         self._moves = uri.partition("://")[0].lower() not in _PUTS
 
-    def put(self, content: bytes) -> str:
-        """Stores `content`, always written anew: that costs less than reading what is there."""
-        digest = sha256(content)
-
-        def write(path: str) -> None:
-            self._filesystem.pipe_file(path, content)
-
-        self._write(digest, write, lambda name: sha256(self._read(name)))
-        return digest
-
     @contextlib.contextmanager
     def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
         """A copy of a file in a folder of our own for temporary files (`TMPDIR`)."""
@@ -114,25 +103,18 @@ class RemoteStore(Store):
             yield copy
 
     def keep(self, staged: Staged) -> None:
-        """Stores a copy, always written anew."""
-
-        def write(path: str) -> None:
-            self._filesystem.put_file(str(staged.path), path)
-
-        self._write(staged.digest, write, self._digest)
-
-    def _write(self, digest: str, write: Callable[[str], None], read_back: Callable[[str], str]) -> None:
-        name = object_name(digest)
+        """Stores a copy, always written anew: that costs less than reading what is there."""
+        digest, name = staged.digest, object_name(staged.digest)
         first = unfinished_name(digest) if self._moves else name
         with self._explained(f"{digest} cannot be written to {self.location}"):
             try:
                 if self._moves:
                     self._filesystem.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
-                write(self._path(first))
-                self._check_kept(read_back(first), digest)
+                self._filesystem.put_file(str(staged.path), self._path(first))
+                self._check_kept(self._digest(first), digest)
                 if self._moves:
                     self._filesystem.mv(self._path(first), self._path(name))
-                    self._check_kept(read_back(name), digest)
+                    self._check_kept(self._digest(name), digest)
             except BaseException:
                 self._undo(first if self._moves else None, name, digest)
                 raise
@@ -168,14 +150,6 @@ class RemoteStore(Store):
                 with path.open("rb") as file:
                     check_digest(digest_of(file), digest, self.location)
             yield path
-
-    def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not.
-
-        Raises:
-            StoreError: the filesystem does not answer.
-        """
-        return self.look(object_name(digest)) is not None
 
     def files(self) -> Iterator[StoreFile]:
         """Every object and every unfinished one, by name."""
