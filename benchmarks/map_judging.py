@@ -24,7 +24,6 @@ from pydantic import Field, model_validator
 from registry.bundle.errors import GraphError
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import sha256
-from registry.bundle.maps.relevance import by_strength
 from registry.bundle.metrics.wilson import mean_interval
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question, ask
@@ -184,6 +183,11 @@ def shuffled(content: bytes, seed: int = 0) -> bytes:
         if len(values) >= SMALLEST:
             tensor.raw_data = random.permutation(values).tobytes()
     return model.SerializeToString()
+
+
+def by_strength(grid: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The numbers of a map's cells, row by row, the strongest first; of equals the first comes first."""
+    return np.argsort(-grid.astype(np.float64), axis=None, kind="stable").astype(np.int64)
 
 
 def points_at(grid: NDArray[np.floating], mask: NDArray[np.bool_]) -> bool:

@@ -46,7 +46,6 @@ from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
 from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
-from registry.watching import Watching
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Signer, Trust
@@ -54,7 +53,7 @@ if TYPE_CHECKING:  # signing needs an extra
 __all__ = ["PRODUCTION", "Registry", "key_signatory"]
 
 
-class Registry(Marking, Identities, Watching):
+class Registry(Marking, Identities):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
     @classmethod
