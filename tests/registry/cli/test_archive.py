@@ -62,3 +62,17 @@ def test_one_version_without_a_signature_is_enough_to_refuse(command, registry, 
     ended = command("import", file, "--trust", trusted)
     assert (ended.code, registry.models()) == (1, ())
     assert "version 2 of skin-lesion in the file is signed by nobody" in ended.err
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_who_trusts_a_key_takes_nothing_unsigned(command, registry, file, other_key, by, monkeypatch):
+    if by == "environment":
+        monkeypatch.setenv("DERMFED_TRUSTED_KEYS", str(other_key))
+    ended = command("import", file, "--to", "production", *(["--trust", other_key] if by == "option" else []))
+    assert ended.code == 1
+    assert ended.err.startswith(
+        "ArchiveRefused: versions 1, 2 of skin-lesion in the file are signed by nobody"
+    )
+    assert "without a signature" in ended.err
+    assert "--allow-unsigned" in ended.err
+    assert registry.models() == ()

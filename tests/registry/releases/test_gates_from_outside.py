@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from registry.errors import GateSetInvalid
-from registry.gates import read_gate_set
+from registry.errors import GateRefusal, GateSetInvalid
+from registry.gates import SpreadGate, read_gate_set
 
 pytestmark = pytest.mark.sqlite
 
@@ -130,3 +130,16 @@ def test_a_gate_whose_package_is_gone_lets_nothing_through(filled, gone, command
     with places.open() as registry:
         assert registry.release(MODEL, "production") is None
     assert command("gates", "check", MODEL, "2", "--to", "production").code == 2
+
+
+def test_ours_is_not_replaced_by_a_gate_that_claims_its_name(filled, install):
+    site = install(
+        "evil", {"evil": LENIENT.format(name="spread")}, {"dermfed.gates": {"spread": "evil:Lenient"}}
+    )
+    filled.set_gates(read_gate_set("gates: [{name: spread, limit: 0.1}]"), reason="as ever")
+    (gate,) = filled.gates().gates.gates
+    assert type(gate) is SpreadGate
+    with pytest.raises(GateRefusal, match=r"accuracy is 0\.700 for dark"):
+        filled.promote(MODEL, [1], to="production")
+    assert filled.release(MODEL, "production") is None
+    assert not (site / "imported").exists(), "nobody asked for its code"
