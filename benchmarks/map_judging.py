@@ -17,16 +17,15 @@ from math import ceil
 from typing import Annotated, Final
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from registry.bundle.errors import GraphError
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import sha256
-from registry.bundle.maps.relevance import by_strength
 from registry.bundle.metrics.wilson import mean_interval
 from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.model_file.header import as_message, fields
 from registry.bundle.question import Question, ask
 
 Curve = tuple[
@@ -161,7 +160,6 @@ def covered(
     return made
 
 
-_GRAPH, _INITIALIZER, _DATA_TYPE, _RAW_DATA, _FLOAT = 7, 5, 2, 9, 1
 SMALLEST: Final = 16
 """Numbers in a tensor that is shuffled; smaller ones are temperatures, colours and constants."""
 
@@ -170,25 +168,26 @@ def shuffled(content: bytes, seed: int = 0) -> bytes:
     """A graph with its weights shuffled, as many bytes long.
 
     Args:
-        content: the bytes of an ONNX file, as `registry.bundle.model_file.header` accepts them.
+        content: the bytes of an ONNX file.
         seed: of the shuffling.
 
     Raises:
-        GraphError: the bytes are no ONNX.
+        DecodeError: the bytes are no ONNX.
     """
     random = np.random.default_rng(seed)
-    changed = bytearray(content)
-    graphs = [as_message(value) for number, value in fields(memoryview(changed)) if number == _GRAPH]
-    for graph in graphs:
-        for number, tensor in fields(graph):
-            parts = dict(fields(as_message(tensor))) if number == _INITIALIZER else {}
-            raw = parts.get(_RAW_DATA)
-            if parts.get(_DATA_TYPE) != _FLOAT or not isinstance(raw, memoryview):
-                continue
-            values = np.frombuffer(raw, dtype="<f4")
-            if len(values) >= SMALLEST:
-                raw[:] = random.permutation(values).tobytes()
-    return bytes(changed)
+    model = onnx.ModelProto.FromString(content)
+    for tensor in model.graph.initializer:
+        if tensor.data_type != onnx.TensorProto.FLOAT:
+            continue
+        values = np.frombuffer(tensor.raw_data, dtype="<f4")
+        if len(values) >= SMALLEST:
+            tensor.raw_data = random.permutation(values).tobytes()
+    return model.SerializeToString()
+
+
+def by_strength(grid: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The numbers of a map's cells, row by row, the strongest first; of equals the first comes first."""
+    return np.argsort(-grid.astype(np.float64), axis=None, kind="stable").astype(np.int64)
 
 
 def points_at(grid: NDArray[np.floating], mask: NDArray[np.bool_]) -> bool:

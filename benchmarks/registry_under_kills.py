@@ -35,7 +35,7 @@ from tables import print_conditions, print_table
 from registry.bundle.manifest.schema import Subgroup
 from registry.errors import NotFound, Refused, RegistryError
 from registry.gates import GateSet
-from registry.gates.answered import AnsweredGate
+from registry.gates.threshold import AnsweredGate
 from registry.people.signatory import KeySignatory
 from registry.registry import Registry
 from registry.signing.new_key import write_key_pair

@@ -2,7 +2,7 @@
 
 This room knows no torch: whoever serves or audits a model installs it without the training half.
 
-- `registry`, `marking`, `watching`, `catalogue`: writing to and reading from a registry; `errors`.
+- `registry`, `marking`, `catalogue`: writing to and reading from a registry; `errors`.
 - `records`, `comparison`: what they return.
 - `bundle`: the released model itself, shared with training and the service.
 - `releases`: validating bundles, composing releases, promotion, rollback and approvals.

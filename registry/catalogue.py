@@ -3,8 +3,7 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Self
 
@@ -37,7 +36,7 @@ from registry.database.queries import (
     versions_by_number,
     withdrawals,
 )
-from registry.errors import KeyUnusable, NotFound, ObjectMissing, StoreError
+from registry.errors import KeyUnusable, NotFound, StoreError
 from registry.gates.let_through import LetThrough, let_through
 from registry.outcomes.store import OutcomeStore
 from registry.people.signed_events import SignedBy, who_signed
@@ -46,7 +45,6 @@ from registry.releases.going_back import required_release
 from registry.releases.labels import Hit, Note, all_notes, all_tags, find_versions
 from registry.store.base import Store
 from registry.store.bundles import fetch_bundle, stored_bundle, stored_manifest
-from registry.store.ownership import require_own
 
 
 class Catalogue:
@@ -291,24 +289,20 @@ class Catalogue:
 
         Raises:
             StoreLost: the store holds no object at all.
-            StoreNotOurs: it is missing, and the store is that of another registry.
             ObjectMissing: it is not in the store.
             ObjectCorrupt: it was altered.
         """
-        with self._from_own_store():
-            return stored_manifest(self._store, version)
+        return stored_manifest(self._store, version)
 
     def bundle(self, version: Version) -> Bundle:
         """The bundle of the version, the digests of both files verified.
 
         Raises:
             StoreLost: the store holds no object at all.
-            StoreNotOurs: a file is missing, and the store is that of another registry.
             ObjectMissing: a file is not in the store.
             ObjectCorrupt: a file was altered.
         """
-        with self._from_own_store():
-            return stored_bundle(self._store, version)
+        return stored_bundle(self._store, version)
 
     def tags(self, model: str | None = None) -> dict[tuple[str, int], tuple[str, ...]]:
         """The tags of each version that has any, by model and number."""
@@ -333,21 +327,9 @@ class Catalogue:
 
         Raises:
             NotFound: there is no such model or version.
-            StoreNotOurs: a file is missing, and the store is that of another registry.
             ObjectMissing: a file is not in the store.
             ObjectCorrupt: a file was altered.
             FolderError: something else is in the folder, or the disk refuses.
         """
         version = self.version(model, number)
-        with self._from_own_store():
-            return fetch_bundle(self._store, version, folder)
-
-    @contextmanager
-    def _from_own_store(self) -> Iterator[None]:
-        """Reads from the store; where something is missing from that of another registry, that is why."""
-        try:
-            yield
-        except ObjectMissing:
-            with reading(self._engine) as connection:
-                require_own(connection, self._store)
-            raise
+        return fetch_bundle(self._store, version, folder)

@@ -25,7 +25,6 @@ RegistryError
 │   └── OtherSchema        another version of dermfed made its tables
 └── StoreError             the store of objects cannot be read or written
     ├── StoreLost          no object is where the store was looked for
-    ├── StoreNotOurs       the store is that of another registry
     ├── ObjectMissing      an object that a version needs is not there
     └── ObjectCorrupt      an object is not the one that was put there
 """
@@ -165,10 +164,6 @@ class StoreError(RegistryError):
 
 class StoreLost(StoreError):  # noqa: N818
     """No object is where the store was looked for, though the database has versions."""
-
-
-class StoreNotOurs(StoreError):  # noqa: N818
-    """The store is that of another registry than the database."""
 
 
 class ObjectMissing(StoreError):  # noqa: N818

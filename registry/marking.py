@@ -1,4 +1,4 @@
-"""`Marking`: what is said of versions and aliases beside promoting them: stopped, withdrawn, tagged, noted.
+"""`Marking`: what is said of versions and aliases: stopped, withdrawn, tagged, noted; and their alarms.
 
 Each method is one transaction.
 """
@@ -6,6 +6,8 @@ Each method is one transaction.
 from collections.abc import Sequence
 
 from registry.acting import Acting
+from registry.alarms import telling
+from registry.alarms.look import Look
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.records import Event
@@ -136,3 +138,22 @@ class Marking(Acting):
             InvalidName: the note is empty or too long.
         """
         return labels.note_version(self._engine, model, number, text, self._context())
+
+    def tell_alarms(self, model: str, seen: Look) -> tuple[Event, ...]:
+        """Tells history of the alarms that a look has found and that it does not know.
+
+        Raises:
+            PersonRefused: an operator has to sign it.
+        """
+        return telling.tell_alarms(self._engine, model, seen.untold, self._context())
+
+    def close_alarm(self, model: str, number: int, *, reason: str | None) -> Event:
+        """Closes an alarm for good, and lets its promise be watched anew.
+
+        Raises:
+            NotFound: there is no such model or alarm.
+            AlarmClosed: it was closed before.
+            PersonRefused: an operator has to sign it.
+            ReleaseRefused: there is no reason.
+        """
+        return telling.close_alarm(self._engine, model, number, self._context(reason))

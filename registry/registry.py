@@ -46,7 +46,6 @@ from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
 from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
-from registry.watching import Watching
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Signer, Trust
@@ -54,7 +53,7 @@ if TYPE_CHECKING:  # signing needs an extra
 __all__ = ["PRODUCTION", "Registry", "key_signatory"]
 
 
-class Registry(Marking, Identities, Watching):
+class Registry(Marking, Identities):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
     @classmethod
@@ -304,9 +303,8 @@ class Registry(Marking, Identities, Watching):
         """Garbage collection: removes objects that nothing refers to and that are older than this.
 
         Raises:
-            StoreNotOurs: the store is that of another registry, or may be.
             StoreLost: the database has versions and the store no object.
-            StoreError: the store cannot be listed, or refuses.
+            StoreError: the newest version is not in the store, or the store cannot be listed or refuses.
         """
         where = (self._engine, self._store, self._context())
         return collect_garbage(*where, older_than=older_than, dry_run=dry_run)

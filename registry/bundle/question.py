@@ -10,7 +10,7 @@ from registry.bundle.cases.case_input import EMPTY, CaseInput
 from registry.bundle.cases.given import GivenCase
 from registry.bundle.cases.kinds import Kind
 from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.pictures.dicom.picture import is_dermoscopic
+from registry.bundle.pictures.dicom import is_dermoscopic
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==

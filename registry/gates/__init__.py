@@ -1,7 +1,7 @@
 """What a release must pass: each gate is a file with its config, a gate set is data that names gates.
 
 - `gate`, `case`: what every gate is, and what it is shown; `registry.gate_report` is what it says.
-- `figures`, `each_subgroup`: test figures as gates read them, and a limit for every subgroup.
+- `figures`, `threshold`: test figures as gates read them, and the gates that hold one against a limit.
 - `gate_set`: the gates that are asked together, as YAML.
 - `let_through`: which set let a release through, beside the one in force now.
 - `command`: `dermfed-registry gates`.

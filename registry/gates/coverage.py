@@ -12,9 +12,9 @@ from pydantic import Field
 from registry.bundle.manifest.schema import GLOBAL, BundleManifest
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested, worst_of
 from registry.gates.case import Case
-from registry.gates.each_subgroup import lies
 from registry.gates.figures import answers_for, for_everybody, stand_or_total
 from registry.gates.gate import GateConfig
+from registry.gates.threshold import lies
 
 
 class CoverageGate(GateConfig):

@@ -28,9 +28,7 @@ from registry.bundle.plain_text import on_one_line
 from registry.bundle.plugins import PartTable
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateResult
-from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
-from registry.gates.calibration import CalibrationGate
 from registry.gates.case import Case
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
@@ -45,8 +43,12 @@ from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
-from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
-from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from registry.gates.threshold import (
+    AnsweredGate,
+    CalibrationGate,
+    WorstBalancedAccuracyGate,
+    WorstMalignantSensitivityGate,
+)
 from registry.strict_yaml import YamlError, load_yaml
 
 GATES: PartTable[GateConfig] = PartTable(

@@ -19,10 +19,10 @@ from registry.bundle.metrics.exact import clopper_pearson
 from registry.bundle.metrics.patient import PatientFigures
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
-from registry.gates.each_subgroup import lies
 from registry.gates.figures import for_patients
 from registry.gates.gate import GateConfig
 from registry.gates.malignancy import without_malignant
+from registry.gates.threshold import lies
 
 AT_WORKING_POINT = "sensitivity_at_threshold"
 AT_MOST_PROBABLE = "malignant_sensitivity"

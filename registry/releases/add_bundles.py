@@ -32,7 +32,7 @@ from registry.releases.withdrawn import shared_files
 from registry.store.base import Store
 from registry.store.copying import Staged
 from registry.store.garbage import restore_collected
-from registry.store.ownership import require_own, take_store
+from registry.store.references import require_not_lost
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def put_contents(
     contents: Mapping[str, bytes],
     bundles: Sequence[tuple[str, str]],
 ) -> None:
-    """Puts contents into a store that is ours, or becomes ours; see `registry.store.ownership`.
+    """Puts contents into the store.
 
     Args:
         engine: the database.
@@ -106,10 +106,9 @@ def put_contents(
 
     Raises:
         PersonRefused: new versions are to be added, and nobody who may do this signs it.
-        StoreError: the store cannot be written, is not ours, or is lost and new versions are to be added.
+        StoreError: the store cannot be written, or is lost and new versions are to be added.
     """
-    known = _known(engine, store, context, "imported", bundles)
-    take_store(engine, store, repairs=len(known) == len(bundles))
+    _known(engine, store, context, "imported", bundles)
     for content in contents.values():
         store.put(content)
 
@@ -127,7 +126,6 @@ def _add(engine: Engine, store: Store, context: AuditContext, incoming: Sequence
                 _check_file(one, ModelFile(sha256=copy.digest, size=copy.size))
                 staged[copy.digest], sources[copy.digest] = copy, one.model
             probe_file(copy.path, one.manifest, title_of(one.manifest, one.digest))
-        take_store(engine, store, repairs=len(known) == len(incoming))
         damaged = _damaged(store, [incoming[place] for place in known])
         for copy in staged.values():
             store.keep(copy)
@@ -163,15 +161,15 @@ def _known(
 
     Raises:
         PersonRefused: some are new, and nobody who may do this signs it.
-        StoreNotOurs: the store is that of another registry.
+        StoreLost: some are new, and the store has lost those that there are.
     """
     with reading(engine) as connection:
-        require_own(connection, store)
         known = tuple(
             place for place, one in enumerate(bundles) if version_by_digest(connection, *one) is not None
         )
         if len(known) < len(bundles):
             acting_person(connection, kind, context.signatory)
+            require_not_lost(connection, store)
         return known
 
 

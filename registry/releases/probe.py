@@ -2,9 +2,9 @@
 
 A graph can take all memory, never end, or crash ONNX Runtime. So nothing of it is read or loaded here: that
 is up to a child, `registry.releases.probe_child`, which has limits on processor time, memory and files, no
-variables of the environment, and no code but ours, numpy and ONNX Runtime to import. Where it is killed or
-crashes, the model is refused and the parent goes on. This is no wall against a file that takes over ONNX
-Runtime itself: the child is a process of the same user.
+variables of the environment, and no code but ours, numpy, onnx and ONNX Runtime to import. Where it is
+killed or crashes, the model is refused and the parent goes on. This is no wall against a file that takes over
+ONNX Runtime itself: the child is a process of the same user.
 """
 
 import json
@@ -219,7 +219,7 @@ def _run(file: IO[bytes], told: str, seconds: int, memory: int) -> _Ended:
 def _roots() -> list[str]:
     """The folders that the packages which the child imports are in."""
     try:
-        return import_roots(("registry", "numpy", "onnxruntime"))
+        return import_roots(("registry", "numpy", "onnx", "onnxruntime"))
     except ModuleNotFoundError as error:
         raise BundleRefused(
             f"a model cannot be probed without {error.name}; pip install dermfed[cpu]"

@@ -7,7 +7,6 @@ it (`registry.store.garbage`).
 """
 
 import contextlib
-import errno
 import os
 import secrets
 import stat
@@ -23,11 +22,8 @@ from registry.bundle.manifest.schema import sha256
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
 from registry.store.copying import Staged, copy_in, digest_of, flush, told
 from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
-from registry.store.owner_file import MOST_BYTES, OWNER_FILE, owner_text, read_owner
 
 State = Literal["intact", "missing", "altered"]
-
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Store(ABC):
@@ -39,15 +35,18 @@ class Store(ABC):
 
     location: str
 
-    @abstractmethod
-    def put(self, content: bytes) -> str:
-        """Stores `content` and returns its digest; repairs an altered object of that name.
+    def put(self, source: Path | bytes) -> str:
+        """Stores bytes, or a file with a piece of it in memory at a time, and returns the digest.
 
-        An object that is there counts as written now, so that `gc` spares it for another while.
+        It repairs an altered object of that name. An object that is there counts as written now, so that `gc`
+        spares it for another while.
 
         Raises:
-            StoreError: the store refuses.
+            StoreError: the file cannot be read, or the store refuses.
         """
+        with self.staged(source) as copy:
+            self.keep(copy)
+        return copy.digest
 
     @abstractmethod
     def staged(self, source: Path | bytes, most: int | None = None) -> AbstractContextManager[Staged]:
@@ -63,21 +62,11 @@ class Store(ABC):
 
     @abstractmethod
     def keep(self, staged: Staged) -> None:
-        """Makes an object of a copy that `staged` gave, as `put` does of bytes.
+        """Makes an object of a copy that `staged` gave.
 
         Raises:
             StoreError: the store refuses.
         """
-
-    def put_file(self, path: Path) -> str:
-        """Stores a file and returns its digest, as `put` does, with a piece of it in memory at a time.
-
-        Raises:
-            StoreError: it cannot be read, or the store refuses.
-        """
-        with self.staged(path) as copy:
-            self.keep(copy)
-        return copy.digest
 
     @abstractmethod
     def get(self, digest: str) -> bytes:
@@ -109,25 +98,13 @@ class Store(ABC):
             StoreError: it cannot be read.
         """
 
-    @abstractmethod
     def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not."""
-
-    @abstractmethod
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own; None where it names none.
+        """Whether the object is there, altered or not.
 
         Raises:
-            StoreError: it cannot be read, or what is there is no name.
+            StoreError: the store does not answer.
         """
-
-    @abstractmethod
-    def claim(self, identity: str) -> str:
-        """Names this registry where the store names none; returns the one that it names then.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        return self.look(object_name(digest)) is not None
 
     def is_empty(self) -> bool:
         """Whether the store holds no object, or is not there at all.
@@ -187,21 +164,6 @@ class FolderStore(Store):
         self.folder = folder
         self.location = str(folder)
 
-    def put(self, content: bytes) -> str:
-        """Stores `content`: flushed to the disk before it gets its name, and its folders after."""
-        digest = sha256(content)
-        path = self.path(digest)
-        try:
-            if self.check(digest) != "intact" or not _renewed(path):
-                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                _write(path, content)
-            # Also where it was there: whoever wrote it may not have come to this yet.
-            for folder in (path.parent, path.parent.parent, self.folder):
-                flush_folder(folder)
-        except OSError as error:
-            raise self._not_written(digest, error) from error
-        return digest
-
     @contextlib.contextmanager
     def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
         """A copy of a file within the store, under a name that starts with a dot."""
@@ -221,7 +183,7 @@ class FolderStore(Store):
                 unfinished.unlink(missing_ok=True)
 
     def keep(self, staged: Staged) -> None:
-        """Gives a copy the name of its object."""
+        """Gives a copy the name of its object: flushed to the disk before, and its folders after."""
         path = self.path(staged.digest)
         try:
             if self.check(staged.digest) != "intact" or not _renewed(path):
@@ -229,6 +191,7 @@ class FolderStore(Store):
                 os.utime(staged.path)  # it was copied some time ago, and is young from now on
                 flush(staged.path)
                 staged.path.replace(path)
+            # Also where it was there: whoever wrote it may not have come to this yet.
             for folder in (path.parent, path.parent.parent, self.folder):
                 flush_folder(folder)
         except OSError as error:
@@ -251,10 +214,6 @@ class FolderStore(Store):
         """The object's own file: nobody may write to it."""
         self.require(digest)
         yield self.path(digest)
-
-    def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not."""
-        return self.path(digest).is_file()
 
     def files(self) -> Iterator[StoreFile]:
         """Every object and every unfinished one, by name; links are neither."""
@@ -290,35 +249,6 @@ class FolderStore(Store):
             raise StoreError(
                 f"{self.folder / name} cannot be removed ({error.strerror}); check its permissions"
             ) from error
-
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own."""
-        path = self.folder / OWNER_FILE
-        try:
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
-        return read_owner(content, self.location)
-
-    def claim(self, identity: str) -> str:
-        """Names this registry; of several at once, whoever links the file first is named."""
-        content = owner_text(identity)
-        unfinished, path = self.folder / unfinished_name(sha256(content)), self.folder / OWNER_FILE
-        try:
-            unfinished.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            copy_in(content, unfinished)
-            flush(unfinished)
-            try:
-                _link(unfinished, path)
-            finally:
-                unfinished.unlink(missing_ok=True)
-            flush_folder(self.folder)
-        except OSError as error:
-            raise self._not_written(OWNER_FILE, error) from error
-        return self.owner() or self.claim(identity)
 
     def path(self, digest: str) -> Path:
         """The path of an object."""
@@ -362,20 +292,6 @@ def check_digest(actual: str, digest: str, location: str) -> None:
         raise ObjectCorrupt(f"object {digest} in {location} was altered: its bytes have {actual}")
 
 
-def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name, unless somebody has that name already."""
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with contextlib.suppress(FileExistsError):  # a disk without links, such as a stick's
-            copy_in(source, target)
-            flush(target)
-
-
 def _renewed(path: Path) -> bool:
     """Sets an object's time to now; False where it is gone, or another user's."""
     try:
@@ -383,17 +299,3 @@ def _renewed(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _write(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise

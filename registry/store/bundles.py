@@ -12,7 +12,7 @@ from registry.bundle.manifest.text import read_manifest
 from registry.errors import ObjectCorrupt, ObjectMissing
 from registry.records import Version
 from registry.store.base import Store
-from registry.store.ownership import lost
+from registry.store.references import lost
 
 _Read = TypeVar("_Read")
 

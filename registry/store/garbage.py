@@ -19,14 +19,13 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 
 from registry.database.changes import AuditContext, insert_event
-from registry.database.connection import reading, writing
+from registry.database.connection import reading, url_text, writing
 from registry.database.people import acting_person
 from registry.errors import InvalidName, StoreError
 from registry.store.base import Store
 from registry.store.copying import told
 from registry.store.files import StoreFile
-from registry.store.ownership import check_not_lost, require_own, take_store
-from registry.store.references import digests_in_use
+from registry.store.references import digests_in_use, newest_digest, require_not_lost
 
 GRACE = timedelta(days=1)
 """How old an object must be before it can be removed, by default."""
@@ -71,13 +70,13 @@ def collect_garbage(
     Raises:
         InvalidName: a negative age.
         PersonRefused: an operator has to sign it.
-        StoreNotOurs: the store is that of another registry, or may be.
         StoreLost: the database has versions and the store no object.
-        StoreError: the store cannot be listed or refuses; what was removed before stays removed.
+        StoreError: the newest version is not in the store, which may be another registry's; or the store
+            cannot be listed or refuses: what was removed before stays removed.
     """
     if older_than < timedelta(0):
         raise InvalidName(f"an age of {older_than} is none; give 0 or more, such as 24h")
-    _require_whole(engine, store, context, dry_run=dry_run)
+    _require_own(engine, store, context, dry_run=dry_run)
     with reading(engine) as connection:
         used = digests_in_use(connection)
     before = datetime.now(UTC) - older_than
@@ -90,15 +89,19 @@ def collect_garbage(
     return Collection(tuple(removed), removed=True)
 
 
-def _require_whole(engine: Engine, store: Store, context: AuditContext, *, dry_run: bool) -> None:
-    """Checks that what the database does not know is nobody else's either, and that the store is there."""
+def _require_own(engine: Engine, store: Store, context: AuditContext, *, dry_run: bool) -> None:
+    """Checks that the store is there and holds this database's newest version: else all may be another's."""
     with reading(engine) as connection:
-        require_own(connection, store)
-        check_not_lost(connection, store)
+        require_not_lost(connection, store)
+        newest = newest_digest(connection)
+        if (newest is None and not store.is_empty()) or (newest is not None and not store.has(newest)):
+            raise StoreError(
+                f"the newest version of the database {url_text(engine.url)} is not in {store.location}: what "
+                "is there may be another registry's, and nothing is removed. Name the store of this database "
+                "with --store or DERMFED_STORE, or add the version again"
+            )
         if not dry_run:
             acting_person(connection, "collected", context.signatory)
-    if not dry_run:
-        take_store(engine, store)
 
 
 def restore_collected(connection: Connection, store: Store, objects: Mapping[str, bytes | Path]) -> None:
@@ -112,10 +115,8 @@ def restore_collected(connection: Connection, store: Store, objects: Mapping[str
         objects: the bytes of each, or the file that they were put from, by digest.
 
     Raises:
-        StoreNotOurs: another registry has taken the store meanwhile.
         StoreError: the store refuses, or a file holds other bytes by now.
     """
-    require_own(connection, store)
     for digest, source in objects.items():
         if store.has(digest):
             continue
@@ -133,7 +134,6 @@ def _remove(
 ) -> list[StoreFile]:
     failure = None
     with writing(engine) as connection:
-        require_own(connection, store)
         used = digests_in_use(connection)
         removed = []
         for listed in files:

@@ -16,18 +16,16 @@ not every filesystem reports a partial write. `memory://` lasts as long as the p
 import contextlib
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from registry.addresses import masked, without_secrets
-from registry.bundle.manifest.schema import sha256
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
 from registry.store.base import Store, check_digest, intact
 from registry.store.copying import Staged, copy_in, digest_of, told
 from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
-from registry.store.owner_file import OWNER_FILE, owner_text, read_owner
 
 _PUTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos", "tosfs", "memory"}
 _READ_ONLY = {"http", "https", "data", "git", "github", "gist", "zip", "tar", "libarchive", "reference"}
@@ -91,16 +89,6 @@ class RemoteStore(Store):
         self._uri = uri
         self._moves = uri.partition("://")[0].lower() not in _PUTS
 
-    def put(self, content: bytes) -> str:
-        """Stores `content`, always written anew: that costs less than reading what is there."""
-        digest = sha256(content)
-
-        def write(path: str) -> None:
-            self._filesystem.pipe_file(path, content)
-
-        self._write(digest, write, lambda name: sha256(self._read(name)))
-        return digest
-
     @contextlib.contextmanager
     def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
         """A copy of a file in a folder of our own for temporary files (`TMPDIR`)."""
@@ -115,25 +103,18 @@ class RemoteStore(Store):
             yield copy
 
     def keep(self, staged: Staged) -> None:
-        """Stores a copy, always written anew."""
-
-        def write(path: str) -> None:
-            self._filesystem.put_file(str(staged.path), path)
-
-        self._write(staged.digest, write, self._digest)
-
-    def _write(self, digest: str, write: Callable[[str], None], read_back: Callable[[str], str]) -> None:
-        name = object_name(digest)
+        """Stores a copy, always written anew: that costs less than reading what is there."""
+        digest, name = staged.digest, object_name(staged.digest)
         first = unfinished_name(digest) if self._moves else name
         with self._explained(f"{digest} cannot be written to {self.location}"):
             try:
                 if self._moves:
                     self._filesystem.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
-                write(self._path(first))
-                self._check_kept(read_back(first), digest)
+                self._filesystem.put_file(str(staged.path), self._path(first))
+                self._check_kept(self._digest(first), digest)
                 if self._moves:
                     self._filesystem.mv(self._path(first), self._path(name))
-                    self._check_kept(read_back(name), digest)
+                    self._check_kept(self._digest(name), digest)
             except BaseException:
                 self._undo(first if self._moves else None, name, digest)
                 raise
@@ -169,50 +150,6 @@ class RemoteStore(Store):
                 with path.open("rb") as file:
                     check_digest(digest_of(file), digest, self.location)
             yield path
-
-    def owner(self) -> str | None:
-        """The id of the registry that the store names as its own."""
-        with self._explained(f"{OWNER_FILE} cannot be read from {self.location}"):
-            self._filesystem.invalidate_cache()
-            try:
-                content = self._read(OWNER_FILE)
-            except FileNotFoundError:
-                return None
-        return read_owner(content, self.location)
-
-    def claim(self, identity: str) -> str:
-        """Names this registry; of several at once, whoever creates the file first is named.
-
-        A filesystem that cannot create a file only where there is none keeps what was written last: whoever
-        was first is refused when they refer to what they have put.
-        """
-        content, path = owner_text(identity), self._path(OWNER_FILE)
-        with self._explained(f"{OWNER_FILE} cannot be written to {self.location}"):
-            if (owner := self.owner()) is not None:
-                return owner
-            if self._moves:
-                self._filesystem.makedirs(self._root, exist_ok=True)
-            try:
-                self._filesystem.pipe_file(path, content, mode="create")
-            except FileExistsError:
-                pass
-            except Exception:  # noqa: BLE001 - of whatever kind: an older filesystem does not know the mode
-                if self.owner() is None:
-                    self._filesystem.pipe_file(path, content)
-            if (owner := self.owner()) is None:
-                raise StoreError(
-                    f"{OWNER_FILE} was written to {self.location}, and is not there; try again, and choose "
-                    "another place if it happens again"
-                )
-        return owner
-
-    def has(self, digest: str) -> bool:
-        """Whether the object is there, altered or not.
-
-        Raises:
-            StoreError: the filesystem does not answer.
-        """
-        return self.look(object_name(digest)) is not None
 
     def files(self) -> Iterator[StoreFile]:
         """Every object and every unfinished one, by name."""

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from registry.bundle.counts.count import score_bin
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.metrics.sets import label_histogram
 
 COVERAGE = 0.9
 
@@ -22,7 +21,9 @@ COVERAGE = 0.9
 def our_sets(calibration, new):
     """`(pictures, classes)`, each subgroup with the threshold of its own."""
     thresholds = {
-        name: fit_threshold(label_histogram(counts), ConformalConfig(coverage=COVERAGE)).threshold_bin
+        name: fit_threshold(
+            counts.scores[..., 1, :].sum(axis=-2), ConformalConfig(coverage=COVERAGE)
+        ).threshold_bin
         for name, counts in calibration.subgroups.items()
     }
     bars = np.array([thresholds[str(name)] for name in new.groups])

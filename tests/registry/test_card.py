@@ -8,19 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.count import count
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import (
     Abstention,
     Conformal,
-    OutOfDistribution,
-    ReferenceHistograms,
     Subgroup,
     Temperature,
 )
 from registry.bundle.metrics.summary import summarise
 from registry.card.contents import Entry, card_json, expected_coverage, release_card
-from registry.card.figures import not_understood
 from registry.card.page import card_page
 from registry.records import Release, Version
 from tests.represented import patients_of
@@ -125,19 +121,6 @@ def test_what_a_run_writes_is_understood(bundle):
         assert part in page
 
 
-def test_how_many_it_was_trained_on_is_unknown_without_gaussians(bundle):
-    assert "On how many pictures it was trained is not in the bundle." in limits_of(bundle, metrics=METRICS)
-
-
-def test_scores_that_are_counted_together_are_told(bundle):
-    rows = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
-    block = count(rows, rows.argmax(axis=1), malignant=np.zeros(3, dtype=bool), smallest_cell=5)
-    for smallest, told in ((5, True), (1, False)):
-        reference = ReferenceHistograms.from_counts(block.point, smallest_cell=smallest, parts=3)
-        said = limits_of(bundle, metrics=METRICS, reference=reference)
-        assert ("Scores of fewer than 5 patients of a hospital and skin tone" in said) == told
-
-
 def test_a_bundle_without_figures_says_so(bundle):
     assert "no test figures: how well it answers is unknown" in limits_of(bundle, metrics={})
     said = limits_of(bundle, metrics={"n": 3, "accuracy": 0.5})
@@ -180,15 +163,6 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
     assert "only 80 pictures" in " ".join(card["limits"])
 
 
-def test_a_card_tells_the_tones_of_every_scale_and_converts_none(bundle):
-    over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
-    card = card_json(bundle(over).manifest)
-    assert card["intended_use"]["population"] == (
-        "People whose declared skin tone on the scale fitzpatrick is 5, 6, or on the scale milk10k is 0, 1."
-    )
-    assert card["subgroup"] == {"name": "dark", "tones": {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1"]}}
-
-
 @pytest.mark.parametrize(
     ("low", "reached", "said"),
     [
@@ -207,54 +181,11 @@ def test_a_model_with_a_working_point_tells_what_it_promises(bundle, low, reache
     assert said in use
 
 
-def test_a_model_that_never_reports_says_so(bundle):
-    use = card_json(bundle().manifest)["how_to_use"]
-    assert use["report"] == "It never reports."
-    assert use["refer"].startswith("Every picture is referred")
-    assert "promises nothing" in use["prediction_set"]
-    assert "no malignancy probability" in use["malignancy"]
-
-
-def test_below_the_threshold_of_the_prediction_set_nothing_is_reported(bundle):
-    card = card_json(
-        bundle(
-            conformal=Conformal(alpha=0.1, threshold_bin=at_log_odds(1.5), n=39, guarantee="global"),
-            abstention=Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.5), n=80, risk=0.0625),
-        ).manifest
-    )
-    assert card["calibration"]["confidence_threshold"] == pytest.approx(1 / (1 + exp(-1.5)))
-    assert "below 0.818" in card["how_to_use"]["refer"]
-    assert "at least 0.818" in card["how_to_use"]["report"]
-    assert "6.2 %" not in card["how_to_use"]["report"]
-
-
 @pytest.mark.parametrize(("alpha", "n", "rank"), [(0.1, 25, 24), (0.1, 9, 9), (0.2, 10, 9), (0.05, 19, 19)])
 def test_expected_coverage_by_hand(alpha, n, rank):
     """ceil((n + 1)(1 - alpha)): 23.4, 9, 8.8 and 19."""
     found = expected_coverage(Conformal(alpha=alpha, threshold_bin=1, n=n, guarantee="global"))
     assert found == pytest.approx(rank / (n + 1))
-
-
-def test_unfamiliar_pictures_are_told_without_the_numbers_of_a_program(bundle):
-    gaussians = Gaussians(np.zeros((2, 40), np.float32), np.eye(40, dtype=np.float32))
-    made = OutOfDistribution.of(gaussians, ("MEL", "NV"), trained_on=500, rate=0.05, n=99, threshold_bin=70)
-    card = card_json(bundle(out_of_distribution=made).manifest)
-    told = card["out_of_distribution"]
-    assert (told["classes"], told["rate"], told["n"], told["trained_on"]) == (["MEL", "NV"], 0.05, 99, 500)
-    assert told["threshold"] == pytest.approx(made.threshold)
-    assert max(len(str(value)) for value in told.values()) < 100
-    assert "referred with a warning; so are 5 % of known ones" in card["how_to_use"]["unfamiliar"]
-    assert "Pictures of AK may be called unfamiliar" in " ".join(card["limits"])
-
-    assert (card["data"]["trained"], card["data"]["trained_at_least"]) == (None, 500)
-    said = " ".join(card["limits"])
-    assert "trained on at least 500 pictures, in the classes that have a Gaussian" in said
-    assert "On how many pictures it was trained is not" not in said
-
-    few = OutOfDistribution.of(gaussians, ("MEL", "NV"), trained_on=500, rate=0.05, n=4)
-    card = card_json(bundle(out_of_distribution=few).manifest)
-    assert card["out_of_distribution"]["threshold"] is None
-    assert "4 calibration lesions were too few" in " ".join(card["limits"])
 
 
 def test_the_card_of_a_release_holds_one_of_each_version(bundle, dark):
@@ -276,44 +207,6 @@ def test_the_card_of_a_release_holds_one_of_each_version(bundle, dark):
     assert card["served"]["value"] == pytest.approx(0.06)
     assert card["served"]["worst"]["subgroup"] == "dark"
     assert release_card(entries[1:])["served"] is None
-
-
-@pytest.mark.parametrize(
-    ("metrics", "paths"),
-    [
-        ({"accuracy": "good"}, ["accuracy"]),
-        ({"accuracy": True}, ["accuracy"]),
-        ({"by_subgroup": ["light"], "fairness": "good"}, ["by_subgroup", "fairness"]),
-        ({"by_subgroup": {"light": None, "dark": 3}}, ["by_subgroup.light", "by_subgroup.dark"]),
-        ({"by_subgroup": {"light": {"n": 3, "accuracy": [1]}}}, ["by_subgroup.light.accuracy"]),
-        ({"by_class": {"MEL": {"intervals": [1, 2]}}}, ["by_class.MEL.intervals"]),
-        ({"intervals": {"accuracy": [0.9, 0.1], "ece": None}}, ["intervals.accuracy"]),
-        ({"fairness": {"spread": {}, "gap": None}}, ["fairness.spread"]),
-        ({"absent": "dark"}, ["absent"]),
-        ({"absent": ["dark", 3]}, ["absent"]),
-        ({"differences": {"dark": 1}}, ["differences"]),
-        ({"differences": [{"between": ["dark"], "figure": "accuracy"}]}, ["differences"]),
-        ({"intersections": 3}, ["intersections"]),
-        ({"intersections": {"sex": 3, "age": {"old": 4}}}, ["intersections.sex", "intersections.age.old"]),
-        (
-            {"intersections": {"sex": {"female": {"dark": 4, "light": None}}}},
-            ["intersections.sex.female.dark"],
-        ),
-    ],
-)
-def test_what_is_not_understood_is_named(bundle, metrics, paths):
-    assert not_understood(metrics) == paths
-    card = card_json(bundle(metrics=metrics).manifest)
-    assert card["not_understood"] == paths
-    assert f"not shown: {', '.join(paths)}." in " ".join(card["limits"])
-
-
-def test_many_strange_figures_are_counted(bundle):
-    said = limits_of(
-        bundle, metrics={f"figure-{number:02}": "x" * 9 for number in range(20)} | {"y" * 500: "z"}
-    )
-    assert "figure-11 and 9 more." in said
-    assert "y" * 100 not in said
 
 
 NUMBERS = (
@@ -380,12 +273,3 @@ def test_a_card_says_which_tones_of_a_subgroup_it_has_seen(bundle):
     whole = card_json(bundle(four).manifest)["intended_use"]
     assert "3, 4, 5, VI" in whole["population"]
     assert not any("too few patients" in sentence for sentence in whole["not_for"])
-
-
-@pytest.mark.parametrize(("without", "shown"), [((), 0.9), ("6", None)])
-def test_figures_of_a_subgroup_are_of_the_tones_that_were_tested(bundle, without, shown):
-    dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
-    counted = patients_of(dark, without=without)
-    own = bundle(dark, {"sensitivity_at_threshold": 0.9}, patients_by_tone=counted).manifest
-    assert own.figures_for("VI", "fitzpatrick").get("sensitivity_at_threshold") == shown
-    assert own.figures_for("V", "fitzpatrick")["sensitivity_at_threshold"] == 0.9

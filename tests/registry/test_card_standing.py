@@ -2,18 +2,15 @@
 
 import pytest
 
-from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
-from registry.card.answering import key_figures
+from registry.bundle.manifest.schema import Abstention, Conformal
 from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
-from registry.card.standing import Matter, Standing, standing
+from registry.card.standing import standing
 from tests.thresholds import at_log_odds
 
 SURE = {
     "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
     "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
 }
-DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
 
 
 def figures(sensitivity, n=400, **others):
@@ -84,43 +81,3 @@ def test_an_open_alarm_is_wrong_and_among_the_limits(card):
     assert (matter.text, matter.wrong) == ("Alarm 1: version 1 broke its promise to dark.", True)
     assert "alarm 1: version 1 broke its promise to dark." in made["versions"][0]["limits"]
     assert "alarms" not in card(GOOD)["versions"][0]
-
-
-def test_several_are_counted():
-    matters = (Matter("a.", "b.", wrong=True), Matter("c.", "d.", wrong=True))
-    assert Standing(matters).sentence == "Something is wrong: 2 things to act on."
-    assert Standing((Matter("a.", "b."),) * 2).sentence.startswith("Nothing is broken. 2 things")
-
-
-def test_each_skin_tone_has_the_figures_of_the_version_that_answers_for_it(card):
-    own = {"subgroup": DARK, "metrics": metrics(dark=figures(0.95), light=figures(0.1))}
-    table = key_figures(card(GOOD, own)["versions"])
-    assert table.header[:4] == (
-        "Skin tone",
-        "Sensitivity, malignant",
-        "Specificity, malignant",
-        "AUROC, malignancy",
-    )
-    assert [(row.head, str(row.cells[0]), row.note) for row in table.rows] == [
-        ("light", "0.900 (0.800 to 0.950)", "the bundle for global"),
-        ("dark", "0.950 (0.850 to 1.000)", "the bundle for dark"),
-    ]
-
-
-def test_auroc_of_all_classes_stands_in_for_that_of_malignancy(card):
-    rows = {"dark": {"n": 400, "auroc": 0.81}}
-    assert key_figures(card({"metrics": metrics(**rows)})["versions"]).header[1] == "AUROC"
-
-
-def test_without_such_figures_there_is_no_table(card):
-    rows = {"dark": {"n": 400, "accuracy": 0.8}}
-    made = card({"metrics": metrics(**rows)})
-    assert key_figures(made["versions"]) is None
-    assert "is not known for any skin tone" in card_page(made)
-
-
-def test_the_page_begins_with_both_and_folds_the_rest(card):
-    page = card_page(card(GOOD))
-    assert page.index("Nothing is known to be wrong.") < page.index("How well it answers, by skin tone")
-    assert page.index("How well it answers, by skin tone") < page.index("<details")
-    assert "<details open" not in page

@@ -10,12 +10,10 @@ from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.schema import ModelFile
 from registry.card.contents import Entry, card_json, release_card
 from registry.card.page import card_page
-from registry.diff.facts import changes
 from registry.errors import BundleRefused
 from registry.gates import GateSet, SpreadGate
 from registry.releases.validate_bundle import check_bundle
-from registry.rendering.records import version_page
-from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph, rules
+from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph
 
 pytestmark = pytest.mark.sqlite
 
@@ -54,23 +52,6 @@ def test_a_graph_that_takes_something_else_is_refused(graph, taken, said):
         check_bundle(Bundle(manifest, model, bundle_digest(manifest)))
 
 
-def test_a_difference_names_facts_and_patterns():
-    fewer = CASE.model_copy(update={"facts": CASE.facts[:2]})
-    first = rules("close-up", -3.0, 0.5, 2.4, 0.5)
-    before, after = case_bundle().manifest, case_bundle(case=fewer, patterns=(first,)).manifest
-    changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
-    assert changed["case.facts.order"] == (["age", "sex", "site"], ["age", "sex"])
-    assert changed["patterns.close-up.reported"] == (0.4, 0.5)
-    assert changed["patterns.close-up.abstention.threshold"][0] > 0.7
-    assert changed["patterns.close-up+dermoscopic.set_size"] == (1.5, None)
-    assert "case.facts.age.high" in changes(before, after)[1]
-
-
-def test_a_difference_of_single_pictures_has_nothing_of_cases(bundle):
-    _, unchanged = changes(bundle().manifest, bundle().manifest)
-    assert not [name for name in unchanged if name.startswith(("case", "pattern"))]
-
-
 def test_the_card_tells_what_it_takes_and_how_sure_it_is():
     manifest = case_bundle().manifest
     card = card_json(manifest)
@@ -88,17 +69,3 @@ def test_the_card_tells_what_it_takes_and_how_sure_it_is():
         "40 %",
     ):
         assert said in page
-
-
-def test_the_card_of_single_pictures_has_nothing_of_cases(bundle):
-    card = card_json(bundle().manifest)
-    assert not {"case", "patterns"} & set(card)
-    page = card_page(release_card([Entry(bundle().manifest, "sha256:" + "0" * 64)]))
-    assert "What it may be given" not in page
-
-
-def test_what_is_shown_of_a_version_says_what_it_takes(registry):
-    (version,) = registry.add([case_bundle()])
-    page = version_page(version, case_bundle().manifest)
-    assert "  takes        1 to 3 pictures (close-up, dermoscopic), facts age, sex, site" in page
-    assert "  calibrated   close-up, close-up+some context, " in page

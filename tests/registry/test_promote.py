@@ -3,15 +3,14 @@ import pytest
 from registry.errors import (
     AliasMoved,
     GateRefusal,
-    InvalidName,
     NotFound,
     NothingToRollBack,
     ObjectCorrupt,
     ObjectMissing,
-    ReleaseRefused,
 )
-from registry.gates import GateSet, SpreadGate
 from registry.releases import promote
+
+pytestmark = pytest.mark.sqlite_first
 
 MODEL = "skin-lesion"
 UNFAIR = {"light": 0.90, "dark": 0.70}
@@ -55,35 +54,6 @@ def test_versions_of_one_release_change_together(filled):
     assert filled.history(MODEL)[-1] == event
 
 
-def test_each_alias_goes_its_own_way(filled, bundle):
-    filled.add([bundle(model="other")])
-    filled.promote("other", [1], to="production")
-    filled.promote(MODEL, [1, 2], to="staging")
-    assert list(filled.current()) == ["other"]
-    assert list(filled.current("staging")) == [MODEL]
-    assert filled.current("nothing") == {}
-    assert numbers(filled) is None
-
-
-def test_promoting_what_is_there_does_nothing(filled):
-    filled.promote(MODEL, [1, 2], to="production")
-    before = filled.history(MODEL)
-    for named in ([1, 2], [2], [1, 1]):
-        assert filled.promote(MODEL, named, to="production") is None
-    assert filled.history(MODEL) == before
-
-
-def test_a_release_never_changes_once_it_is_made(filled, bundle, tested):
-    filled.promote(MODEL, [1, 2], to="production")
-    first = filled.release(MODEL, "production")
-    filled.add([bundle(metrics=tested(light=0.91, dark=0.9), seed=1)])
-    event = filled.promote(MODEL, [6], to="production")
-    assert numbers(filled) == [6, 2]
-    assert event.before == first.id != event.release
-    filled.rollback(MODEL, alias="production")
-    assert filled.release(MODEL, "production") == first
-
-
 def test_the_gate_refuses_and_nothing_changes(filled):
     with pytest.raises(GateRefusal) as refused:
         filled.promote(MODEL, [1], to="production")
@@ -115,13 +85,6 @@ def test_a_subgroup_that_was_never_tested_is_refused(filled):
         filled.promote(MODEL, [1, 2, 5], to="production")
 
 
-@pytest.mark.parametrize("reason", [None, "", "  \n"])
-def test_an_override_needs_a_reason(filled, reason):
-    with pytest.raises(ReleaseRefused, match="--reason"):
-        filled.promote(MODEL, [1], to="production", override_gates=True, reason=reason)
-    assert numbers(filled) is None
-
-
 def test_an_override_is_kept_in_history_with_what_was_overridden(filled):
     filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
     filled.promote(MODEL, [2], to="production")
@@ -132,11 +95,6 @@ def test_an_override_is_kept_in_history_with_what_was_overridden(filled):
     assert event.gates.results[0].worst.subgroup == "dark"
 
 
-def test_where_no_gate_refuses_nothing_is_overridden(filled):
-    event = filled.promote(MODEL, [1, 2], to="production", override_gates=True, reason="to be sure")
-    assert not event.overridden
-
-
 def test_the_overrides_are_those_promotions_that_a_gate_had_refused(filled):
     assert filled.overrides(MODEL) == {}
     event = filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
@@ -144,44 +102,6 @@ def test_the_overrides_are_those_promotions_that_a_gate_had_refused(filled):
     assert filled.overrides(MODEL) == {event.release: event}
     with pytest.raises(NotFound):
         filled.overrides("skin-leson")
-
-
-@pytest.mark.parametrize("named", [[2], [1, 2, 3], []])
-def test_versions_that_make_no_release_are_refused_whatever_is_overridden(filled, named):
-    with pytest.raises(ReleaseRefused):
-        filled.promote(MODEL, named, to="production", override_gates=True, reason="I say so")
-    assert numbers(filled) is None
-
-
-def test_labels_are_compared_in_promoting_too(filled, bundle, light):
-    filled.add([bundle(light, codes=("NV", "MEL", "AK"))])
-    with pytest.raises(ReleaseRefused, match="same labels"):
-        filled.promote(MODEL, [1, 2, 6], to="production", override_gates=True, reason="I say so")
-
-
-def test_a_judgement_is_what_a_promotion_would_be_told(filled):
-    assert filled.judge(MODEL, [1], to="production").refused
-    report = filled.judge(MODEL, [1, 2], to="production")
-    assert filled.promote(MODEL, [1, 2], to="production").gates == report
-    assert filled.judge(MODEL, [3], to="production").results[0].worst.value == 0.60
-    with pytest.raises(ReleaseRefused):
-        filled.judge(MODEL, [2, 3], to="production")
-
-
-def test_the_gates_that_are_set_are_asked(filled):
-    filled.set_gates(GateSet(gates=(SpreadGate(limit=0.25),)), reason="a lenient board")
-    event = filled.promote(MODEL, [1], to="production")
-    assert event.gates.results[0].limit == 0.25
-    assert (event.gates.set_model, event.gates.set_number) == ("", 1)
-
-
-def test_unknown_names_are_refused(filled):
-    with pytest.raises(NotFound, match="the nearest: skin-lesion"):
-        filled.promote("skin", [1], to="production")
-    with pytest.raises(NotFound, match="the nearest: 1, 2, 3, 4, 5"):
-        filled.promote(MODEL, [1, 9], to="production")
-    with pytest.raises(InvalidName):
-        filled.promote(MODEL, [1], to="a/b")
 
 
 @pytest.mark.parametrize("file", ["bundle.json", "model.onnx"])

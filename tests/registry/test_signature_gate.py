@@ -19,7 +19,7 @@ from registry.people.signatory import KeySignatory
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.pem import Signer, read_signer
 
-pytestmark = pytest.mark.sqlite_first
+pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
 MODEL = "skin-lesion"
 

@@ -146,8 +146,8 @@ def test_a_gpu_brings_the_other_onnx_runtime_at_the_same_version_and_never_both(
     }
     assert named["serve"]["dermfed"] == {"cpu", "service"}
     assert named["serve-gpu"]["dermfed"] == {"gpu", "service"}
-    assert set(named["cpu"]) == {"onnxruntime"}
-    assert named["gpu"] == {"onnxruntime-gpu": {"cuda", "cudnn"}}
+    assert set(named["cpu"]) == {"onnx", "onnxruntime"}
+    assert named["gpu"] == {"onnx": set(), "onnxruntime-gpu": {"cuda", "cudnn"}}
     assert str(pinned["onnxruntime-gpu"].specifier) == str(pinned["onnxruntime"].specifier)
     assert {"nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cuda-runtime"} <= set(pinned)
 

@@ -22,7 +22,7 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.dicom.picture import open_dicom
+from registry.bundle.pictures.dicom import open_dicom
 from registry.bundle.pictures.piece_limits import refuse_many_parts
 
 DECODER_ERRORS = (

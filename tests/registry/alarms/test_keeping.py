@@ -13,7 +13,7 @@ from registry.gates import GateSet
 from registry.gates.field import FieldGate
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.tables import AnswerCountRow, AnswerRow, OutcomeRow
-from tests.registry.alarms.conftest import BEGAN, MODEL, alarmed, answering, break_promise, on
+from tests.registry.alarms.conftest import MODEL, alarmed, answering, break_promise, on
 from tests.registry.kept_answers import kept_answer
 
 pytestmark = pytest.mark.sqlite_first
@@ -162,17 +162,3 @@ def test_whoever_may_not_tell_history_is_told_so(model, store, command, person):
     assert "OPEN, and not in history yet" in ended.out
     assert "History has not been told" in ended.out
     assert model.alarms(MODEL) == ()
-
-
-def test_the_command_says_what_is_not_watched(model, store, command):
-    """Of lesions below the working point nobody is followed up: nothing speaks for those missed."""
-    break_promise(store, 1, lost=0)
-    quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
-    below = [kept_answer(BEGAN, answering=answering(1), **quiet) for _ in range(40)]
-    store.record(below)
-    told = "NOT WATCHED: the sensitivity of 0.90 that version 1 promises dark"
-    shown = command("field", MODEL)
-    assert shown.code == 0, shown.err
-    assert told in shown.out
-    store.give([Outcome(one.id, "NV", "follow-up", on(50)) for one in below], "k1", on(50))
-    assert told not in command("field", MODEL).out

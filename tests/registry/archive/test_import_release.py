@@ -7,10 +7,10 @@ import pytest
 from registry.archive import import_release
 from registry.archive.import_release import read_release
 from registry.bundle.errors import BundleError
-from registry.errors import ArchiveRefused, BundleRefused, DatabaseError, GateRefusal, InvalidName
+from registry.errors import ArchiveRefused, BundleRefused, DatabaseError, GateRefusal
 from registry.signing.pem import Trust, trust_in_signer
 
-pytestmark = pytest.mark.sqlite_first
+pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
 MODEL = "skin-lesion"
 
@@ -55,13 +55,6 @@ def test_history_tells_where_it_came_from(registry, released, file, places):
     assert [one["kind"] for one in told["events"]] == ["added", "promoted"]
 
 
-def test_the_list_of_an_import_is_never_collected(registry, file, places):
-    imported = registry.import_release(file)
-    assert registry.collect(older_than=timedelta(0)).files == ()
-    assert places.object(imported.digest).is_file()
-
-
-@pytest.mark.sqlite
 @pytest.mark.parametrize("harm", ["altered", "missing"])
 def test_a_lost_list_is_found_and_the_same_import_puts_it_right(registry, file, places, harm):
     digest = registry.import_release(file).digest
@@ -71,30 +64,6 @@ def test_a_lost_list_is_found_and_the_same_import_puts_it_right(registry, file, 
     for part in (digest, harm, str(places.store), "`dermfed-registry import FILE`"):
         assert part in problem.text
     assert registry.import_release(file).event is None
-    assert registry.verify() == ()
-
-
-def test_numbers_are_those_of_here(registry, file, pair, bundle):
-    registry.add([bundle(seed=7), pair[1]])
-    imported = registry.import_release(file)
-    assert [one.number for one in imported.versions] == [3, 2]
-    assert [one.number for one in imported.new] == [3]
-    assert imported.event.versions == (3,)
-    assert registry.verify() == ()
-
-
-def test_importing_again_changes_nothing(registry, file):
-    first = registry.import_release(file)
-    again = registry.import_release(file)
-    assert (again.versions, again.new, again.event) == (first.versions, (), None)
-    assert kinds(registry) == ["imported"]
-
-
-def test_a_release_of_versions_that_are_there_is_told_once(registry, file, pair):
-    registry.add(pair)
-    assert registry.import_release(file).event.versions == ()
-    assert registry.import_release(file).event is None
-    assert kinds(registry) == ["added", "imported"]
     assert registry.verify() == ()
 
 
@@ -122,12 +91,6 @@ def test_a_gate_that_refuses_leaves_the_versions_and_promotes_nothing(
     assert (registry.aliases(MODEL), kinds(registry)) == ({}, ["imported"])
 
 
-def test_a_bad_alias_is_refused_before_anything_is_kept(registry, file):
-    with pytest.raises(InvalidName, match="alias"):
-        registry.import_release(file, to=["no name"])
-    assert registry.models() == ()
-
-
 def test_an_import_that_fails_adds_nothing_and_works_afterwards(registry, file, monkeypatch):
     def fail(*_, **__):
         raise DatabaseError("the server went away")
@@ -141,7 +104,8 @@ def test_an_import_that_fails_adds_nothing_and_works_afterwards(registry, file, 
     assert registry.verify() == ()
 
 
-def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, monkeypatch):
+def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, bundle, monkeypatch):
+    registry.add([bundle(model="other")])
     writing = import_release.writing
 
     def collect_first(engine):
@@ -153,13 +117,6 @@ def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, monke
     imported = registry.import_release(file)
     assert registry.verify() == ()
     assert places.object(imported.digest).is_file()
-
-
-def test_what_was_imported_can_be_exported_again(registry, file, tmp_path, pair):
-    registry.import_release(file, to=["production"])
-    again = tmp_path / "again.dermfed"
-    registry.export_release(MODEL, "production", again)
-    assert list(read_release(again).bundles) == pair
 
 
 def test_signatures_of_the_trusted_travel_along(registry, signed, signer):
@@ -289,34 +246,10 @@ def test_a_history_that_was_edited_is_refused(file, reindex, edit, said):
         read_release(file)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"[]", b"nothing", b"\xff\xfe", b"1", b"null", b"[" * 100_000, b'{"format": 1e999}'],
-    ids=["empty", "list", "word", "bytes", "number", "null", "deep", "infinite"],
-)
-def test_a_list_that_is_none_is_refused(file, repack, text):
-    def put(found):
-        found[0] = (found[0][0], text)
-
-    repack(put)
-    with pytest.raises(ArchiveRefused, match=r"release\.json"):
-        read_release(file)
-
-
 def test_a_model_that_is_too_large_here_is_refused_unread(file, monkeypatch):
     monkeypatch.setenv("DERMFED_MAX_MODEL_BYTES", "10")
     monkeypatch.setattr(import_release, "model_file", None)  # whatever reads one
     with pytest.raises(BundleRefused, match=r"version 1 in release\.json has \d+ bytes; allowed are 10"):
-        read_release(file)
-
-
-def test_a_list_in_another_form_is_refused(file, repack):
-    def spread(found):
-        info, content = found[0]
-        found[0] = (info, json.dumps(json.loads(content), indent=1).encode())
-
-    repack(spread)
-    with pytest.raises(ArchiveRefused, match="canonical"):
         read_release(file)
 
 

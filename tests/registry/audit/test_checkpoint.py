@@ -1,22 +1,12 @@
 """Heads that are printed, kept in files and compared."""
 
-import json
-
 import pytest
 
 from registry.audit.checkpoint import KeptHead
 from registry.database.hash_chain import GENESIS
 from registry.errors import InvalidName
 
-
-def test_the_head_is_the_number_of_events_and_the_hash_of_the_last(registry, bundle, command):
-    assert command("head").out == f"0:{GENESIS}\n"
-    registry.add([bundle()])
-    (event,) = registry.audit()
-    assert command("head").out == f"1:{event['hash']}\n"
-    told = json.loads(command("head", "--json").out)
-    assert (told["events"], told["hash"]) == (1, event["hash"])
-    assert len(told["registry"]) == 32
+pytestmark = pytest.mark.sqlite
 
 
 def test_a_head_without_the_name_of_its_hash_is_taken_too(registry, bundle, command):
@@ -28,18 +18,6 @@ def test_a_head_without_the_name_of_its_hash_is_taken_too(registry, bundle, comm
     )  # fmt: skip
 
 
-def test_several_heads_are_compared_each(registry, bundle, command, tmp_path):
-    file = tmp_path / "head.json"
-    assert command("head", "--out", file).out == f"0:{GENESIS}\nkept in {file}\n"
-    registry.add([bundle()])
-    wrong = f"1:{GENESIS}"
-    ended = command("verify", "--head", file, "--head", wrong, "--json")
-    assert ended.code == 1
-    told = json.loads(ended.out)
-    assert [one["about"] for one in told["problems"]] == ["the head of 1 events"]
-    assert [(one["events"], one["same"]) for one in told["heads"]] == [(0, True), (1, False)]
-
-
 def test_a_head_that_was_kept_is_not_written_over(registry, command, tmp_path):
     file = tmp_path / "head.json"
     file.write_text("an earlier one")
@@ -49,7 +27,6 @@ def test_a_head_that_was_kept_is_not_written_over(registry, command, tmp_path):
     assert file.read_text() == "an earlier one"
 
 
-@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -3,6 +3,8 @@ import pytest
 from registry.database import changes
 from registry.database.connection import writing
 
+pytestmark = pytest.mark.sqlite
+
 MODEL = "skin-lesion"
 
 

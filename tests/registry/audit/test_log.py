@@ -134,11 +134,6 @@ def test_a_removed_event_is_found(told, places, gone, named):
     assert found(told)[0].startswith(f"{named}: ")
 
 
-def test_all_events_gone_are_found(told, places):
-    places.tamper("DELETE FROM events")
-    assert found(told)[0].startswith("the last event: audit_head says 7 events")
-
-
 def test_a_last_event_that_was_removed_is_found_after_others_were_added(told, places, bundle):
     places.tamper("DELETE FROM events WHERE id = 7", "DELETE FROM versions WHERE model = 'other'")
     told.add([bundle(seed=6)])
@@ -254,32 +249,6 @@ def test_the_script_of_the_docs_checks_what_audit_writes(told, command, tmp_path
         assert (ended.returncode, ended.stderr) == (1, f"{where}: it does not fit\n")
     path.write_text("".join(lines[:-1]), encoding="utf-8")
     assert last not in check(path).stdout  # a missing end shows against a hash that was kept
-
-
-def test_the_script_of_the_docs_is_short():
-    assert len([line for line in SCRIPT.splitlines() if line.strip()]) <= 11
-
-
-def test_audit_of_one_model_tells_of_it_alone(told, command):
-    ended = command("audit", "--model", "other")
-    assert (ended.code, ended.err) == (0, "")
-    printed = ended.out
-    (event,) = [json.loads(line) for line in printed.splitlines()]
-    assert (event["id"], event["model"], event["kind"]) == (7, "other", "added")
-    assert event_hash(event) == event["hash"]
-
-
-def test_audit_of_an_unknown_model_names_the_nearest(told, command):
-    assert command("audit", "--model", "othr").code == 2
-    with pytest.raises(NotFound, match="other"):
-        told.audit("othr")
-
-
-def test_audit_of_an_empty_registry_is_empty(registry, command, tmp_path):
-    assert command("audit").out == ""
-    assert command("audit", "--out", tmp_path / "none").out == f"0 events in {tmp_path / 'none'}\n"
-    assert (tmp_path / "none").read_bytes() == b""
-    assert check(tmp_path / "none").stdout == f"0 events, the last of hash sha256:{'0' * 64}\n"
 
 
 def test_what_fails_leaves_the_chain_as_it_was(told):

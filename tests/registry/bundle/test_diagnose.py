@@ -67,13 +67,6 @@ def command():
     return app
 
 
-def test_the_command_prints_json(bundle_folder, png, tmp_path):
-    (tmp_path / "a.png").write_bytes(png)
-    done = CliRunner().invoke(command(), [str(bundle_folder), str(tmp_path / "a.png")])
-    assert done.exit_code == 0
-    assert json.loads(done.output)["decision"] in ("report", "refer")
-
-
 @pytest.mark.parametrize("content", [None, b"no picture"])
 def test_what_is_no_picture_is_said_in_a_line(bundle_folder, tmp_path, content):
     if content is not None:
@@ -113,12 +106,6 @@ def test_a_case_gets_the_answer_of_its_pictures_kinds_and_facts(case_folder, png
     assert answer["would_help"] == [{"missing": ["sex"], "fewer_classes": 0.2, "more_reported": 0.1}]
 
 
-def test_a_single_picture_is_a_case_of_unknown_kind(case_folder, png):
-    answer = diagnose_module.diagnose(read_bundle(case_folder), png).to_json()
-    assert answer["inputs"]["pattern"] == "unknown"
-    assert answer["inputs"]["promised"] is False
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -132,10 +119,3 @@ def test_what_the_model_does_not_take_is_said_in_a_line(case_folder, png, tmp_pa
     done = CliRunner().invoke(command(), [str(case_folder), str(tmp_path / "a.png"), *options])
     assert done.exit_code == 2
     assert said in done.output
-
-
-def test_a_model_of_single_pictures_says_so(bundle_folder, png, tmp_path):
-    (tmp_path / "a.png").write_bytes(png)
-    done = CliRunner().invoke(command(), [str(bundle_folder), str(tmp_path / "a.png"), "--fact", "age=70"])
-    assert done.exit_code == 2
-    assert "takes one picture, of no kind in particular, and no facts" in done.output

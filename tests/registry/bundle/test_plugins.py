@@ -7,7 +7,6 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from registry.bundle.errors import PartError
-from registry.bundle.nearest import nearest
 from registry.bundle.plugins import PartTable
 from training.config import FrozenConfig
 
@@ -59,16 +58,6 @@ def test_a_part_is_found_by_its_name_with_its_settings():
     assert isinstance(Block(part=Median()).part, Median)
 
 
-def test_a_misspelt_part_is_answered_with_the_nearest():
-    told = problem({"part": {"name": "medain"}})
-    assert told["msg"] == "unknown aggregator `medain`; did you mean `median`? valid: mean, median"
-    assert told["loc"] == ("part",)
-
-
-def test_a_part_without_a_name_is_told_what_may_be_named():
-    assert problem({"part": {"trim": 0.1}})["msg"] == "name the aggregator by its `name`; valid: mean, median"
-
-
 def test_a_misspelt_key_is_answered_with_the_nearest_wherever_it_is():
     told = problem({"part": {"name": "mean", "trimm": 0.1}})
     assert told["msg"] == "unknown key `trimm`; did you mean `trim`? valid: name, trim"
@@ -76,11 +65,6 @@ def test_a_misspelt_key_is_answered_with_the_nearest_wherever_it_is():
     assert problem({"part": {"name": "mean"}, "ruonds": 2})["msg"].startswith(
         "unknown key `ruonds`; did you mean `rounds`?"
     )
-
-
-def test_settings_cannot_change_once_read():
-    with pytest.raises(ValidationError, match="frozen"):
-        Mean().trim = 1.0
 
 
 def table(*own, **options):
@@ -155,17 +139,6 @@ def test_ours_is_never_replaced_and_a_list_tells_who_tried(offer):
         _ = found.members
 
 
-def test_ours_of_another_room_is_not_replaced_either(install):
-    parts = {"rooms": THEIRS, "theirs_module": THEIRS}
-    install("dermfed", parts, {"dermfed.aggregators": {"trimmed": "rooms:Trimmed"}})
-    install("theirs", {}, {"dermfed.aggregators": {"trimmed": "theirs_module:Trimmed"}})
-    assert table(Mean).find("trimmed").__module__ == "rooms"
-    with pytest.raises(
-        PartError, match=r"rooms:Trimmed of dermfed 1.0 and theirs_module:Trimmed of theirs 1.0"
-    ):
-        _ = table(Mean).members
-
-
 def test_two_of_others_of_one_name_are_refused_and_both_named(offer):
     offer("trimmed", "Trimmed")
     offer("trimmed", "Trimmed", "others", "others_module")
@@ -175,14 +148,6 @@ def test_two_of_others_of_one_name_are_refused_and_both_named(offer):
         assert "theirs_module:Trimmed of theirs 1.0" in str(error.value)
         assert "others_module:Trimmed of others 1.0" in str(error.value)
     assert not {"theirs_module", "others_module"} & sys.modules.keys()
-
-
-def test_the_same_part_twice_is_one_part(install):
-    group = {"dermfed.aggregators": {"mean": f"{__name__}:Mean", "trimmed": "theirs_module:Trimmed"}}
-    install("theirs", {"theirs_module": THEIRS}, group)
-    install("again", {}, {"dermfed.aggregators": {"trimmed": "theirs_module:Trimmed"}})
-    assert list(table(Mean).members) == ["mean", "trimmed"]
-    assert table(Mean).members["mean"] is Mean
 
 
 @pytest.mark.parametrize(
@@ -209,43 +174,3 @@ def test_what_cannot_be_used_is_said_when_it_is_asked_for_or_listed(install, poi
         _ = found.members
     with pytest.raises(ValidationError, match=whole):
         TypeAdapter(Annotated[FrozenConfig, found]).validate_python({"name": "trimmed"})
-
-
-def test_a_part_that_is_not_whole_is_told_what_it_lacks(install):
-    half = """
-from abc import ABC, abstractmethod
-from typing import Literal
-from training.config import FrozenConfig
-
-class Part(FrozenConfig, ABC):
-    name: str
-    @abstractmethod
-    def weigh(self): ...
-
-class Half(Part):
-    name: Literal["half"] = "half"
-"""
-    install("theirs", {"half_module": half}, {"dermfed.aggregators": {"half": "half_module:Half"}})
-    with pytest.raises(PartError, match=r"half_module:Half of theirs 1\.0.* does not define weigh"):
-        table(Mean).find("half")
-
-
-def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(PartError, match="unknown aggregator `maen`; did you mean `mean`"):
-        TABLE.find("maen")
-
-
-@pytest.mark.parametrize("value", ["mean", 3, None])
-def test_what_is_no_mapping_is_refused(value):
-    assert "valid dictionary or object" in problem({"part": value})["msg"]
-
-
-@pytest.mark.parametrize("name", [["mean"], {}, 3])
-def test_a_name_that_is_no_text_is_refused(name):
-    assert problem({"part": {"name": name}})["type"] == "unknown_part"
-
-
-def test_a_hint_names_the_closest_only_where_one_is_close():
-    assert nearest("fedauto2", ["fedavg", "fedauto"]) == "did you mean `fedauto`? valid: fedavg, fedauto"
-    assert nearest("zzz", ["fedavg"]) == "valid: fedavg"
-    assert nearest("zzz", []) == "valid: none"

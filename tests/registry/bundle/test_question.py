@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.given import read_given
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph
@@ -56,20 +55,6 @@ def test_what_is_in_an_empty_slot_does_not_count():
     first, second = (graph.run_cases(one, kinds, context) for one in (images, other))
     np.testing.assert_array_equal(first.logits, second.logits)
     np.testing.assert_array_equal(first.embedding, second.embedding)
-
-
-def test_a_model_without_facts_has_no_context():
-    case = CaseInput(slots=2, kinds=("close-up",))
-    graph = Graph(case_graph(case))
-    assert (graph.takes_cases, graph.num_facts) == (True, 0)
-    outputs = ask(graph, [Question(IMAGES[:1], read_given(case, ["close-up"], {}))])
-    assert_close_in_norm(outputs.logits[0], case_logits([(IMAGES[0], 1)], np.zeros(0)), 1e-5)
-
-
-def test_single_pictures_are_shown_as_before(onnx_graph):
-    graph = Graph(onnx_graph())
-    outputs = ask(graph, [Question(IMAGES[:1]), Question(IMAGES[1:2])])
-    np.testing.assert_array_equal(outputs.logits, graph.run(IMAGES[:2]).logits)
 
 
 def test_a_case_is_none_for_a_model_of_pictures_nor_the_other_way(onnx_graph):

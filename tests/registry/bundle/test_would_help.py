@@ -1,5 +1,3 @@
-import pytest
-
 from registry.bundle.cases.given import read_given
 from registry.bundle.would_help import Help, would_help
 from tests.case_bundles import CASE, case_bundle, rules
@@ -27,22 +25,9 @@ def test_only_what_is_missing_is_named():
     assert helps(["close-up", "dermoscopic"], ALL) == ()
 
 
-def test_a_case_that_is_full_has_no_room_for_another_picture():
-    assert [one.missing for one in helps(["close-up"] * 3, {})] == [("age", "sex", "site")]
-
-
 def test_what_was_not_calibrated_helps_nobody():
     assert helps(["dermoscopic"], {}) == (Help(("close-up",), 0.5, 0.2),)  # with facts it was not
     assert helps([None], {}) == ()
-
-
-@pytest.mark.parametrize(
-    ("size", "reported", "found"),
-    [(2.4, 0.4, False), (2.36, 0.404, False), (2.3, 0.4, True), (2.4, 0.41, True), (2.0, 0.3, False)],
-)
-def test_what_helps_is_behind_in_nothing(size, reported, found):
-    patterns = (rules("close-up", -3, 1, 2.4, 0.4), rules("close-up+dermoscopic", -2, 0.25, size, reported))
-    assert bool(helps(["close-up"], {}, patterns=patterns)) is found
 
 
 def test_from_what_promises_nothing_every_class_is_spared():

@@ -1,7 +1,5 @@
 """`dermfed-registry fetch`: a version as a folder, byte for byte."""
 
-import json
-
 import pytest
 
 from registry.bundle.folder import write_bundle_files
@@ -17,21 +15,6 @@ def added(command, folders, bundle):
     (folder,) = folders(bundle())
     assert command("add", folder).code == 0
     return folder
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_what_comes_out_is_what_went_in(command, added, tmp_path):
-    out = tmp_path / "out"
-    ended = command("fetch", MODEL, 1, "--out", out)
-    assert (ended.code, ended.err) == (0, "")
-    assert contents(out) == contents(added)
-    assert ended.out.splitlines()[0] == f"version 1 of {MODEL} (global) is in {out}"
-    told = json.loads(command("fetch", MODEL, 1, "--out", out, "--json").out)
-    assert (told["number"], told["files"]["bundle.json"], told["withdrawn"]) == (1, told["digest"], None)
-    assert command("add", out).out.rstrip().endswith("was there")
 
 
 def test_nothing_is_overwritten(command, added, tmp_path):
@@ -53,14 +36,6 @@ def test_what_was_altered_in_the_store_does_not_come_out(command, added, places,
         with pytest.raises(ObjectCorrupt):
             registry.fetch(MODEL, 1, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_what_was_withdrawn_comes_out_and_is_said_to_be(command, added, tmp_path):
-    command("withdraw", MODEL, 1, "--reason", "misses melanoma")
-    ended = command("fetch", MODEL, 1, "--out", tmp_path / "out")
-    assert ended.code == 0
-    assert "WITHDRAWN at " in ended.out
-    assert "misses melanoma" in ended.out
 
 
 def test_a_text_that_this_dermfed_would_write_otherwise_keeps_its_bytes(tmp_path):

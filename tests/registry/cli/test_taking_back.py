@@ -18,24 +18,6 @@ def released(command, folders, bundle, graph):
     return command
 
 
-def test_a_stop_is_told_everywhere(released):
-    ended = released("stop", MODEL, "--alias", "production", "--reason", "the ward called")
-    assert (ended.code, ended.err) == (0, "")
-    assert "stopped, production: release 2 -> nothing\n    reason: the ward called" in ended.out
-    again = released("stop", MODEL, "--alias", "production", "--reason", "x")
-    assert again.out == f"nothing to do: production of {MODEL} is stopped already\n"
-    shown = released("show", MODEL)
-    assert shown.out.startswith("production: STOPPED by ")
-    assert "the ward called; it points to nothing" in shown.out
-    told = json.loads(released("show", MODEL, "--json").out)
-    assert (told["aliases"], told["stopped"]["production"]["before"]) == ({}, 2)
-    assert "stopped, production: release 2 -> nothing" in released("history", MODEL).out
-    ended = released("show", MODEL, "--alias", "production")
-    assert (ended.code, ended.err.split(":")[0]) == (2, "NotFound")
-    assert "the ward called" in ended.err
-    assert "release none -> 2" in released("rollback", MODEL, "--alias", "production").out
-
-
 def test_a_withdrawal_is_told_everywhere(released, tmp_path):
     ended = released("withdraw", MODEL, 2, "--reason", "misses melanoma")
     assert (ended.code, ended.err) == (0, "")
@@ -64,18 +46,3 @@ def test_a_withdrawal_is_told_everywhere(released, tmp_path):
         "promote", MODEL, 2, "--to", "production", "--override-gates", "--reason", "but I want to"
     )
     assert (ended.code, ended.err.split(":")[0]) == (1, "VersionWithdrawn")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["stop", MODEL, "--alias", "production"], ["withdraw", MODEL, 1], ["withdraw", MODEL, "--reason", "t"]],
-)
-def test_a_reason_and_a_version_are_needed(released, arguments):
-    assert released(*arguments).code == 2
-
-
-def test_nobody_is_moved_where_nobody_points(released):
-    ended = released("withdraw", MODEL, 1, "--reason", "t")
-    assert "no alias points to a release that holds it" in ended.out
-    answer = json.loads(released("withdraw", MODEL, 1, "--reason", "t", "--json").out)
-    assert answer == {"event": None, "moved": [], "same_file": []}

@@ -48,18 +48,6 @@ def test_a_failed_transaction_leaves_nothing(engine):
         assert count(connection) == 0
 
 
-def test_tables_are_made_in_the_transaction_too(engine):
-    with pytest.raises(ZeroDivisionError):
-        execute_and_fail(engine, "CREATE TABLE two (n INTEGER)")
-    with pytest.raises(DatabaseError, match=r"no such table|does not exist"), reading(engine) as connection:
-        connection.execute(text("SELECT * FROM two"))
-
-
-def test_references_must_hold(engine):
-    with pytest.raises(DatabaseError, match=r"(?i)foreign key"), writing(engine) as connection:
-        connection.execute(text("INSERT INTO one VALUES (1, 99)"))
-
-
 def test_a_reader_sees_one_moment_and_keeps_no_writer_waiting(engine):
     with reading(engine) as reader:
         assert count(reader) == 0
@@ -142,22 +130,6 @@ def test_places_come_from_the_environment_or_the_users_data_folder(tmp_path, mon
         assert registry.versions() == ()
         registry.add([bundle()])
     assert (tmp_path / "named" / "objects").is_dir()
-
-
-@pytest.mark.sqlite
-def test_a_folder_may_have_any_name(tmp_path, bundle):
-    place = tmp_path / "100 % ours #1 é"
-    with Registry.open(f"sqlite:///{place / 'registry.db'}", str(place / "store")) as registry:
-        registry.add([bundle()])
-    assert sorted(path.name for path in place.iterdir())[:1] == ["registry.db"]
-
-
-def test_a_relative_place_stays_where_it_was(tmp_path, monkeypatch, bundle):
-    monkeypatch.chdir(tmp_path)
-    with Registry.open("sqlite:///registry.db", "store") as registry:
-        monkeypatch.chdir("/")
-        assert registry.manifest(registry.add([bundle()])[0]) == bundle().manifest
-    assert (tmp_path / "registry.db").is_file()
 
 
 def test_commands_start_without_the_slow_libraries():

@@ -3,8 +3,7 @@
 import pytest
 
 from registry.database.changes import AuditContext, insert_event
-from registry.database.connection import reading, writing
-from registry.database.queries import events_of, events_since, last_move, moves_of, stack_of
+from registry.database.connection import writing
 from registry.gates import GateSet, SpreadGate
 
 MODEL = "skin-lesion"
@@ -27,30 +26,6 @@ def told(registry, bundle):
     return registry._engine
 
 
-def test_moves_are_kinds_and_releases_alone(told):
-    with reading(told) as connection:
-        moves = moves_of(connection, MODEL, "production")
-        events = events_of(connection, MODEL, "production")
-    assert moves == (("promoted", 1), ("promoted", 2), ("rolled-back", 1))
-    assert stack_of(moves) == [1]
-    assert stack_of(moves) == stack_of((event.kind, event.release) for event in events)
-
-
-def test_events_since_the_last_move_are_those_after_it(told):
-    with reading(told) as connection:
-        (event,) = _since_last_move(connection, "production")
-        (never_moved,) = _since_last_move(connection, "other")
-        assert _since_last_move(connection, "nothing") == ()
-    assert (event.kind, event.details["candidate"]) == ("approved", "b")
-    assert never_moved.details["candidate"] == "c"
-
-
-def test_events_of_some_kinds_are_these(told):
-    with reading(told) as connection:
-        kinds = {one.kind for one in events_of(connection, MODEL, kinds=("promoted", "added"))}
-    assert kinds == {"promoted", "added"}
-
-
 def test_a_rollback_and_a_promotion_read_no_gate_report_of_before(told, registry, monkeypatch):
     """A thousand promotions leave a thousand reports, and none says anything of where to go back to."""
     registry.promote(MODEL, [2], to="production", override_gates=True, reason="a test")
@@ -62,10 +37,6 @@ def test_a_rollback_and_a_promotion_read_no_gate_report_of_before(told, registry
     )
     registry.rollback(MODEL, alias="production")
     assert read == []
-
-
-def _since_last_move(connection, alias):
-    return events_since(connection, MODEL, alias, last_move(connection, MODEL, alias))
 
 
 def test_a_release_is_told_with_its_own_gate_reports_alone(told, registry, monkeypatch):
@@ -88,9 +59,3 @@ def test_a_release_is_told_with_its_own_gate_reports_alone(told, registry, monke
         ask()
         assert len(read) == reports
     assert registry.let_through(MODEL, "production").event == event.id
-
-
-def test_the_newest_of_history_are_its_end(told, registry):
-    whole = registry.history(MODEL)
-    assert registry.history_length(MODEL) == len(whole) > 3
-    assert registry.history(MODEL, 3) == whole[-3:]

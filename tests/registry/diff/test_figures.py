@@ -49,22 +49,6 @@ def test_intervals_overlap_where_they_have_a_value_in_common(bundle, before, aft
     assert found["all", None, "accuracy"].overlap is overlap
 
 
-def test_fairness_is_a_part_of_its_own(bundle):
-    before, after = (
-        {"fairness": {"spread": value, "intervals": {"spread": [0, 0.4]}}} for value in (0.2, 0.05)
-    )
-    (one,) = changes_of(bundle, before, after).values()
-    assert (one.part, one.figure, one.difference) == ("fairness", "spread", pytest.approx(-0.15))
-
-
-def test_what_is_undefined_in_one_is_told_and_in_both_left_out(bundle):
-    found = changes_of(
-        bundle, {"auroc": None, "auprc": None, "ece": 0.1}, {"auroc": 0.8, "auprc": None, "ece": 0.1}
-    )
-    assert [name for _, _, name in found] == ["auroc", "ece"]
-    assert found["all", None, "auroc"].difference is None
-
-
 @pytest.mark.parametrize(
     "metrics", [{}, {"by_subgroup": [1]}, {"by_subgroup": {"dark": 3}}, {"accuracy": True}]
 )

@@ -9,7 +9,7 @@ from registry.bundle.manifest.schema import Conformal
 from registry.field.report import field_report, promises
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
-from tests.registry.kept_answers import FIRST, kept_answer, of_version
+from tests.registry.kept_answers import FIRST, kept_answer
 
 WHERE = "sensitivity_at_threshold"
 
@@ -55,14 +55,6 @@ def test_but_for_one_in_forty_calibrations_cover_what_is_promised(bundle, dark, 
 def store(tmp_path):
     with OutcomeStore.open(f"sqlite:///{tmp_path / 'outcomes.db'}") as opened:
         yield opened
-
-
-def test_manifests_are_asked_for_versions_that_answered_alone(store):
-    asked = []
-    store.record([kept_answer(answering=of_version(number)) for number in (3, 7, 7)])
-    found = field_report(store, "demo", lambda number: asked.append(number))
-    assert sorted(asked) == [3, 7]
-    assert [(one.version, one.figures.answered) for one in found] == [(3, 1), (7, 2)]
 
 
 def test_a_model_without_a_working_point_is_told_no_sensitivity_and_no_specificity(store):

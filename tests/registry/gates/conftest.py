@@ -10,9 +10,7 @@ import pytest
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Conformal, Subgroup
 from registry.gates import Case
-from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
-from registry.gates.calibration import CalibrationGate
 from registry.gates.case import InField
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
@@ -26,8 +24,12 @@ from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
-from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
-from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from registry.gates.threshold import (
+    AnsweredGate,
+    CalibrationGate,
+    WorstBalancedAccuracyGate,
+    WorstMalignantSensitivityGate,
+)
 from tests.represented import patients_of
 
 PROMISE = Conformal(alpha=0.1, threshold_bin=20, n=100, guarantee="global")

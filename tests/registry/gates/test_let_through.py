@@ -1,13 +1,12 @@
 """Which gates let a release through, and what those of today say of it."""
 
-import json
-
 import pytest
 
-from registry.cli.output import as_data
 from registry.gates import GateSet, SpreadGate
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.no_worse import NoWorseGate
+
+pytestmark = pytest.mark.sqlite
 
 MODEL = "skin-lesion"
 LOOSE = GateSet(gates=(SpreadGate(limit=0.9),))
@@ -43,31 +42,12 @@ def test_a_set_that_was_loosened_and_tightened_is_told_with_its_release(unfair):
     assert unfair.compare(MODEL, [1], to="production").warnings == (found.sentence,)
 
 
-def test_the_same_content_under_another_number_is_no_difference(unfair):
-    unfair.set_gates(STRICT, reason="t", model=MODEL)
-    unfair.set_gates(LOOSE, reason="t", model=MODEL)
-    assert not unfair.let_through(MODEL, "production").differs
-
-
 def test_a_set_for_the_alias_is_in_force_there_alone(unfair):
     unfair.promote(MODEL, [1], to="staging")
     unfair.set_gates(STRICT, reason="t", model=MODEL, alias="production")
     found = unfair.let_through(MODEL, "production")
     assert (found.differs, found.in_force.alias) == (True, "production")
     assert not unfair.let_through(MODEL, "staging").differs
-
-
-def test_the_default_is_told_before_and_after(registry, bundle, tested):
-    registry.add([bundle(metrics=tested(light=0.9, dark=0.7))])
-    registry.promote(MODEL, [1], to="production", override_gates=True, reason="t")
-    found = registry.let_through(MODEL, "production")
-    assert (found.overridden, found.differs) == (True, False)
-    assert found.sentence.startswith(
-        "release 1 was promoted in spite of gate set 0 for all models, which asks"
-    )
-    registry.set_gates(LOOSE, reason="t")
-    assert registry.let_through(MODEL, "production").differs
-    assert registry.let_through(MODEL, "staging") is None
 
 
 def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfair, person, bundle, tested):
@@ -86,24 +66,6 @@ def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfa
     }  # fmt: skip
 
 
-@pytest.mark.sqlite
-def test_commands_tell_it(unfair, command):
-    assert "today's gates would let it through" in command("show", MODEL).out
-    unfair.set_gates(STRICT, reason="as ever", model=MODEL)
-    found = unfair.let_through(MODEL, "production")
-    shown = command("show", MODEL).out.splitlines()
-    assert shown[1:3] == [f"  {found.sentence}", "  TODAY'S GATES WOULD REFUSE IT: spread"]
-    told = json.loads(command("show", MODEL, "--json").out)["gates"]["production"]
-    assert told == {"let_through": as_data(found), "refused_today": ["spread"], "why": ""}
-    assert f"    {found.sentence}" in command("history", MODEL).out.splitlines()
-    assert "in force now is gate set 2" in command("card", MODEL).out
-    assert json.loads(command("card", MODEL, "--json").out)["let_through"] == found.sentence
-    assert found.sentence.split(";")[0] in " ".join(
-        command("compare", MODEL, 1, "--to", "production").out.split()
-    )
-
-
-@pytest.mark.sqlite
 def test_gates_that_cannot_be_asked_keep_nothing_from_being_shown(unfair, command, places):
     places.tamper("""UPDATE gate_sets SET content = '{"gates": [{"name": "gone"}]}'""")
     ended = command("show", MODEL)

@@ -12,7 +12,7 @@ from registry.gates.gate_set import gate_set_of, gate_set_text
 from registry.gates.required_subgroups import RequiredSubgroupsGate
 from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
-from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from registry.gates.threshold import WorstMalignantSensitivityGate
 from tests.registry.conftest import tones_of
 
 CANCER = (

@@ -1,6 +1,5 @@
 """What a patient is protected by where nobody has set gates, and the gates that do it."""
 
-import numpy as np
 import pytest
 
 from registry.bundle.manifest.labels import Label
@@ -8,12 +7,9 @@ from registry.bundle.manifest.schema import Abstention, Subgroup, TonePatients
 from registry.bundle.metrics.exact import clopper_pearson
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case
-from registry.gates.answered import AnsweredGate
 from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
 from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
-from tests.measured import TONES as MEASURED_TONES
-from tests.measured import blocks_of, manifest_of
 
 CANCER = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
@@ -101,16 +97,6 @@ def test_the_lower_end_decides(bundle, found, n, verdict):
     assert one.value == pytest.approx(clopper_pearson(found, n)[0])
 
 
-def test_the_wider_interval_of_several_pictures_of_a_lesion_counts_and_a_narrower_one_does_not(bundle):
-    for given, low in (([0.70, 0.99], 0.70), ([0.95, 0.95], clopper_pearson(57, 60)[0])):
-        dark = row(57, 60, intervals={"malignant_sensitivity": given})
-        one = ShownSensitivityGate(limit=0.75).judge(Case(release(bundle, dark=dark)))
-        assert one.value == pytest.approx(low)
-    no_interval = row(57, 60, intervals={})
-    one = ShownSensitivityGate(limit=0.75).judge(Case(release(bundle, dark=no_interval)))
-    assert one.value == pytest.approx(clopper_pearson(57, 60)[0])
-
-
 def test_what_a_clinic_acts_on_is_judged(bundle):
     at_point = row(57, 60, "sensitivity_at_threshold", malignant_sensitivity=0.4)
     one = ShownSensitivityGate(limit=0.75).judge(Case(release(bundle, dark=at_point)))
@@ -125,16 +111,6 @@ def test_nothing_malignant_is_no_proof_that_groups_are_equal(bundle, gate):
     empty = {"light": row(0, 0), "dark": row(0, 0)}
     told = gate.judge(Case(release(bundle, **empty)))
     assert (told.verdict, told.untested) == ("refused", ("dark", "light"))
-
-
-def test_an_older_bundle_never_counted_what_is_malignant(bundle):
-    old = row(57, 60)
-    del old["n_malignant"]
-    manifests = release(bundle, dark=old)
-    for gate in (ShownSensitivityGate(limit=0.5), RequiredSubgroupsGate(malignant=1)):
-        one = gate.judge(Case(manifests))
-        assert one.verdict == "refused"
-        assert "never counted" in one.detail
 
 
 def test_subgroups_that_are_asked_for_must_be_there(bundle):
@@ -170,22 +146,6 @@ def test_where_nothing_is_malignant_there_is_nothing_to_find(bundle, tested):
     manifests = (bundle(metrics=tested(light=0.9)).manifest,)
     for gate in (ShownSensitivityGate(limit=1.0), RequiredSubgroupsGate(malignant=20)):
         assert gate.judge(Case(manifests)).verdict == "not applicable"
-
-
-def test_where_no_subgroup_is_named_all_pictures_are_judged(bundle):
-    everybody = (bundle(metrics=row(57, 60), labels=CANCER).manifest,)
-    nobody = (bundle(metrics={}, labels=CANCER).manifest,)
-    for gate in (ShownSensitivityGate(limit=0.75), RequiredSubgroupsGate(malignant=20)):
-        one = gate.judge(Case(everybody))
-        assert (one.verdict, [finding.subgroup for finding in one.findings]) == ("passed", ["global"])
-        one = gate.judge(Case(nobody))
-        assert (one.verdict, one.findings[0].note) == ("refused", "never tested")
-
-
-def test_nearly_nobody_answered_is_refused(bundle):
-    rows = good(dark=row(57, 60, reported=0.19))
-    one = AnsweredGate(limit=0.2).judge(Case(release(bundle, **rows)))
-    assert (one.verdict, one.worst.subgroup) == ("refused", "dark")
 
 
 @pytest.mark.parametrize(
@@ -264,14 +224,3 @@ def test_the_default_asks_by_skin_tone_and_a_bundle_that_does_not_tell_is_refuse
     assert told.verdict == "refused"
     assert "the bundle of medium-dark does not tell how many patients of each skin tone" in told.detail
     assert "Train it again" in told.detail
-
-
-def test_a_subgroup_of_the_global_test_is_asked_for_too(bundle):
-    blocks = blocks_of(np.random.default_rng(0), CANCER, {"light": 30, "dark": 30})
-    everybody = manifest_of(blocks, CANCER)
-    light, dark = (dict.fromkeys(MEASURED_TONES[name], 12) for name in ("light", "dark"))
-    both, few = counts({**light, **dark}, {**light, **dark}), counts({**light, **dark}, light)
-    for counted, verdict in ((both, "passed"), (few, "refused"), (None, "refused")):
-        one = everybody.model_copy(update={"patients_by_tone": counted})
-        assert TonesGate().judge(Case((one,))).verdict == verdict
-    assert TonesGate().judge(Case((bundle(metrics={"n": 10}).manifest,))).verdict == "not applicable"

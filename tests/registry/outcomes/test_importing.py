@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import sys
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 
@@ -14,7 +14,7 @@ from registry.database.connection import reading, writing
 from registry.outcomes.counts import field_counts
 from registry.outcomes.csv_file import LONGEST_LINE, OutcomesFileError, read_outcomes
 from registry.outcomes.importing import TOGETHER, import_outcomes
-from registry.outcomes.outcome import Outcome, OutcomeRefused
+from registry.outcomes.outcome import Outcome
 from tests.registry.kept_answers import kept_answer
 
 TODAY = date(2026, 6, 1)
@@ -39,27 +39,6 @@ def test_a_spreadsheets_file_is_read_too():
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("MEL-17,MEL,histopathology,2026-05-01", "the id 'MEL-17' is none of a diagnosis"),
-        (f"{ID[:-1]}\0,MEL,histopathology,2026-05-01", r"\x00' is none of a diagnosis"),
-        (f"{ID},MEL,biopsy,2026-05-01", "confirmed_by is 'biopsy'"),
-        (f"{ID},MEL,histopathology,2026-06-03", "in the future"),
-        (f"{ID},MEL,histopathology,0026-05-01", "before 1990"),
-        (f"{ID},MEL,histopathology,01.05.2026", "YEAR-MONTH-DAY"),
-        (f"{ID},MEL,histopathology,2026-02-30", "YEAR-MONTH-DAY"),
-        (f"{ID},MEL,histopathology", "3 values for 4 columns"),
-        (f'{ID},"MEL,histopathology,2026-05-01', "no line of a CSV file"),
-    ],
-)
-def test_a_wrong_line_is_refused_alone(line, why):
-    wrong, right = read(f"{HEADER}{line}\n{ID},MEL,histopathology,2026-05-01\n")
-    assert isinstance(wrong.read, OutcomeRefused)
-    assert why in str(wrong.read)
-    assert isinstance(right.read, Outcome)
-
-
-@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "id, label, confirmed_by, date are missing"),
@@ -78,24 +57,6 @@ def test_a_file_of_something_else_is_refused_whole(text, why):
 def test_a_file_that_is_no_text_is_refused_where_it_ceases_to_be():
     with pytest.raises(OutcomesFileError, match=r"line 2 is not UTF-8 \(byte 3\)"):
         list(read_outcomes(io.BytesIO(HEADER.encode() + b"ab\xff\n"), TODAY))
-
-
-def test_an_endless_file_takes_no_more_memory_than_a_line():
-    class Endless(io.RawIOBase):
-        asked = 0
-
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            self.asked = max(self.asked, len(buffer))
-            buffer[:] = b"x" * len(buffer)
-            return len(buffer)
-
-    endless = Endless()
-    with pytest.raises(OutcomesFileError, match="longer"):
-        list(read_outcomes(io.BufferedReader(endless), TODAY))
-    assert endless.asked <= io.DEFAULT_BUFFER_SIZE
 
 
 def test_what_came_before_a_line_that_cannot_be_read_is_kept(store):
@@ -117,21 +78,6 @@ def kill(found):
         os.kill(os.getpid(), signal.SIGKILL)
 import_outcomes(OutcomeStore.open(sys.argv[1]), read_outcomes(open(sys.argv[2], "rb")), print, kill)
 """
-
-
-def test_an_import_that_is_killed_and_begun_again_loses_and_doubles_nothing(store, url, tmp_path):
-    answers = [kept_answer(day) for day in range(3) for _ in range(TOGETHER)]
-    store.record(answers)
-    file = tmp_path / "outcomes.csv"
-    yesterday = date.today() - timedelta(days=1)
-    file.write_text(HEADER + "".join(f"{one.id},NV,follow-up,{yesterday}\n" for one in answers))
-    command = [sys.executable, "-c", KILLED, url, str(file), str(2 * TOGETHER)]
-    assert subprocess.run(command, env=os.environ, check=False).returncode == -signal.SIGKILL
-    assert len(field_counts(store, "demo")[0].truth) == 2 * TOGETHER
-    with file.open("rb") as again:
-        found = import_outcomes(store, read_outcomes(again), lambda line, why: None)
-    assert found.taken == {"known already": 2 * TOGETHER, "new": TOGETHER}
-    assert len(field_counts(store, "demo")[0].truth) == 3 * TOGETHER
 
 
 def everything(store):

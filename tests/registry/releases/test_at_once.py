@@ -1,6 +1,5 @@
 """Two operators at once: what is done holds for the state that it was compared with; the later is refused."""
 
-import json
 from contextlib import contextmanager
 
 import pytest
@@ -110,20 +109,6 @@ def test_of_two_promotions_at_once_one_holds(running, places, start, tmp_path, g
     assert answering(running) == [1, 2, 3]
 
 
-def test_the_refusal_holds_the_new_comparison_and_what_gates_say(running, places, at_once):
-    def other():
-        with places.open() as second:
-            second.promote(MODEL, [2], **TO)
-
-    at_once(other)
-    with pytest.raises(AliasMoved) as refused:
-        running.promote(MODEL, [3], **TO, override_gates=True, reason="whatever they say")
-    found = refused.value.comparison
-    assert (found.release, found.running, found.candidate) == (2, (1, 2), (1, 2, 3))
-    assert refused.value.report == running.judge(MODEL, [3], **TO)
-    assert answering(running) == [1, 2]
-
-
 def test_whoever_promotes_the_same_at_once_has_nothing_to_do(running, places, at_once):
     def other():
         with places.open() as second:
@@ -161,35 +146,6 @@ def test_a_canary_is_of_the_release_that_was_compared(running, places, at_once):
     assert running.canaries(MODEL) == {}
 
 
-@pytest.mark.parametrize("expect", [0, 2, 7])
-def test_another_release_than_is_expected_is_refused(running, expect):
-    before = running.history(MODEL)
-    there = f"release {expect}" if expect else "nothing"
-    with pytest.raises(
-        AliasMoved, match=rf"expected to point to {there}, and points to release 1 now"
-    ) as refused:
-        running.promote(MODEL, [2], **TO, expect=expect)
-    assert refused.value.comparison.candidate == (1, 2)
-    with pytest.raises(AliasMoved, match=rf"^nothing was rolled back: .* expected to point to {there}, and"):
-        running.rollback(MODEL, alias="production", expect=expect)
-    with pytest.raises(AliasMoved):  # it is there already, and not as it was expected
-        running.promote(MODEL, [1], **TO, expect=expect)
-    assert running.history(MODEL) == before
-
-
-def test_the_release_that_is_expected_is_promoted(running):
-    assert running.promote(MODEL, [1, 2], to="staging", expect=0) is not None
-    assert running.promote(MODEL, [2], **TO, expect=1) is not None
-    assert running.promote(MODEL, [2], **TO, expect=3) is None
-    running.rollback(MODEL, alias="production", expect=3)
-    assert answering(running) == [1]
-    running.stop(MODEL, alias="production", reason="it harms")
-    with pytest.raises(AliasMoved, match="points to nothing now"):
-        running.rollback(MODEL, alias="production", expect=1)
-    running.rollback(MODEL, alias="production", expect=0)
-    assert answering(running) == [1]
-
-
 @pytest.mark.parametrize("guard", [True, False])
 def test_a_rollback_beside_a_promotion_does_not_end_where_it_came_from(running, places, monkeypatch, guard):
     """One goes back from a bad release while another promotes over it: before that is the bad one again."""
@@ -224,19 +180,3 @@ def test_gates_that_refuse_what_would_result_now_say_so_too(running, places, at_
     with pytest.raises(GateRefusal):
         running.promote(MODEL, [2], **TO)
     assert answering(running) == [1]
-
-
-@pytest.mark.sqlite
-def test_the_commands_say_what_is_expected(running, command):
-    ended = command("promote", MODEL, 2, "--to", "production", "--expect", 7)
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert f"{MODEL}, production: release 1 -> versions 1, 2\n" in ended.out
-    assert ended.err.startswith(
-        "AliasMoved: version 2 of skin-lesion was not promoted: production of skin-lesion"
-    )
-    told = json.loads(command("promote", MODEL, 2, "--to", "production", "--expect", 7, "--json").out)
-    assert (told["refused"], told["comparison"]["release"]) == (False, 1)
-    assert command("promote", MODEL, 2, "--to", "production", "--expect", -1).code == 2
-    assert command("promote", MODEL, 2, "--to", "production", "--expect", 1).code == 0
-    assert command("rollback", MODEL, "--alias", "production", "--expect", 1).code == 1
-    assert command("rollback", MODEL, "--alias", "production", "--expect", 2).code == 0

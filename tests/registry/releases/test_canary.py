@@ -1,18 +1,14 @@
 """Canaries: what starts one, what ends one, what history tells, and what is refused."""
 
-import json
 import threading
-from datetime import timedelta
 
 import pytest
 
-from registry.archive.import_release import read_release
 from registry.database.canaries import running_canary
 from registry.database.connection import reading
 from registry.errors import (
     AliasMoved,
     GateRefusal,
-    InvalidName,
     NotFound,
     NothingToRollBack,
     PersonRefused,
@@ -21,11 +17,9 @@ from registry.errors import (
 )
 from registry.gates import GateSet, SpreadGate
 from registry.gates.approvals import ApprovalsGate
-from registry.outcomes.outcome import Outcome
 from registry.releases import promote
 from registry.releases.canary import Share
 from registry.rendering.records import event_lines
-from tests.registry.kept_answers import kept_answer
 
 pytestmark = pytest.mark.sqlite_first
 
@@ -96,12 +90,6 @@ def test_the_gates_are_those_of_a_full_promotion(released):
     with pytest.raises(GateRefusal):  # raised, it is asked again
         released.promote(MODEL, [5], **TO, share=Share(0.5))
     assert canary(released).share == 0.05
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
-def test_a_share_lies_between_none_and_all(share):
-    with pytest.raises(InvalidName, match=r"0\.05"):
-        Share(share)
 
 
 def test_a_canary_needs_something_beside_which_it_answers_and_differs_from_it(released):
@@ -201,13 +189,6 @@ def test_withdrawing_a_version_of_both_ends_the_canary_with_the_move(released):
     assert canary(released) is None
 
 
-@pytest.mark.parametrize("said", ['{"share": 7}', "{}", '{"share": 0.5, "first": 999}', "null"])
-def test_what_no_dermfed_of_today_writes_is_no_canary(released, places, said):
-    released.promote(MODEL, [3], **TO, share=FEW)
-    places.tamper(f"UPDATE events SET details = '{said}' WHERE kind = 'canary-started'")
-    assert released.standing().canaries == {}
-
-
 def test_a_canary_beside_an_alias_that_moves_meanwhile_is_refused(released, monkeypatch):
     judge, begun = promote.judge, []
 
@@ -300,55 +281,3 @@ def test_the_key_is_that_of_its_first_event_and_of_this_registry(released, place
     changed = released._engine.execution_options(dermfed_registry=None)
     with changed.connect() as connection:
         assert running_canary(connection, MODEL, "production").key != running.key
-
-
-def answer(store, by, days, called, passed):
-    """On each day twenty answers on either side of the working point; their outcomes the day after."""
-    for day in days:
-        above = [kept_answer(day, answering=by) for _ in range(20)]
-        below = [kept_answer(day, answering=by, malignancy=0.1, label="NV") for _ in range(20)]
-        both = [*((one, called) for one in above), *((one, passed) for one in below)]
-        store.record([one for one, _ in both])
-        known = both[0][0].day + timedelta(days=1)
-        store.give([Outcome(one.id, label, "histopathology", known) for one, label in both], "k1", known)
-
-
-def test_commands_show_it(released, command):
-    before = released.release(MODEL, "production")
-    ended = command("promote", MODEL, 3, "--to", "production", "--share", "0.05", "--for", "dark", "--json")
-    assert ended.code == 0, ended.err
-    told = json.loads(ended.out)
-    assert (told["canary"]["share"], told["canary"]["subgroup"]) == (0.05, "dark")
-    assert told["release"]["id"] == before.id
-    again = command("promote", MODEL, 3, "--to", "production", "--share", "0.05", "--for", "dark")
-    assert again.out.startswith("nothing to do: production: CANARY: 0.05 of requests for dark")
-    assert (
-        "Beside it a canary answers 0.05 of requests for dark: versions 3 (global)"
-        in command("card", MODEL).out
-    )
-    assert "versions 3 (global)" in json.loads(command("card", MODEL, "--json").out)["canary"]
-    shown = command("show", MODEL).out
-    assert "production: CANARY: 0.05 of requests for dark to release" in shown
-    assert "version 3 for global" in shown
-    assert "canary of production: 0.05 of requests for dark" in command("list", MODEL).out
-    (listed,) = [one for one in json.loads(command("list", "--json").out) if "canary" in one]
-    assert listed["number"] == 3
-    assert json.loads(command("show", MODEL, "--json").out)["canaries"]["production"]["beside"] == before.id
-    assert command("promote", MODEL, 3, "--to", "production", "--for", "dark").code == 2
-    assert command("promote", MODEL, 3, "--to", "production", "--share", "1.5").code == 2
-    assert command("canary", "end", MODEL, "--reason", "seen enough").code == 0
-    assert "canary-ended for production" in command("history", MODEL).out
-    assert command("canary", "end", MODEL, "--reason", "again").code == 2
-    assert "CANARY" not in command("show", MODEL).out
-    assert "canary" not in json.loads(command("card", MODEL, "--json").out)
-
-
-def test_an_export_is_of_what_the_alias_points_to_alone(released, tmp_path):
-    released.promote(MODEL, [3], **TO, share=FEW, reason="nobody's business")
-    before = released.release(MODEL, "production")
-    exported = released.export_release(MODEL, "production", tmp_path / "release.dermfed", with_reasons=True)
-    assert exported.release == before.id
-    index = read_release(tmp_path / "release.dermfed").index
-    assert [one.number for one in index.versions] == [1, 2]
-    assert {one.kind for one in index.events} == {"added", "promoted"}
-    assert "nobody's business" not in index.model_dump_json()

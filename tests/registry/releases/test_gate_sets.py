@@ -2,12 +2,13 @@
 
 import pytest
 
-from registry.errors import GateRefusal, NotFound, ReleaseRefused
+from registry.errors import GateRefusal, ReleaseRefused
 from registry.gates import DEFAULT, GateSet, SpreadGate
 from registry.gates.count import CountGate
 from registry.gates.no_worse import NoWorseGate
 from registry.releases import promote
-from registry.releases.gate_sets import StoredGateSet
+
+pytestmark = pytest.mark.sqlite
 
 MODEL = "skin-lesion"
 LENIENT = GateSet(gates=(SpreadGate(limit=0.25),))
@@ -21,12 +22,6 @@ def filled(registry, bundle, tested):
         [bundle(metrics=tested(light=0.90, dark=0.70)), bundle(metrics=tested(light=0.90, dark=0.85))]
     )
     return registry
-
-
-def test_a_registry_begins_with_the_default(filled):
-    assert filled.gates() == filled.gates(MODEL) == filled.gates(number=0) == StoredGateSet("", 0, DEFAULT)
-    report = filled.judge(MODEL, [1], to="production")
-    assert (report.set_model, report.set_number) == ("", 0)
 
 
 def test_sets_are_numbered_and_the_newest_is_asked(filled, places):
@@ -70,29 +65,11 @@ def test_a_model_with_gates_of_its_own_is_asked_those_alone(filled, bundle):
     assert event not in filled.history("other")
 
 
-def test_gates_that_are_asked_already_are_not_set_again(filled):
-    assert filled.set_gates(DEFAULT, reason="written down").details["after"]["number"] == 1
-    assert filled.set_gates(DEFAULT, reason="again") is None
-    assert filled.set_gates(DEFAULT, reason="here", model=MODEL).details["after"]["number"] == 1
-    assert [event.kind for event in filled.history(MODEL)].count("gates-changed") == 2
-
-
 @pytest.mark.parametrize("reason", ["", "  \n"])
 def test_other_gates_need_a_reason(filled, reason):
     with pytest.raises(ReleaseRefused, match="--reason"):
         filled.set_gates(LENIENT, reason=reason)
     assert filled.gates().number == 0
-
-
-def test_unknown_names_and_numbers_are_refused(filled):
-    with pytest.raises(NotFound, match="the nearest: skin-lesion"):
-        filled.set_gates(LENIENT, reason="why", model="skin")
-    with pytest.raises(NotFound, match="no model 'skin'"):
-        filled.gates("skin")
-    with pytest.raises(NotFound, match="no gate set 3 for all models; the nearest: 0"):
-        filled.gates(number=3)
-    with pytest.raises(NotFound, match="no gate set 1 of model 'skin-lesion'; there is no gate set yet"):
-        filled.gates(MODEL, 1)
 
 
 def test_every_gate_that_refuses_is_told_and_all_are_kept(filled):

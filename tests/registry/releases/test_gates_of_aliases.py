@@ -8,7 +8,7 @@ from registry.gates.count import CountGate
 from registry.releases import promote
 from registry.rendering.records import event_lines, gate_table
 
-pytestmark = pytest.mark.sqlite_first
+pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
 MODEL = "skin-lesion"
 LOOSE, STRICT, TWO = (

@@ -2,7 +2,6 @@
 
 import pytest
 
-from registry.cli.output import as_data
 from registry.database.queries import stack_of
 from registry.errors import (
     NotFound,
@@ -79,18 +78,6 @@ def test_a_stopped_alias_points_to_nothing_and_goes_back_to_what_ran(released):
     assert (back.before, back.release, numbers(released)) == (None, 3, [3])
     assert released.stopped(MODEL) == {}
     assert released.rollback(MODEL, alias="production").release == 2
-    assert released.verify() == ()
-
-
-def test_a_promotion_after_a_stop_begins_anew(released):
-    released.promote(MODEL, [4], to="production")
-    released.stop(MODEL, alias="production", reason="t")
-    with pytest.raises(ReleaseRefused, match="no version for everybody"):
-        released.promote(MODEL, [4], to="production")
-    event = released.promote(MODEL, [2], to="production")
-    assert (event.before, numbers(released)) == (None, [2])
-    with pytest.raises(NothingToRollBack, match="none before it"):
-        released.rollback(MODEL, alias="production")
     assert released.verify() == ()
 
 
@@ -213,15 +200,6 @@ def test_the_same_model_file_under_another_manifest_is_told_and_takes_a_reason(r
     assert event.release == 4
     assert released.withdraw(MODEL, [5], reason="no, it was the file").same_file == ()
     assert released.withdraw(MODEL, [1], reason="t").same_file == ()
-
-
-def test_who_shares_the_file_is_told_by_the_withdrawal(released, bundle, graph):
-    released.add(
-        [bundle(seed=9, graph=graph(name="2")), bundle(seed=9, graph=graph(name="2"), model="nails")]
-    )
-    done = released.withdraw(MODEL, [3], reason="t")
-    assert done.same_file == (("nails", 1), (MODEL, 5))
-    assert as_data(done)["event"]["versions"] == [3]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.errors import InvalidName, NotFound
+from registry.errors import InvalidName
 from registry.rendering.records import event_lines
 
 pytestmark = pytest.mark.sqlite_first
@@ -37,32 +37,6 @@ def test_what_can_be_no_tag(filled, tag):
     with pytest.raises(InvalidName, match="tag"):
         filled.tag(MODEL, 1, ["fine", tag])
     assert filled.tags() == {}
-
-
-def test_what_is_not_there_is_named_with_the_nearest(filled):
-    filled.tag(MODEL, 1, ["reviewed"])
-    with pytest.raises(NotFound, match="no tag 'review' of version 1 of skin-lesion; the nearest: reviewed"):
-        filled.untag(MODEL, 1, ["review"])
-    with pytest.raises(NotFound, match="no version 9"):
-        filled.tag(MODEL, 9, ["reviewed"])
-    with pytest.raises(NotFound, match="no version 9"):
-        filled.note(MODEL, 9, "text")
-    for call in (filled.tag, filled.untag):
-        with pytest.raises(InvalidName, match="no tag is named"):
-            call(MODEL, 1, [])
-
-
-def test_a_note_stays(filled):
-    event = filled.note(MODEL, 2, " weak on soles\n of feet ")
-    assert (event.kind, event.versions, event.details) == ("noted", (2,), {"note": "weak on soles\n of feet"})
-    assert r"    note: weak on soles\n of feet" in event_lines(event)
-    (note,) = filled.notes(MODEL)
-    assert (note.number, note.text, note.actor) == (2, "weak on soles\n of feet", "tester")
-    assert filled.notes("nails") == ()
-    for text in (" ", "x" * 10_001):
-        with pytest.raises(InvalidName, match="1 to 10,000 characters"):
-            filled.note(MODEL, 2, text)
-    assert filled.verify() == ()
 
 
 def test_versions_are_found_by_what_the_database_holds(filled):

@@ -19,7 +19,7 @@ from registry.cli.signatures import signature_table, signed_by
 from registry.diff.versions import compare
 from registry.records import Event, Version
 from registry.rendering.records import event_lines, version_page
-from registry.rendering.table import Cell, Row, Table, columns, lines_of, printable, text_of
+from registry.rendering.table import columns, lines_of, printable
 from registry.signing.rows import Signature
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
@@ -149,18 +149,6 @@ def test_a_card_has_the_same_elements_and_obeys_nothing(text):
     assert Page(page).elements == Page(harmless).elements
     assert obeyed(page) == []
     assert printable(text).strip() in "".join(Page(page).text)
-
-
-@attacked
-def test_a_table_keeps_its_rows_and_its_columns_begin_below_each_other(text):
-    table = Table(
-        "key", "caption", ("name", "what"), (Row(text, (Cell("1", "(few)"),)), Row("b", (Cell("2"),)))
-    )
-    lines = text_of(table).splitlines()
-    assert len(lines) == 3
-    place = lines[0].index("what")
-    assert lines[1][place:] == "1 (few)"
-    assert lines[2][place:] == "2"
 
 
 def test_what_people_write_stays_as_it_is():

@@ -26,10 +26,6 @@ def test_it_names_both_files_and_one_digest_over_their_digests():
     assert record["subject"] == [{"name": "demo", "digest": {"sha256": both}}]
 
 
-def test_it_reads_back():
-    assert read_statement(statement("dämo", FILES)) == {"bundle.json": ONE, "model.onnx": TWO}
-
-
 RESOURCES = json.loads(statement("demo", FILES))["predicate"]["resources"]
 
 

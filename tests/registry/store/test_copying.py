@@ -29,7 +29,7 @@ def file(tmp_path):
 
 
 def test_a_file_becomes_the_object_of_its_bytes(store, file):
-    assert store.put_file(file) == DIGEST
+    assert store.put(file) == DIGEST
     assert store.get(DIGEST) == CONTENT
     assert [one.digest for one in store.files()] == [DIGEST]
     store.require(DIGEST)
@@ -54,7 +54,7 @@ def test_what_grows_is_not_copied_to_its_end(store, file):
 
 def test_a_file_that_cannot_be_read_is_told(store, tmp_path):
     with pytest.raises(StoreError, match="nothing cannot be copied"):
-        store.put_file(tmp_path / "nothing")
+        store.put(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("verify", ["require", "local", "check"])
@@ -69,14 +69,14 @@ def test_an_object_that_is_missing_is_named(store, verify):
 @pytest.mark.parametrize("verify", ["require", "local"])
 def test_an_object_that_was_altered_is_named(tmp_path, file, verify):
     store = open_store(str(tmp_path / "store"))
-    store.put_file(file)
+    store.put(file)
     store.path(DIGEST).chmod(0o644)
     store.path(DIGEST).write_bytes(CONTENT[:-1])
     for one in (store, open_store(f"local://{tmp_path}/store")):
         with pytest.raises(ObjectCorrupt, match=DIGEST):
             one.require(DIGEST) if verify == "require" else one.local(DIGEST).__enter__()
     assert store.check(DIGEST) == "altered"
-    store.put_file(file)
+    store.put(file)
     assert store.check(DIGEST) == "intact"
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_arrives_changed_leaves_nothing(tmp_path, file):
 
     store = RemoteStore(HalfDisk(), str(tmp_path / "store"), "sftp://host/store")
     with pytest.raises(StoreError, match="keeps other bytes"):
-        store.put_file(file)
+        store.put(file)
     assert list(store.files()) == []
 
 
@@ -95,7 +95,7 @@ def test_no_file_is_held_in_memory(tmp_path, file):
     store = open_store(str(tmp_path / "store"))
     tracemalloc.start()
     try:
-        store.put_file(file)
+        store.put(file)
         store.require(DIGEST)
         _, peak = tracemalloc.get_traced_memory()
     finally:

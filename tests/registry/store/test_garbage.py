@@ -10,13 +10,12 @@ from datetime import timedelta
 import pytest
 
 from registry.database.connection import writing
-from registry.errors import InvalidName, StoreError
+from registry.errors import StoreError
 from registry.registry import Registry
 from registry.store import garbage
 from registry.store.base import FolderStore
 from registry.store.garbage import restore_collected
 from registry.store.open import open_store
-from registry.store.ownership import take_store
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -31,15 +30,30 @@ def age(store, digest_or_name, by):
 
 
 @pytest.fixture
-def store(places):
-    """The store of a registry that has put something there, and removed it."""
+def store(places, bundle, graph):
+    """The store of a registry that has a version of another model."""
     with places.open() as registry:
-        take_store(registry._engine, FolderStore(places.store))
-    return FolderStore(places.store)
+        registry.add([bundle(model="other", graph=graph(name="other"))])
+    opened = FolderStore(places.store)
+    opened.known = {file.digest for file in opened.files()}
+    return opened
 
 
 def present(store):
-    return {file.digest or file.name for file in store.files()}
+    return {file.digest or file.name for file in store.files()} - store.known
+
+
+@pytest.mark.parametrize("versions", [0, 1])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_another_database_collects_nothing(registry, store, bundle, tmp_path, versions, dry_run):
+    """What it took for garbage were the objects of released models."""
+    age_all(store, 2 * DAY)
+    with Registry.open(f"sqlite:///{tmp_path / 'another.db'}", str(tmp_path / "another")) as other:
+        other.add([bundle(seed=number) for number in range(versions)])
+    other = Registry.open(f"sqlite:///{tmp_path / 'another.db'}", str(store.folder))
+    with other, pytest.raises(StoreError, match="may be another registry's"):
+        other.collect(dry_run=dry_run)
+    assert store.known == {file.digest for file in store.files()}
 
 
 def age_all(store, by):
@@ -79,13 +93,6 @@ def test_a_dry_run_lists_the_same_and_removes_nothing(registry, store):
     assert [one for one in registry.audit() if one["kind"] == "collected"] == []
     assert registry.collect().files == planned.files
     assert present(store) == set()
-
-
-def test_a_run_that_removes_nothing_is_no_event(registry, bundle, store):
-    registry.add([bundle()])
-    age_all(store, 2 * DAY)
-    assert registry.collect().files == ()
-    assert [one["kind"] for one in registry.audit()] == ["added"]
 
 
 def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, store):
@@ -132,11 +139,6 @@ def test_objects_of_versions_whose_event_is_gone_stay(registry, bundle, store, p
     age_all(store, 2 * DAY)
     assert registry.collect(dry_run=True).files == ()
     assert registry.bundle(version)
-
-
-def test_a_negative_age_is_refused(registry):
-    with pytest.raises(InvalidName, match="0 or more"):
-        registry.collect(older_than=-HOUR)
 
 
 def test_many_are_removed_a_transaction_at_a_time(registry, store, monkeypatch):
@@ -269,14 +271,6 @@ def test_an_import_that_is_collected_before_it_is_referred_to_is_put_again(
     assert registry.verify() == ()
 
 
-def test_folders_that_are_collected_before_they_are_referred_to_are_put_again(
-    registry, bundle, folders, collect_before_writing
-):
-    collect_before_writing("releases.add_bundles")
-    registry.add_folders(folders(bundle()))
-    assert registry.verify() == ()
-
-
 def test_keeping_writes_only_what_is_gone(registry, store, monkeypatch, tmp_path):
     there = store.put(WORDS[0])
     objects = {f"sha256:{hashlib.sha256(word).hexdigest()}": word for word in WORDS}
@@ -298,16 +292,16 @@ def test_a_file_that_has_changed_since_is_not_kept_under_its_old_name(registry, 
     assert present(store) == set()
 
 
-def test_a_file_of_unknown_age_stays(tmp_path, monkeypatch):
+def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
     address = f"memory://{uuid.uuid4().hex}/store"
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
-        take_store(registry._engine, open_store(address))
+        registry.add([bundle()])
         open_store(address).put(WORDS[0])
         monkeypatch.setattr("registry.store.remote._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
         monkeypatch.undo()
         assert len(registry.collect(older_than=timedelta(0)).files) == 1
-        assert list(open_store(address).files()) == []
+        assert len(list(open_store(address).files())) == 2
 
 
 def test_a_whole_registry_on_an_object_store(tmp_path, bundle):
@@ -368,11 +362,3 @@ def test_the_command_lists_sizes_and_tells_what_went(command, registry, store):
     assert command("gc", "--older-than", "3d").out == "nothing to remove\n"
     assert command("gc", "--older-than", "36h", "--json").out.count(digest) == 1
     assert command("gc").out == "nothing to remove\n"
-
-
-@pytest.mark.sqlite
-@pytest.mark.parametrize("given", ["1", "-1d", "1w", "d", "1.5h", ""])
-def test_an_age_that_is_none_is_refused(command, registry, given):
-    ended = command("gc", f"--older-than={given}")
-    assert ended.code == 2
-    assert "such as 24h" in ended.err

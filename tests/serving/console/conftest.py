@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
-from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from registry.gates.threshold import WorstMalignantSensitivityGate
 from registry.people.signatory import KeySignatory
 from registry.registry import Registry
 from tests.serving.conftest import DARK, MODEL, Places, Service, draw_bundle, running

@@ -169,4 +169,4 @@ def test_without_the_guard_torch_names_the_folder(classifier, monkeypatch):
     content = export_graph(classifier, SIZE)
     assert str(ROOT).encode() in content
     counts = read_header(content).remarks
-    assert min(counts["metadata_props", kind] for kind in ("graph", "node", "value")) > 0
+    assert min(counts["metadata_props", kind] for kind in ("GraphProto", "NodeProto", "ValueInfoProto")) > 0

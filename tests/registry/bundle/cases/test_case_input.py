@@ -30,11 +30,6 @@ def test_facts_are_numbers_and_nan_where_they_are_not_given():
     )
 
 
-def test_a_fact_that_the_model_does_not_take_is_refused():
-    with pytest.raises(ValueError, match="does not take weight; it takes age, sex, site"):
-        CASE.context_numbers({"weight": "70"})
-
-
 def test_kinds_of_published_tables_are_of_one_list():
     spelt = ("clinical: close-up", "Dermoscopic", "dermatoscopic", "overview", "", "unknown")
     assert [read_kind(text) for text in spelt] == [
@@ -47,10 +42,3 @@ def test_kinds_of_published_tables_are_of_one_list():
     ]
     with pytest.raises(ValueError, match="no kind of picture 'x-ray'"):
         read_kind("x-ray")
-
-
-def test_a_kind_or_a_fact_is_named_once():
-    with pytest.raises(ValueError, match="fact age is there twice"):
-        CaseInput(slots=1, facts=(AGE, AGE))
-    with pytest.raises(ValueError, match="kind close-up is there twice"):
-        CaseInput(slots=1, kinds=("close-up", "close-up"))

@@ -6,21 +6,12 @@ import pytest
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE, SEX
 from registry.bundle.cases.patterns import (
-    Pattern,
-    number_of_patterns,
-    pattern_number,
     pattern_of,
     read_pattern,
     usual_patterns,
 )
 
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))
-
-
-def test_a_pattern_is_read_from_its_name():
-    for pattern in usual_patterns(CASE):
-        assert read_pattern(pattern.name) == pattern
-    assert read_pattern("dermoscopic+close-up+context").name == "close-up+dermoscopic+context"
 
 
 @pytest.mark.parametrize("name", ["", "context", "photo", "close-up+x", "close-up+context+dermoscopic"])
@@ -63,15 +54,6 @@ def test_the_usual_patterns_are_all_that_can_be_given_of_known_kinds():
 )
 def test_the_pattern_of_a_case(kinds, context, name):
     assert pattern_of(np.array(kinds), np.array(context, np.float32), CASE).name == name
-
-
-def test_every_pattern_has_a_number_of_its_own():
-    kinds = [("unknown",), ("close-up",), ("unknown", "dermoscopic"), ("unknown", "close-up", "dermoscopic")]
-    patterns = [Pattern(kinds=one, facts=facts) for one in kinds for facts in ("none", "some", "all")]
-    numbers = [pattern_number(pattern, CASE) for pattern in patterns]
-    assert len(set(numbers)) == len(patterns)
-    assert min(numbers) >= 0
-    assert max(numbers) < number_of_patterns(CASE)
 
 
 def test_a_pattern_within_what_a_model_takes():

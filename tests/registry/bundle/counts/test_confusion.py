@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from registry.bundle.counts.confusion import name_of_array, trait_of
+from registry.bundle.counts.confusion import name_of_array
 from registry.bundle.counts.count import Block, count
 from registry.bundle.errors import CountsError
 
@@ -34,13 +32,6 @@ def test_a_cell_counts_its_pictures(predictions):
     np.testing.assert_array_equal(counted(predictions).cells[FEMALE].point.confusion, expected)
 
 
-def test_parts_of_a_whole_add_up_to_it(predictions):
-    block = counted(predictions)
-    np.testing.assert_array_equal(block.cells[ALL].to_array(), block.point.confusion)
-    both = block.cells[FEMALE].to_array() + block.cells[MALE].to_array()
-    np.testing.assert_array_equal(both, block.cells[ALL].to_array())
-
-
 def test_cells_travel_with_their_block_and_add_up(predictions):
     first, second = counted(predictions), counted(predictions, 2, 20)
     del second.cells[MALE]
@@ -53,16 +44,6 @@ def test_cells_travel_with_their_block_and_add_up(predictions):
             total.cells[trait].to_array(), first.cells[trait].to_array() + second.cells[trait].to_array()
         )
     np.testing.assert_array_equal(total.cells[MALE].to_array(), first.cells[MALE].to_array())
-
-
-PART = st.text(min_size=1)
-
-
-@given(PART, PART)
-def test_any_column_and_value_can_be_named(column, value):
-    name = name_of_array((column, value))
-    assert "/" not in name
-    assert trait_of(name) == (column, value)
 
 
 def test_what_is_no_part_of_the_block_is_refused(predictions):

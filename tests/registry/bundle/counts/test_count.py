@@ -68,18 +68,6 @@ def test_counts_of_two_clients_add_up_to_the_counts_of_both(predictions, seed, c
     assert same(parts[0] + parts[1], parts[1] + parts[0])
 
 
-def test_zeros_add_nothing(predictions):
-    counts = count(*predictions(1, 20, 3), malignant=MALIGNANT).point
-    assert same(counts + Counts.zeros(3), counts)
-
-
-@pytest.mark.parametrize("malignant", [[False] * 3, [True] * 3])
-def test_malignancy_is_empty_unless_both_kinds_exist(predictions, malignant):
-    counts = count(*predictions(2, 30, 3), malignant=np.array(malignant)).point
-    assert counts.malignancy.sum() == 0
-    assert counts.confidence.sum() == 30
-
-
 @given(seed=st.integers(0, 2**32), smallest=st.integers(1, 7), num_classes=st.integers(2, 4))
 @settings(max_examples=25)
 def test_no_occupied_bin_is_of_fewer_patients(predictions, seed, smallest, num_classes):
@@ -112,14 +100,6 @@ def test_patients_and_not_pictures_make_a_cell_large_enough():
     assert (counts.scores[1].sum(axis=0) > 0).sum() == 1
 
 
-def test_two_classes_are_merged_once(predictions):
-    """Merged from both ends, the runs of the two classes would tell their overlaps of a few pictures."""
-    probabilities, labels = predictions(3, 33, 2)
-    counts = count(probabilities, labels, malignant=np.array([False, True]), smallest_cell=5).point
-    np.testing.assert_array_equal(counts.scores[0, ::-1, ::-1], counts.scores[1])
-    np.testing.assert_array_equal(counts.malignancy, counts.scores[1])
-
-
 def test_sums_by_lesion_are_those_of_the_definition(predictions):
     probabilities, labels = predictions(5, 60, 3)
     lesions = np.arange(60) // 2
@@ -134,13 +114,6 @@ def test_sums_by_lesion_are_those_of_the_definition(predictions):
         x_g = np.array([x[(lesions == g) & of].sum() for g in range(30)])
         expected = [n_g.sum(), x_g.sum(), (n_g > 1).sum(), (x_g**2).sum(), (x_g * n_g).sum(), (n_g**2).sum()]
         assert lesion_sums.to_array()[row].tolist() == expected
-
-
-def test_where_each_picture_is_a_lesion_sums_by_lesion_tell_nothing_new(predictions):
-    """They follow from the confusion matrix."""
-    block = count(*predictions(6, 40, 3), malignant=MALIGNANT)
-    independent = replace(block, lesions=None).by_lesion
-    np.testing.assert_array_equal(independent.to_array(), block.by_lesion.to_array())
 
 
 def test_decisions_are_those_of_each_picture(predictions):
@@ -204,11 +177,6 @@ def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     np.testing.assert_array_equal(arrived.lesions.to_array(), block.lesions.to_array())
 
 
-def test_counts_travel_and_arrive_the_same(predictions):
-    counts = count(*predictions(7, 25, 3), malignant=MALIGNANT).point
-    assert same(Counts.from_arrays(counts.to_arrays()), counts)
-
-
 def test_a_count_too_large_to_travel_is_refused(predictions):
     counts = count(*predictions(8, 25, 3), malignant=MALIGNANT).point
     many = replace(counts, confusion=counts.confusion + 2**31)
@@ -263,52 +231,6 @@ def test_broken_arrays_are_refused_at_the_door(predictions, spoil, message):
         Counts.from_arrays(arrays)
 
 
-def _other_lesions(arrays):
-    arrays["lesions"][0, 0] += 1
-
-
-def _no_shares(arrays):
-    arrays["lesions"] = arrays["lesions"][:-1]
-
-
-def _no_such_lesions(arrays):
-    arrays["lesions"][:, 5] = 0
-
-
-def _other_decisions(arrays):
-    arrays["decisions"][0, 0] -= 1
-
-
-def _too_few_sides(arrays):
-    arrays["decisions"][4, 0] = 1
-    arrays["decisions"][4, 5] = 1
-
-
-def _more_found_than_there_are(arrays):
-    arrays["decisions"][1, 1] += 100
-    arrays["decisions"][2, 0] += 100
-    arrays["decisions"][2, 5] += 100
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (_other_lesions, "sums by lesion"),
-        (_no_shares, "`lesions` is int32 of shape"),
-        (_no_such_lesions, "that no pictures have"),
-        (_other_decisions, "`decisions`"),
-        (_too_few_sides, "`decisions`"),
-        (_more_found_than_there_are, "`decisions`"),
-    ],
-)
-def test_broken_sums_by_lesion_are_refused_at_the_door(predictions, spoil, message):
-    block = count(*predictions(9, 25, 3), malignant=MALIGNANT, thresholds=Thresholds(50, 60))
-    arrays = block.to_arrays()
-    spoil(arrays)
-    with pytest.raises(CountsError, match=message):
-        Block.from_arrays(arrays)
-
-
 def test_what_does_not_add_up_is_refused(predictions):
     three = count(*predictions(11, 5, 3), malignant=MALIGNANT)
     four = count(*predictions(11, 5, 4), malignant=np.arange(4) < 1)
@@ -335,14 +257,6 @@ def test_broken_predictions_are_refused():
     for positional, keywords, message in cases:
         with pytest.raises(CountsError, match=message):
             count(*positional, **{"malignant": malignant, **keywords})
-
-
-def test_counting_leaves_its_inputs_unchanged(predictions):
-    probabilities, labels = predictions(12, 20, 3)
-    before = probabilities.copy(), labels.copy()
-    count(probabilities, labels, malignant=MALIGNANT, smallest_cell=4)
-    np.testing.assert_array_equal(probabilities, before[0])
-    np.testing.assert_array_equal(labels, before[1])
 
 
 def test_an_answer_that_is_not_the_class_of_highest_probability_counts_with_its_own_confidence():

@@ -1,16 +1,11 @@
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from registry.bundle.counts.score_bins import (
     LOGIT_BINS,
     SCORE_BINS,
-    bins_of,
     malignancy_probability,
     score_bin,
 )
-from registry.bundle.errors import CountsError
 
 
 def test_bins_are_wide_by_log_odds_and_symmetric():
@@ -42,32 +37,6 @@ def test_scores_that_equal_bins_cannot_tell_apart_are_told_apart():
     scores = np.array([1e-6, 1e-5, 1e-4, 1e-3, 0.999, 0.9999, 0.99999])
     assert len(set(score_bin(scores).tolist())) == len(scores)
     assert len(set(np.floor(scores * 500).tolist())) == 2
-
-
-def test_a_mirrored_bin_is_that_of_the_other_class():
-    scores = np.array([0.01, 0.2, 0.49, 0.77, 0.9999])
-    np.testing.assert_array_equal(LOGIT_BINS.mirrored(score_bin(scores)), score_bin(1 - scores))
-
-
-def test_bins_are_told_apart_by_how_many_they_are():
-    assert bins_of(320) is LOGIT_BINS
-    with pytest.raises(CountsError, match=r"has 64 bins; 16 \(logit-16\) or 320 \(logit-320\) are"):
-        bins_of(64)
-
-
-def test_rounding_beyond_the_ends_stays_within():
-    assert score_bin(np.array([-1e-9, 1 + 1e-6])).tolist() == [0, SCORE_BINS - 1]
-
-
-def test_single_precision_is_binned_as_the_double_it_is():
-    third = np.array([1 / 3], dtype=np.float32)
-    assert score_bin(third) == score_bin(third.astype(np.float64))
-
-
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_a_higher_score_never_falls_into_a_lower_bin(one, other):
-    low, high = sorted((one, other))
-    assert score_bin(np.array(low)) <= score_bin(np.array(high))
 
 
 def test_malignancy_is_the_sum_over_malignant_classes():

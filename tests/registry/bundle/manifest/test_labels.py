@@ -15,9 +15,3 @@ def test_an_unknown_key_or_kind_is_refused():
         Label(code="MEL", name="Melanoma", malign="yes")
     with pytest.raises(ValidationError, match="malignancy"):
         Label(code="MEL", name="Melanoma", malignancy="bad")
-
-
-def test_a_label_cannot_change():
-    label = Label(code="MEL", name="Melanoma")
-    with pytest.raises(ValidationError, match="frozen"):
-        label.code = "NV"

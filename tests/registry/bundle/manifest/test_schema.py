@@ -1,34 +1,21 @@
-import json
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.count import SCORE_BINS, count
-from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import (
     Abstention,
     BundleManifest,
     Conformal,
-    ModelFile,
     ReferenceHistograms,
     Subgroup,
-    SubgroupHistograms,
-    sha256,
 )
 from registry.bundle.manifest.text import canonical, read_manifest
 from tests.case_bundles import case_bundle
-from tests.thresholds import at_log_odds
 
 OVER_SCALES = Subgroup(name="dark", tones={"fitzpatrick": ("V", "6"), "milk10k": ("0", "1")})
-
-
-def test_a_digest_is_the_published_sha256():
-    assert sha256(b"abc") == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert ModelFile.of(b"abc").size == 3
 
 
 def test_an_uncalibrated_model_promises_nothing_and_refers_everything(manifest):
@@ -44,15 +31,6 @@ def test_a_manifest_survives_json(manifest, predictions):
         subgroup=tones, metrics={"n": 30, "auroc": None}, reference=ReferenceHistograms.from_counts(counts)
     )
     assert BundleManifest.model_validate_json(whole.model_dump_json()) == whole
-
-
-def test_reference_histograms_are_those_of_all_pictures(predictions):
-    probabilities, labels = predictions(1, 40, 3)
-    counts = count(probabilities, labels, malignant=np.arange(3) < 1).point
-    reference = ReferenceHistograms.from_counts(counts)
-    assert reference.confidence == tuple(np.histogram(probabilities.max(axis=1), LOGIT_BINS.edges)[0])
-    for k in range(3):
-        assert reference.scores[k] == tuple(np.histogram(probabilities[:, k], LOGIT_BINS.edges)[0])
 
 
 @pytest.mark.parametrize("n", [0, 8])
@@ -147,72 +125,6 @@ def test_a_subgroup_over_scales_covers_the_values_of_each_and_converts_none(tone
     assert OVER_SCALES.covers(tone, scale) is theirs
 
 
-def test_a_subgroup_is_written_with_the_values_of_its_scales(manifest):
-    one = Subgroup.of_tones("dark", {"fitzpatrick": ["V", "VI"]})
-    assert one == Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI"))
-    assert json.loads(canonical(manifest(subgroup=one)))["subgroup"] == {
-        "name": "dark", "scale": "fitzpatrick", "values": ["V", "VI"],
-    }  # fmt: skip
-    assert json.loads(canonical(manifest()))["subgroup"] == {"name": "global", "scale": None, "values": []}
-    over = canonical(manifest(subgroup=OVER_SCALES))
-    assert json.loads(over)["subgroup"] == {
-        "name": "dark", "tones": {"fitzpatrick": ["V", "6"], "milk10k": ["0", "1"]},
-    }  # fmt: skip
-    assert read_manifest(over).subgroup == OVER_SCALES
-    assert hash(read_manifest(over).subgroup) == hash(OVER_SCALES)
-
-
-def test_the_global_model_is_no_tones_own():
-    assert not Subgroup().covers("5", "fitzpatrick")
-
-
-def test_references_tell_malignancy_distances_and_subgroups(manifest, predictions):
-    probabilities, labels = predictions(1, 40, 3)
-    malignant = np.arange(3) < 2
-    counts = count(probabilities, labels, malignant=malignant).point
-    distances = np.zeros(DISTANCE_BINS, dtype=int)
-    distances[7] = 40
-    dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
-    reference = ReferenceHistograms.from_counts(
-        counts,
-        distances=tuple(distances.tolist()),
-        by_subgroup=(SubgroupHistograms.from_counts(counts, subgroup=dark),),
-    )
-    expected = np.histogram(probabilities[:, malignant].sum(axis=1), LOGIT_BINS.edges)[0]
-    assert reference.malignancy == tuple(expected)
-    correct = probabilities.argmax(axis=1) == labels
-    assert reference.right == tuple(np.histogram(probabilities[correct].max(axis=1), LOGIT_BINS.edges)[0])
-    whole = manifest(reference=reference)
-    read = read_manifest(canonical(whole)).reference
-    assert read == reference
-    assert read.by_subgroup[0].subgroup == dark
-    wrong = reference.by_subgroup[0].model_copy(update={"scores": reference.scores[:1]})
-    of_fewer = reference.model_copy(update={"by_subgroup": (wrong,)})
-    with pytest.raises(ValidationError, match="1 classes; there are 3"):
-        manifest(reference=of_fewer)
-
-
-def test_a_threshold_is_a_probability_by_its_bin(manifest):
-    rule = {"alpha": 0.1, "n": 9, "guarantee": "global"}
-    rules = manifest(
-        conformal={**rule, "threshold_bin": at_log_odds(1.5)},
-        abstention=Abstention(threshold_bin=at_log_odds(0)),
-    )
-    assert rules.set_threshold == rules.report_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
-    assert not rules.refers_all
-
-
-def test_reference_histograms_are_of_the_bins_of_scores(manifest, predictions):
-    new = ReferenceHistograms.from_counts(count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point)
-    row = (30,) + (0,) * 499
-    old = ReferenceHistograms(confidence=row, scores=(row,) * 3, right=row)
-    with pytest.raises(ValidationError, match=f"500 bins; it has {SCORE_BINS}"):
-        manifest(reference=old)
-    mixed = new.model_copy(update={"right": row})
-    with pytest.raises(ValidationError, match="500 bins"):
-        manifest(reference=mixed)
-
-
 HARMLESS = [Label(code=code, name=code, malignancy="benign") for code in ("A", "B")]
 POINT = {
     "target": 0.95,
@@ -222,14 +134,6 @@ POINT = {
     "n": 80,
     "reached": True,
 }
-
-
-def test_a_working_point_is_written_where_there_is_one(manifest):
-    whole = manifest(working_point=POINT)
-    assert read_manifest(canonical(whole)) == whole
-    assert whole.suspicious_from == 140
-    assert b'"working_point":null' in canonical(manifest())
-    assert manifest().suspicious_from is None
 
 
 @pytest.mark.parametrize(

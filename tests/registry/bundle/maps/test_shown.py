@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.bundle.maps.overlay import COLOUR, LONGEST, STRONGEST, overlay_png
+from registry.bundle.maps.overlay import overlay_png
 from registry.bundle.maps.placement import placement
-from registry.bundle.maps.relevance import by_strength, relevance
+from registry.bundle.maps.relevance import relevance
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.map_graphs import GRID, SIZE, spot_graph
@@ -61,42 +61,7 @@ def test_the_overlay_lies_on_the_spot_that_the_answer_hangs_on(fit, size, spot, 
     assert np.all(np.abs(middle / opacity.sum() - np.array(spot) - 20) <= cell)
 
 
-def test_what_was_cut_off_is_clear():
-    rule = PictureRule(size=SIZE, fit="crop")
-    png = Image.open(io.BytesIO(overlay_png(np.ones((GRID, GRID)), placement(400, 200, rule)))).convert(
-        "RGBA"
-    )
-    opacity = np.asarray(png.getchannel("A"))
-    assert png.size == (LONGEST, LONGEST // 2)
-    assert not opacity[:, : LONGEST // 4].any()
-    assert not opacity[:, -LONGEST // 4 :].any()
-    assert (opacity[:, LONGEST // 4 : -LONGEST // 4] == STRONGEST).all()
-
-
-def test_the_png_holds_the_map_and_nothing_else():
-    png = overlay_png(np.eye(4), placement(300, 200, PictureRule(size=SIZE)))
-    image = Image.open(io.BytesIO(png))
-    image.load()
-    assert set(image.info) == {"transparency"}
-    assert {png[at + 4 : at + 8] for at in chunks(png)} == {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
-    colours = np.asarray(image.convert("RGBA"))[..., :3].reshape(-1, 3)
-    assert np.array_equal(np.unique(colours, axis=0), [COLOUR])
-
-
-def chunks(png):
-    at = 8
-    while at < len(png):
-        yield at
-        at += 12 + int.from_bytes(png[at : at + 4])
-
-
-def test_a_picture_of_a_hair_s_breadth_has_an_overlay():
-    png = overlay_png(np.ones((2, 2)), placement(5000, 2, PictureRule(size=SIZE, fit="crop")))
-    assert Image.open(io.BytesIO(png)).size == (LONGEST, 1)
-
-
 def test_what_speaks_against_a_class_is_not_shown_and_pictures_share_a_scale():
     grids = np.array([[[2.0, -3.0]], [[1.0, 0.0]]], np.float32)
     np.testing.assert_allclose(relevance(grids), [[[1, 0]], [[0.5, 0]]])
     assert not relevance(-np.abs(grids)).any()
-    np.testing.assert_array_equal(by_strength(np.array([[0.1, 0.9], [0.9, 0.3]])), [1, 2, 3, 0])

@@ -57,69 +57,11 @@ def test_specificity_is_the_recall_of_not_being_the_class(predictions, seed, n, 
     assert value == pytest.approx(np.mean(expected)) if expected else np.isnan(value)
 
 
-@CASES
-@FEW
-def test_areas_are_scikit_learns_of_the_binned_scores(predictions, seed, n, num_classes):
-    probabilities, labels = predictions(seed, n, num_classes)
-    counts = counted(probabilities, labels).point
-    rocs = []
-    for k in range(num_classes):
-        truth = labels == k
-        if truth.all() or not truth.any():
-            assert np.isnan(of.aurocs(counts)[k])
-            continue
-        rocs.append(sk.roc_auc_score(truth, binned(probabilities[:, k])))
-        assert of.aurocs(counts)[k] == pytest.approx(rocs[-1])
-    if rocs:
-        assert of.auroc(counts) == pytest.approx(np.mean(rocs))
-    else:
-        assert np.isnan(of.auroc(counts))
-
-
-@CASES
-@FEW
-def test_auroc_is_off_by_at_most_half_the_pairs_that_share_a_bin(predictions, seed, n, num_classes):
-    probabilities, labels = predictions(seed, n, num_classes)
-    counts = counted(probabilities, labels).point
-    for k in range(num_classes):
-        truth, scores = labels == k, probabilities[:, k]
-        if truth.all() or not truth.any():
-            continue
-        tied = (binned(scores)[truth][:, None] == binned(scores)[~truth][None, :]).mean()
-        exact = sk.roc_auc_score(truth, scores)
-        assert abs(of.aurocs(counts)[k] - exact) <= tied / 2 + 1e-12
-
-
-def test_auprc_is_scikit_learns_in_the_mean_over_orders_within_a_bin(predictions):
-    probabilities, labels = predictions(1, 300, 2)
-    first = np.clip(probabilities[:, :1].round(1), 0.05, 0.95)  # 300 pictures in 11 bins
-    rounded = np.hstack([first, 1 - first])
-    counts = counted(rounded, labels).point
-    rng = np.random.default_rng(0)
-    told = [k for k in range(2) if (labels == k).sum() >= of.FEWEST_FOR_AUPRC]
-    for k in told:
-        places = binned(rounded[:, k])
-        orders = [sk.average_precision_score(labels == k, places + 0.5 * rng.random(300)) for _ in range(400)]
-        assert of.auprcs(counts)[k] == pytest.approx(np.mean(orders), abs=4 * np.std(orders) / 20)
-        assert np.std(orders) > 0
-    assert of.auprc(counts) == pytest.approx(np.mean(of.auprcs(counts)[told]))
-
-
 def test_auprc_of_a_class_of_few_pictures_is_not_told(predictions):
     probabilities, labels = np.tile([0.6, 0.4], (90, 1)), np.repeat([0, 1], [61, 29])
     assert np.isnan(of.auprcs(counted(probabilities, labels).point)).tolist() == [False, True]
     labels[0] = 1
     assert not np.isnan(of.auprcs(counted(probabilities, labels).point)).any()
-
-
-def test_areas_of_many_pictures_are_close_to_exact(predictions):
-    """The resolution in numbers, on 4,000 pictures in 4 classes."""
-    probabilities, labels = predictions(0, 4000, 4)
-    counts = counted(probabilities, labels).point
-    exact_roc = [sk.roc_auc_score(labels == k, probabilities[:, k]) for k in range(4)]
-    exact_precision = [sk.average_precision_score(labels == k, probabilities[:, k]) for k in range(4)]
-    np.testing.assert_allclose(of.aurocs(counts), exact_roc, atol=1e-3)
-    np.testing.assert_allclose(of.auprcs(counts), exact_precision, atol=1e-2)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -147,32 +89,3 @@ def test_by_hand_with_a_class_that_is_absent_and_one_never_answered():
     np.testing.assert_allclose(of.specificities(counts), [5 / 8, 5 / 7, 1, np.nan])
     np.testing.assert_allclose(of.f1_scores(counts), [6 / 11, 8 / 12, 0, np.nan])
     assert of.balanced_accuracy(counts) == pytest.approx((3 / 5 + 4 / 6) / 3)
-
-
-FIGURES = [
-    of.accuracy,
-    of.balanced_accuracy,
-    of.macro_precision,
-    of.macro_f1,
-    of.weighted_precision,
-    of.weighted_recall,
-    of.weighted_f1,
-    of.specificity,
-    of.auroc,
-    of.auprc,
-    of.malignancy_auroc,
-]
-
-
-@pytest.mark.parametrize("figure", FIGURES)
-def test_a_figure_along_an_axis_is_the_figure_of_each(predictions, stack, figure):
-    several = [counted(*predictions(i, 90, 3)).point for i in range(6)]
-    together = figure(stack(several))
-    assert together.shape == (6,)
-    np.testing.assert_allclose(together, [figure(counts) for counts in several])
-
-
-@pytest.mark.parametrize("figure", FIGURES)
-def test_nothing_is_known_of_no_pictures(figure, stack):
-    assert np.isnan(figure(Counts.zeros(3)))
-    assert np.isnan(figure(stack([Counts.zeros(3)] * 2))).tolist() == [True, True]

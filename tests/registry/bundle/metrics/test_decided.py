@@ -39,18 +39,6 @@ def test_by_hand():
         assert 0 <= low < figures[name] < high <= 1
 
 
-def test_full_coverage_is_not_certain():
-    figures = told(0, 0)
-    assert (figures["coverage"], figures["set_size"], figures["reported"]) == (1, 2, 1)
-    assert figures["intervals"]["coverage"] == pytest.approx([0.025 ** (1 / 40), 1])
-
-
-def test_nothing_reported_has_no_risk():
-    figures = told(0.5, 2)
-    assert figures["reported"] == 0
-    assert figures["reported_risk"] is figures["intervals"]["reported_risk"] is None
-
-
 def test_sensitivity_and_specificity_are_those_at_the_working_point():
     """Ten malignant pictures, two of them below 0.3, and 20 others, five of them from there on."""
     malignant = np.repeat([0.2, 0.4, 0.1, 0.6], [2, 8, 15, 5])
@@ -65,11 +53,6 @@ def test_sensitivity_and_specificity_are_those_at_the_working_point():
     assert figures["specificity_at_threshold"] == pytest.approx(0.75)
     assert figures["intervals"]["sensitivity_at_threshold"] == pytest.approx([0.4439, 0.9748], abs=1e-4)
     assert figures["reported"] == pytest.approx(22 / 30), "8 that are answered as harmless are held back"
-
-
-def test_without_a_working_point_there_is_no_figure_at_it():
-    figures = told(0.5, 0.65)
-    assert not any("at_threshold" in name for name in [*figures, *figures["intervals"]])
 
 
 @pytest.mark.parametrize("thresholds", [(0.5, 0.65), (0, 0), (0.7, 0.75)])

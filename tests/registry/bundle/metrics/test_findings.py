@@ -75,12 +75,6 @@ def test_a_small_loss_that_is_more_than_chance_is_told():
     assert lost.text.endswith("That is more than chance.")
 
 
-def test_a_gain_is_no_finding_and_each_stage_is_held_against_the_one_before():
-    stages = [judged(name, dark=block(x, 20 - x, 9, 1)) for name, x in (("a", 10), ("b", 20), ("c", 10))]
-    (lost,) = of_kind("lost_sensitivity", stages)
-    assert lost.text.startswith("dark: c lowered malignant sensitivity from 100.0 % to 50.0 %")
-
-
 def test_a_missed_working_point_is_told_apart_from_one_that_is_not_shown():
     details = {
         "dark": {"sensitivity_at_threshold": 0.6, "intervals": {"sensitivity_at_threshold": [0.4, 0.78]}},
@@ -95,12 +89,6 @@ def test_a_missed_working_point_is_told_apart_from_one_that_is_not_shown():
     assert "60.0 % (40.0 to 78.0)" in missed["dark"].text
     assert missed["dark"].text.endswith("the target is missed.")
     assert missed["medium"].text.endswith("it is not shown to be reached.")
-
-
-def test_without_a_working_point_no_sensitivity_was_asked_for():
-    without = {"abstention": {"target_risk": 0.1}, "working_point": None}
-    stage = judged("calibrate", models={"global": without}, dark=block(1, 9, 9, 1))
-    assert of_kind("missed_sensitivity", [stage]) == []
 
 
 def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it():
@@ -121,37 +109,6 @@ def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it
         "That is more than chance."
     )
     assert missed["light"].text.endswith("It may be chance.")
-
-
-def test_a_target_that_is_just_met_is_met():
-    details = {"dark": {"reported_risk": 0.1, "reported": 0.2, "sensitivity_at_threshold": 0.95}}
-    stage = judged("calibrate", models={"global": TARGETS}, details=details, dark=block(9, 1, 9, 1))
-    assert findings([stage]) == []
-
-
-@pytest.mark.parametrize(("share", "words"), [(0.0, "nobody is answered"), (0.055, "nearly nobody is")])
-def test_a_model_that_answers_nearly_nobody_is_called_so(share, words):
-    details = {"dark": {"reported": share, "intervals": {"reported": [0, 0.1]}}, "light": {"reported": 0.9}}
-    two = dict.fromkeys(details, block(9, 1, 9, 1))
-    stage = judged("calibrate", models={"global": TARGETS}, details=details, **two)
-    (one,) = of_kind("nearly_nobody_answered", [stage])
-    assert (one.subgroup, one.value, one.limit) == ("dark", share, 0.2)
-    assert words in one.text
-
-
-def test_subgroups_without_malignant_pictures_or_any_are_untested():
-    stage = judged("federate", fair_over=["deep"], dark=block(0, 0, 9, 1), light=block(9, 1, 9, 1),
-                   undeclared=block(0, 0, 3, 0))  # fmt: skip
-    untested = {one.subgroup: one for one in of_kind("untested", [stage])}
-    assert {name: (one.figure, one.value) for name, one in untested.items()} == {
-        "deep": ("n", None),
-        "dark": ("n_malignant", 0),
-    }
-
-
-def test_figures_of_older_runs_and_of_no_stage_have_none():
-    old = {"n": 40, "malignant_sensitivity": 0.5, "by_subgroup": {"dark": {"n": 40}}}
-    assert findings([Judged("federate", old, {})]) == findings([]) == []
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))

@@ -13,7 +13,6 @@ LABELS = [
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
     Label(code="NV", name="Naevus", malignancy="benign"),
 ]
-BANDS = ("under 40", "40 and over", "unknown")
 
 
 @pytest.fixture
@@ -49,27 +48,6 @@ def test_few_and_none_are_unknown(blocks):
     assert by_sex["female"]["light"] is None  # 20 pictures
     assert by_sex["male"]["light"]["n"] == 30
     assert by_sex["male"]["absent"] is None
-
-
-def test_known_values_come_first_and_are_there_without_pictures(blocks):
-    by_age = told(blocks, {"age": BANDS})["age"]
-    assert list(by_age) == list(BANDS)
-    assert by_age["40 and over"] == {"dark": None, "light": None, "absent": None}
-    assert by_age["under 40"]["dark"]["n"] == 40
-
-
-def test_columns_that_were_not_asked_for_are_not_told(blocks):
-    assert list(told(blocks, {"sex": ()})) == ["sex"]
-
-
-def test_the_unknown_is_last(predictions):
-    some = np.arange(60) < 30
-    parts = {("sex", "unknown"): some, ("sex", "weiblich"): ~some}
-    block = count(*predictions(1, 60, 2), malignant=MALIGNANT, parts=parts)
-    assert list(intersections({"dark": block}, ["dark"], MALIGNANT, {"sex": ()})["sex"]) == [
-        "weiblich",
-        "unknown",
-    ]
 
 
 def test_a_summary_tells_them_where_they_were_asked_for(blocks):

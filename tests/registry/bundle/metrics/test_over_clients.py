@@ -1,13 +1,9 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 from sklearn import metrics as sk
 
 from registry.bundle.counts.count import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.errors import CountsError
-from registry.bundle.metrics import distances
 from registry.bundle.metrics.over_clients import over_clients
 
 MALIGNANT = np.array([True, False, False])
@@ -80,15 +76,6 @@ def test_median_and_deviation_are_those_of_the_clients():
     assert told["clients"] == 3
 
 
-def test_what_is_undefined_is_in_no_median_and_no_deviation():
-    one_class = {**THREE, "d": answered((3, 0), (0, 0))}
-    told = over_clients(one_class)["over_clients"]["auroc"]
-    own = [over_clients(THREE)["by_client"][name]["auroc"] for name in "abc"]
-    assert told["clients"] == 3
-    assert told["median"] == pytest.approx(sorted(own)[1])
-    assert told["std"] == pytest.approx(np.std(own))
-
-
 def test_figures_of_calibration_and_curves_are_told_of_every_client():
     own = over_clients(THREE)["by_client"]
     middle = LOGIT_BINS.middles[LOGIT_BINS.bin(0.75)]
@@ -126,10 +113,6 @@ def test_a_community_counts_each_of_its_clients_once():
     assert told["pad"]["accuracy"] == pytest.approx(0.8)
 
 
-def test_communities_and_classes_are_told_only_where_asked_for():
-    assert set(over_clients(THREE)) == {"by_client", "over_clients"}
-
-
 def test_a_class_is_averaged_over_the_clients_that_have_it():
     # North: 6 of 8 of class 0 and 1 of 2 of class 1 right. South has class 0 alone, 1 of 4 right.
     told = over_clients(
@@ -147,30 +130,3 @@ def test_a_class_is_averaged_over_the_clients_that_have_it():
     north = np.repeat([1, 0], [8, 2]), np.array([0.75] * 6 + [0.25] * 2 + [0.25] + [0.75])
     assert x["auroc"] == pytest.approx(sk.roc_auc_score(*north))
     assert x["auprc"] is None  # of 8 pictures
-
-
-def test_codes_that_are_not_those_of_the_counts_are_refused():
-    with pytest.raises(CountsError, match="2 classes; 3 codes"):
-        over_clients(THREE, codes=["x", "y", "z"])
-
-
-def peak_of_means(predictions, clients):
-    """The figures of so many clients, and the most bytes that were held while they were made."""
-    blocks = {f"{i}": count(*predictions(i, 6, 3), malignant=MALIGNANT) for i in range(clients)}
-    over_clients(blocks)  # what is made once
-    tracemalloc.start()
-    try:
-        figures = over_clients(blocks)
-        return figures, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_for_means_grows_by_little_with_each_client(predictions, monkeypatch):
-    (few, small), (many, large) = (peak_of_means(predictions, clients) for clients in (10, 30))
-    assert (large - small) / 20 < 40 * 1024
-    # All draws at once, as they once were: several times as much, for the very same figures.
-    monkeypatch.setattr(distances, "_AT_ONCE", distances._DRAWS)
-    (same_few, small), (same_many, large) = (peak_of_means(predictions, clients) for clients in (10, 30))
-    assert (large - small) / 20 > 200 * 1024
-    assert (same_few, same_many) == (few, many)

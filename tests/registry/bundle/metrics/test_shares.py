@@ -6,7 +6,6 @@ from registry.bundle.metrics.design_effect import DesignEffect
 from registry.bundle.metrics.estimate import ANSWERS, BY_CLASS, MALIGNANCY, limits_of
 from registry.bundle.metrics.exact import clopper_pearson
 from registry.bundle.metrics.sample import Sample
-from registry.bundle.metrics.shares import RECALLS, SPECIFICITIES, correlation
 from registry.bundle.metrics.summary import FIGURES
 from registry.bundle.metrics.summary import MALIGNANCY as MALIGNANCY_FIGURES
 
@@ -41,12 +40,6 @@ def test_pictures_of_one_lesion_are_worth_fewer():
     assert found[0].ends() == pytest.approx(clopper_pearson(14 / 2, 20 / 2))
 
 
-def test_a_mean_is_far_less_certain_with_a_class_of_three_pictures_that_are_all_right():
-    rare = np.diff(limits_of("balanced_accuracy", sample([[3, 0], [6, 54]])).ends())
-    common = np.diff(limits_of("balanced_accuracy", sample([[60, 0], [6, 54]])).ends())
-    assert rare > 2.5 * common
-
-
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_variance_is_that_of_drawn_answers(name):
     """Multinomial answers in rows of 200: the linear parts against what is drawn."""
@@ -61,15 +54,3 @@ def test_a_class_never_answered_has_a_precision_that_may_be_anything_but_certain
     found = BY_CLASS["precision"](sample([[20, 0], [5, 0]])).limits()
     assert found.value[1] == found.low[1] == 0
     assert found.high[1] > 0.9
-
-
-def test_what_is_absent_is_undefined():
-    found = BY_CLASS["recall"](sample([[5, 1, 0], [2, 7, 0], [0, 0, 0]])).limits()
-    assert np.isnan([found.value[2], found.low[2], found.high[2]]).all()
-    assert limits_of("balanced_accuracy", sample(np.zeros((3, 3), int))).ends() is None
-
-
-def test_of_two_classes_both_areas_of_the_answers_are_one():
-    matrix = Confusion(np.array([[30, 10], [4, 20]]))
-    np.testing.assert_allclose(correlation(matrix, RECALLS, SPECIFICITIES), np.ones((2, 2)))
-    np.testing.assert_allclose(correlation(matrix, RECALLS), np.eye(2), atol=1e-12)

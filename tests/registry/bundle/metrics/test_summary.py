@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 from sklearn import metrics as sk
 
 from registry.bundle.counts.count import Block, Counts, count
@@ -77,24 +76,6 @@ def test_figures_per_class(blocks, predictions):
     assert all(set(found) == of_class for found in summary["by_class"].values())
 
 
-def test_intervals_stand_beside_every_group_of_figures(blocks):
-    summary = summarise(blocks, LABELS, ["dark", "medium", "light"])
-    for group in (summary, summary["fairness"], *summary["by_subgroup"].values()):
-        for name, ends in group["intervals"].items():
-            assert name in group
-            if ends is not None:
-                assert ends[0] <= ends[1]
-    low, high = summary["intervals"]["accuracy"]
-    assert low < summary["accuracy"] < high
-
-
-def test_accuracy_has_exact_limits(blocks):
-    dark = summarise(blocks, LABELS, ["dark", "light"])["by_subgroup"]["dark"]
-    right = int(blocks["dark"].point.confusion.trace())
-    expected = binomtest(right, 30).proportion_ci(method="exact")
-    assert dark["intervals"]["accuracy"] == pytest.approx([expected.low, expected.high], abs=0.02)
-
-
 def test_every_figure_of_a_subgroup_has_an_interval(blocks):
     details = {"dark": {"coverage": 0.9, "intervals": {"coverage": [0.8, 0.95]}}}
     summary = summarise(blocks, LABELS, ["dark", "medium", "light"], details)
@@ -105,32 +86,6 @@ def test_every_figure_of_a_subgroup_has_an_interval(blocks):
             assert (told[figure] is None) == (told["intervals"][figure] is None), (name, figure)
     assert summary["by_subgroup"]["dark"]["intervals"]["coverage"] == [0.8, 0.95]
     assert "accuracy" in summary["by_subgroup"]["dark"]["intervals"]
-
-
-def test_all_right_has_an_exact_interval():
-    probabilities, labels = np.tile([0.9, 0.05, 0.05], (20, 1)), np.zeros(20, int)
-    block = count(probabilities, labels, malignant=MALIGNANT)
-    dark = summarise({"dark": block}, LABELS, ["dark"])["by_subgroup"]["dark"]
-    for figure in ("accuracy", "balanced_accuracy", "malignant_sensitivity"):
-        assert dark[figure] == 1
-        assert dark["intervals"][figure] == pytest.approx([0.025 ** (1 / 20), 1])
-    assert dark["malignant_specificity"] is dark["intervals"]["malignant_specificity"] is None
-
-
-def test_all_right_at_one_confidence_is_no_certain_calibration_error():
-    probabilities, labels = np.tile([0.7, 0.2, 0.1], (37, 1)), np.zeros(37, int)
-    block = count(probabilities, labels, malignant=MALIGNANT)
-    dark = summarise({"dark": block}, LABELS, ["dark"])["by_subgroup"]["dark"]
-    assert dark["ece"] == pytest.approx(0.3, abs=0.01)
-    low, high = dark["intervals"]["ece"]
-    assert high == pytest.approx(0.3, abs=0.01)  # the share of right answers is 1 and cannot be more
-    assert 0.15 < low < 0.25
-
-
-def test_differences_compare_the_named(blocks):
-    told = summarise(blocks, LABELS, ["dark", "light"])["differences"]
-    assert [entry["between"] for entry in told] == [["dark", "light"]] * 2
-    assert summarise(blocks, LABELS, ["dark"])["differences"] == []
 
 
 def test_what_is_undefined_is_null_in_json_and_what_is_absent_is_named(blocks):

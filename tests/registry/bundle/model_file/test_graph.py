@@ -24,18 +24,6 @@ def test_it_answers_what_the_network_computes(onnx_graph):
     assert_close_in_norm(outputs.probabilities, odds / odds.sum(axis=1, keepdims=True))
 
 
-def test_it_says_what_it_takes_and_gives(onnx_graph):
-    graph = Graph(onnx_graph(weights=np.ones((3, 7))), threads=2)
-    assert (graph.size, graph.num_classes, graph.num_features) == (8, 7, 3)
-
-
-def test_any_batch_gives_the_same_answer_for_a_picture(onnx_graph):
-    graph = Graph(onnx_graph(weights=WEIGHTS))
-    alone = [graph.run(IMAGES[i : i + 1]).probabilities[0] for i in range(5)]
-    assert_close_in_norm(graph.run(IMAGES).probabilities, np.array(alone))
-    assert graph.run(IMAGES[:0]).probabilities.shape == (0, 2)
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -59,12 +47,6 @@ def test_weights_in_another_file_are_refused_even_where_the_file_is(onnx_graph, 
     monkeypatch.chdir(tmp_path / "inner" if place.startswith("..") else tmp_path)
     with pytest.raises(GraphError, match="weights in other files"):
         Graph(onnx_graph(external=place))
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x08\x07"])
-def test_bytes_that_are_no_graph_are_refused(content):
-    with pytest.raises(GraphError, match=r"export the model again|a bundle's graph"):
-        Graph(content)
 
 
 @pytest.mark.parametrize(

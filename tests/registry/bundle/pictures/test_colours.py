@@ -1,8 +1,5 @@
 """Colours by the profile of the picture: what they become, where they stay, and what cannot be used."""
 
-import io
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -201,45 +198,3 @@ def test_a_spoilt_profile_stops_no_picture(source, changes, length):
     image.info["icc_profile"] = bytes(spoilt[: int(length * len(spoilt))]) if length < 0.5 else bytes(spoilt)
     content = saved(image, "JPEG", icc_profile=image.info["icc_profile"])
     assert decode_picture(content, RULE).shape == (16, 16, 3)
-
-
-def test_a_profile_is_looked_at_once_and_threads_share_what_came_of_it():
-    colours._judged.cache_clear()
-    contents = [P3_FILES["JPEG"], P3_FILES["PNG"]] * 20
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda content: decode_picture(content, RULE), contents))
-    for one, other in zip(found, found[2:], strict=False):
-        np.testing.assert_array_equal(one, other)
-    decode_picture(P3_FILES["WebP"], RULE)
-    assert colours._judged.cache_info().currsize == 1
-
-
-def test_profiles_that_are_remembered_are_few():
-    for number in range(30):
-        image = plain(SKIN)
-        curve = colour_profiles.gamma_curve(1 + number / 20)
-        other = colour_profiles.profile(colour_profiles.matrix_tags(colour_profiles.DISPLAY_P3, curve))
-        colours.conversion_of(open_picture(saved(image, "PNG", icc_profile=other)))
-    assert colours._judged.cache_info().currsize <= 8
-
-
-def test_the_turn_and_the_cut_are_those_of_a_picture_without_a_profile():
-    ramp = Image.fromarray(np.random.default_rng(2).integers(0, 256, (30, 50, 3), dtype=np.uint8))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    content = io.BytesIO()
-    ramp.save(content, "PNG", exif=exif, icc_profile=P3)
-    cropped = PictureRule(size=8, fit="crop")
-    old = unconverted(content.getvalue(), cropped)
-    by_hand = np.apply_along_axis(in_srgb, 2, old)
-    assert np.abs(decode_picture(content.getvalue(), cropped) - by_hand).max() <= 2
-
-
-def test_large_profiles_are_not_remembered():
-    colours._judged.cache_clear()
-    tags = colour_profiles.matrix_tags(colour_profiles.DISPLAY_P3, colour_profiles.gamma_curve(2.2))
-    large = colour_profiles.profile({**tags, b"more": bytes(2 * 2**20)})
-    content = saved(plain(SKIN), "WEBP", lossless=True, icc_profile=large)
-    assert told(content) is None
-    assert (decode_picture(content, RULE) != SKIN).any()
-    assert colours._judged.cache_info().currsize == 0

@@ -1,5 +1,3 @@
-import os
-import subprocess
 import sys
 import tracemalloc
 import zlib
@@ -21,7 +19,7 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.dicom.frame import MAX_HEADER, SOP_CLASSES, TRANSFER_SYNTAXES
+from registry.bundle.pictures.dicom import is_dermoscopic
 from registry.bundle.pictures.open_file import open_picture, picture_format
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.dicom_files import PATIENT, dicom_file, noise, saved
@@ -33,11 +31,6 @@ JPEG = uid.JPEGBaseline8Bit
 
 def same(dicom: bytes, other: bytes, rule: PictureRule = RULE) -> None:
     np.testing.assert_array_equal(decode_picture(dicom, rule), decode_picture(other, rule))
-
-
-def test_the_names_are_those_of_the_standard():
-    for named in (SOP_CLASSES, TRANSFER_SYNTAXES):
-        assert {one: uid.UID(one).name for one in named} == named
 
 
 @pytest.mark.parametrize("syntax", NATIVE)
@@ -122,23 +115,10 @@ def unmarked(jpeg: bytes) -> bytes:
     return jpeg[:2] + jpeg[4 + int.from_bytes(jpeg[4:6], "big") :]
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_rgb": True}])
-@pytest.mark.parametrize("photometric", ["RGB", "YBR_FULL", "YBR_FULL_422"])
-def test_what_a_jpeg_says_of_its_colours_holds(options, photometric):
-    jpeg = saved(photograph(40, 30), "JPEG", **options)
-    same(dicom_file(jpeg, photometric, JPEG, size=(40, 30)), jpeg)
-
-
 def test_where_a_jpeg_says_nothing_of_its_colours_the_file_agrees_with_the_decoder():
     for options, photometric in (({}, "YBR_FULL_422"), ({"keep_rgb": True}, "RGB")):
         marked = saved(photograph(40, 30), "JPEG", **options)
         same(dicom_file(unmarked(marked), photometric, JPEG, size=(40, 30)), marked)
-
-
-def test_both_kinds_of_photograph_and_one_frame_that_is_counted():
-    pixels = noise(16, 16, 3)
-    for kind in (uid.VLPhotographicImageStorage, uid.DermoscopicPhotographyImageStorage):
-        same(dicom_file(pixels, SOPClassUID=kind, NumberOfFrames=1), saved(pixels))
 
 
 def test_sequences_private_elements_and_what_follows_the_pixels_are_stepped_over():
@@ -154,6 +134,19 @@ def test_sequences_private_elements_and_what_follows_the_pixels_are_stepped_over
     pixels = noise(16, 16, 3)
     for syntax in NATIVE:
         same(dicom_file(pixels, syntax=syntax, edit=fill), saved(pixels))
+
+
+def test_a_file_says_that_it_is_dermoscopic_before_its_first_sequence():
+    dermoscopic = {"SOPClassUID": uid.DermoscopicPhotographyImageStorage}
+    for syntax in NATIVE:
+        assert is_dermoscopic(dicom_file(PIXELS, syntax=syntax, **dermoscopic))
+        assert not is_dermoscopic(dicom_file(PIXELS, syntax=syntax))
+    whole = dicom_file(PIXELS, **dermoscopic)
+    many = b"\x08\0\6\0SQ\0\0\xff\xff\xff\xff" + b"\xfe\xff\0\xe0\0\0\0\0" * 100_000
+    tracemalloc.start()
+    assert not is_dermoscopic(head_of(whole) + many + data_set_of(whole))
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
 
 
 def test_a_header_tells_its_size_before_anything_is_decoded():
@@ -186,19 +179,16 @@ def written_as(content: bytes, syntax: str) -> bytes:
     return head + new + content[at + 2 + old :]
 
 
-def of_another_length(content: bytes, by: int) -> bytes:
-    """The length of the pixels in a file that ends with them, made another."""
-    at = content.index(b"\xe0\x7f\x10\0OB") + 8
-    length = int.from_bytes(content[at : at + 4], "little") + by
-    return content[:at] + length.to_bytes(4, "little") + content[at + 4 :]
-
-
 def deflated(data_set: bytes) -> bytes:
     """A file with this data set, deflated."""
     whole = dicom_file(noise(1, 1, 3), syntax=uid.DeflatedExplicitVRLittleEndian)
     begin = 144 + int.from_bytes(whole[140:144], "little")
     deflate = zlib.compressobj(9, wbits=-15)
     return whole[:begin] + deflate.compress(data_set) + deflate.flush()
+
+
+def head_of(content: bytes) -> bytes:
+    return content[: 144 + int.from_bytes(content[140:144], "little")]
 
 
 def data_set_of(content: bytes) -> bytes:
@@ -211,16 +201,6 @@ REFUSED = {
         lambda: dicom_file(PIXELS, **ct),
         UnsupportedPicture,
         "a CT Image Storage; accepted are VL Photo",
-    ),
-    "an endoscopy": (
-        lambda: dicom_file(PIXELS, SOPClassUID=uid.VLEndoscopicImageStorage),
-        UnsupportedPicture,
-        "VL Endoscopic",
-    ),
-    "a screenshot": (
-        lambda: dicom_file(PIXELS, SOPClassUID=uid.SecondaryCaptureImageStorage),
-        UnsupportedPicture,
-        "Secondary Capture",
     ),
     "a class of nobody": (
         lambda: dicom_file(PIXELS, SOPClassUID="1.2.3.4"),
@@ -238,21 +218,11 @@ REFUSED = {
         UnsupportedPicture,
         "JPEG 2000",
     ),
-    "run lengths": (
-        lambda: dicom_file(SMALL, syntax=uid.RLELossless, size=(24, 20)),
-        UnsupportedPicture,
-        "RLE",
-    ),
     "two frames": (lambda: dicom_file(PIXELS, NumberOfFrames=2), UnsupportedPicture, "several frames"),
     "a palette": (
         lambda: dicom_file(PIXELS[..., 0], "PALETTE COLOR"),
         UnsupportedPicture,
         "not one of RGB, YBR_FULL, YBR_FULL_422, MONOCHROME2",
-    ),
-    "greys upside down": (
-        lambda: dicom_file(PIXELS[..., 0], "MONOCHROME1"),
-        UnsupportedPicture,
-        "not one of",
     ),
     "deep colours": (
         lambda: dicom_file(noise(9, 9, 3, dtype=np.uint16)),
@@ -260,11 +230,6 @@ REFUSED = {
         "16 of 16 bits",
     ),
     "seven bits": (lambda: dicom_file(PIXELS, BitsStored=7), UnsupportedPicture, "7 of 8 bits"),
-    "deep greys in a JPEG": (
-        lambda: jpeg_file(photometric="MONOCHROME2", BitsAllocated=16, BitsStored=12, HighBit=11),
-        UnsupportedPicture,
-        "12 of 16 bits",
-    ),
     "signed samples": (
         lambda: dicom_file(PIXELS, PixelRepresentation=1),
         DamagedPicture,
@@ -276,32 +241,15 @@ REFUSED = {
         r"HighBit \(0028,0102\) is 5",
     ),
     "four samples": (lambda: dicom_file(PIXELS, SamplesPerPixel=4), DamagedPicture, "SamplesPerPixel"),
-    "planes of no kind": (lambda: dicom_file(PIXELS, PlanarConfiguration=2), DamagedPicture, "Configuration"),
     "no rows": (lambda: dicom_file(PIXELS, Rows=0), DamagedPicture, r"Rows \(0\)"),
     "shared colours of an odd width": (
         lambda: dicom_file(bytes(6 * 9), "YBR_FULL_422", size=(9, 3)),
         DamagedPicture,
         "YBR_FULL_422 can have",
     ),
-    "shared colours in planes": (
-        lambda: dicom_file(bytes(6 * 8), "YBR_FULL_422", size=(8, 3), planar=1),
-        DamagedPicture,
-        "YBR_FULL_422 can have",
-    ),
     "too many rows": (lambda: dicom_file(PIXELS, Rows=21), DamagedPicture, "1,440 bytes of pixels; 24 x 21"),
-    "too few rows": (lambda: dicom_file(PIXELS, Rows=19), DamagedPicture, "RGB has 1,368"),
     "no pixels": (lambda: dicom_file(PIXELS, PixelData=None), DamagedPicture, r"no PixelData \(7FE0,0010\)"),
-    "no pixels, deflated": (
-        lambda: dicom_file(PIXELS, syntax=NATIVE[2], PixelData=None),
-        DamagedPicture,
-        "no PixelData",
-    ),
     "pixels that end early": (lambda: dicom_file(PIXELS)[:-20], TruncatedPicture, "promises 1,440 bytes"),
-    "pixels longer than the file": (
-        lambda: of_another_length(dicom_file(PIXELS), 2**31),
-        TruncatedPicture,
-        "promises 2,147,485,088 bytes",
-    ),
     "something behind": (
         lambda: dicom_file(PIXELS) + b"MZ\x90\0",
         TruncatedPicture,
@@ -310,22 +258,17 @@ REFUSED = {
     "deflated pixels that end early": (
         lambda: deflated(data_set_of(dicom_file(PIXELS))[:-20]),
         TruncatedPicture,
-        "inflate to 1,420 of 1,440 bytes",
+        "promises 1,440 bytes",
     ),
     "what does not inflate": (
         lambda: deflated(b"")[:-2] + b"\xff" * 50,
         DamagedPicture,
         "does not decode",
     ),
-    "a picture that is not deflated": (
-        lambda: written_as(dicom_file(PIXELS), JPEG),
-        DamagedPicture,
-        "written as JPEG Baseline",
-    ),
     "a JPEG that is said to lie open": (
         lambda: written_as(jpeg_file(), uid.ExplicitVRLittleEndian),
         DamagedPicture,
-        "written as Explicit VR Little Endian, but its pixels are not",
+        "as its transfer syntax says",
     ),
     "a JPEG that is a PNG": (lambda: jpeg_file(saved(PIXELS)), DamagedPicture, "are none"),
     "a JPEG of another size": (lambda: jpeg_file(size=(24, 21)), DamagedPicture, "has 24 x 20 pixels"),
@@ -334,11 +277,6 @@ REFUSED = {
         lambda: jpeg_file(unmarked(SMALL), "RGB"),
         DamagedPicture,
         "is RGB; the JPEG does not say so",
-    ),
-    "a JPEG of unsaid RGB": (
-        lambda: jpeg_file(unmarked(saved(photograph(24, 20), "JPEG", keep_rgb=True))),
-        DamagedPicture,
-        "is YBR_FULL_422; the JPEG does not say so",
     ),
     "a JPEG cut short": (lambda: jpeg_file(SMALL[: len(SMALL) // 2]), TruncatedPicture, "end early"),
     "no JPEG": (lambda: jpeg_file(b"\xff\xd8\xff" + bytes(99)), DamagedPicture, "does not decode"),
@@ -357,23 +295,25 @@ REFUSED = {
         DamagedPicture,
         "SOPClassUID .* is no UID",
     ),
-    "a preamble of TIFF": (
-        lambda: dicom_file(PIXELS, preamble=b"II*\0" + bytes(124)),
-        UnsupportedPicture,
-        "is TIFF",
-    ),
     "a preamble of a program": (
         lambda: dicom_file(PIXELS, preamble=b"MZ\x90\0" + bytes(124)),
         UnsupportedPicture,
         "preamble is not empty",
     ),
     "no preamble": (lambda: dicom_file(PIXELS)[128:], NotAPicture, "no picture"),
-    "a data set alone": (lambda: data_set_of(dicom_file(PIXELS)), NotAPicture, "no picture"),
-    "no more than the mark": (lambda: bytes(128) + b"DICM", DamagedPicture, "how long its file meta"),
-    "meta information that lies": (
-        lambda: rewritten(dicom_file(PIXELS), b"\x02\0\0\0UL", b"\xff\xff\xff\x7f"),
-        TruncatedPicture,
-        "2,147,483,647 bytes of file meta",
+    "no more than the mark": (lambda: bytes(128) + b"DICM", DamagedPicture, "no TransferSyntaxUID"),
+    "sequences without end": (
+        lambda: (
+            head_of(dicom_file(PIXELS))
+            + b"\x08\0\0\1SQ\0\0\xff\xff\xff\xff\xfe\xff\0\xe0\xff\xff\xff\xff" * 9000
+        ),
+        UnsupportedPicture,
+        "nests sequences",
+    ),
+    "an element twice": (
+        lambda: dicom_file(PIXELS).replace(b"\x28\0\x11\0US", b"\x28\0\x10\0US"),
+        DamagedPicture,
+        r"\(0028,0010\) stands where it must not",
     ),
 }
 
@@ -417,35 +357,15 @@ def test_pixels_are_counted_before_any_is_looked_at():
         decode_picture(dicom_file(PIXELS), small)
 
 
-def test_what_inflates_without_end_is_not_inflated():
-    """Sixty-four megabytes in a tenth of one: before the pixels, as pixels, and behind them."""
-    header = data_set_of(dicom_file(PIXELS))
-    at = header.index(b"\xe0\x7f\x10\0OB")
-    hollow = b"\x09\0\x01\0OB\0\0" + (2**26).to_bytes(4, "little")
-    bombs = {
-        PictureTooLarge: deflated(hollow + bytes(2**26) + header),
-        DamagedPicture: deflated(of_another_length(header[: at + 12], 2**26 - 1440) + bytes(2**26)),
-    }
-    behind = deflated(header + bytes(2**26))
+def test_what_inflates_without_end_is_not_inflated(monkeypatch):
+    monkeypatch.setattr("registry.bundle.pictures.dicom.MAX_INFLATED", 2**22)
+    bomb = deflated(b"\x09\0\x01\0OB\0\0" + (2**26).to_bytes(4, "little") + bytes(2**26))
     tracemalloc.start()
-    for error, bomb in bombs.items():
-        assert len(bomb) < 100_000
-        with pytest.raises(error):
-            decode_picture(bomb, RULE)
-    same(behind, saved(PIXELS))
-    assert tracemalloc.get_traced_memory()[1] < 4 * MAX_HEADER
+    with pytest.raises(PictureTooLarge):
+        decode_picture(bomb, RULE)
+    assert tracemalloc.get_traced_memory()[1] < 3 * 2**22
     tracemalloc.stop()
-
-
-def test_a_header_may_be_as_long_as_is_allowed_and_pixels_reach_past_it():
-    pixels = noise(1500, 1600, 3)
-    assert pixels.nbytes > MAX_HEADER
-    same(dicom_file(pixels, syntax=NATIVE[2]), saved(pixels))
-
-    def fill(dataset: Dataset) -> None:
-        dataset.private_block(0x0009, "SOMEBODY", create=True).add_new(1, "OB", bytes(MAX_HEADER - 1000))
-
-    same(dicom_file(PIXELS, syntax=NATIVE[2], edit=fill), saved(PIXELS))
+    same(dicom_file(PIXELS, syntax=NATIVE[2]), saved(PIXELS))
 
 
 FILES = {
@@ -494,29 +414,3 @@ def test_without_the_extra_the_way_to_it_is_told(monkeypatch):
     with pytest.raises(UnsupportedPicture, match=r'pip install "dermfed\[dicom\]"'):
         decode_picture(FILES["raw"], RULE)
     same(SMALL, SMALL)
-
-
-PROGRAM = """
-import socket, sys
-from pathlib import Path
-def refuse(*arguments, **options): raise AssertionError("the network was reached for")
-socket.socket.connect = socket.getaddrinfo = refuse
-from registry.bundle.pictures.rule import PictureRule, decode_picture
-assert not [name for name in sys.modules if name.startswith("pydicom")], "it is there before it is needed"
-for name in sys.argv[1:]:
-    decode_picture(Path(name).read_bytes(), PictureRule(size=16))
-assert "pydicom" in sys.modules
-"""
-
-
-def test_nothing_is_loaded_before_it_is_needed_nor_left_at_home(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    for name, content in FILES.items():
-        (tmp_path / name).write_bytes(content)
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM, *(str(tmp_path / name) for name in FILES)],
-        check=True,
-        env={**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")},
-    )
-    assert list(home.iterdir()) == []

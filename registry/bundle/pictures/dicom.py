@@ -1,0 +1,272 @@
+"""Photographs in DICOM files, read by pydicom: the one frame of a file as a Pillow image.
+
+Accepted are VL Photographic and Dermoscopic Photography images of one frame, as they are (explicit or
+implicit VR, little endian), deflated, or with a baseline JPEG inside. pydicom walks the data elements; their
+lengths are compared with the bytes there are, and they rise in tag, as the standard asks. Of their values
+the dozen that describe the pixels are read, each strictly in its own representation, and no other: nothing
+about the patient is. A file of strangers can make pydicom take gigabytes: the service reads it in a worker
+that has limits on memory and time, and `is_dermoscopic` stops at the first sequence.
+
+A JPEG inside goes the way of every JPEG, draft mode and all. Pixels that lie as they are are unpacked by
+pydicom's decoders, once the picture rule's ceiling has been held against Rows and Columns. The lowest
+`BitsStored` bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr
+becomes RGB by the equations of JPEG. Look-up tables and windows are not applied. The file's colour profile
+goes where Pillow keeps that of other files; the file's goes before that of a JPEG inside.
+
+pydicom comes with the extra `dicom`, and is imported when the first such file is.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, JpegImagePlugin
+
+from registry.bundle.errors import (
+    DamagedPicture,
+    PictureError,
+    PictureTooLarge,
+    UnsupportedPicture,
+)
+from registry.bundle.pictures.dicom_elements import (
+    EXPLICIT,
+    IMPLICIT,
+    JPEG,
+    UNDEFINED,
+    WAY_OUT,
+    Elements,
+    named,
+    open_data_set,
+)
+from registry.bundle.pictures.piece_limits import refuse_many_parts
+
+SOP_CLASSES: Final = {
+    "1.2.840.10008.5.1.4.1.1.77.1.4": "VL Photographic Image Storage",
+    "1.2.840.10008.5.1.4.1.1.77.1.7": "Dermoscopic Photography Image Storage",
+}
+"""The SOP classes that are accepted. Of which kind pictures of the first are, it does not say."""
+
+MAX_INFLATED: Final = 2**28
+"""Bytes that a deflated file may inflate to; 50 million pixels of RGB have 150,000,000."""
+
+EXTRA: Final = 'pip install "dermfed[dicom]"'
+"""The command that installs pydicom."""
+
+_, _DERMOSCOPIC = SOP_CLASSES
+
+_SAMPLES: Final[Mapping[str, int]] = {"RGB": 3, "YBR_FULL": 3, "YBR_FULL_422": 3, "MONOCHROME2": 1}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The one frame of a file, as its header describes it.
+
+    Attributes:
+        rows: pixels from top to bottom.
+        columns: pixels from left to right.
+        photometric: what the samples of a pixel are.
+        planar: whether the file holds one plane of samples after the other.
+        bits_allocated: of a sample, 8 or 16.
+        bits_stored: of those, the ones that say something: the lowest.
+        pixels: as they lie in the file, or the JPEG that they are.
+        is_jpeg: which of these.
+        profile: the colour profile of the pixels, as it lies in the file; None where there is none.
+    """
+
+    rows: int
+    columns: int
+    photometric: str
+    planar: bool
+    bits_allocated: int
+    bits_stored: int
+    pixels: bytes
+    is_jpeg: bool
+    profile: bytes | None
+
+    @property
+    def samples(self) -> int:
+        """How many numbers a pixel is."""
+        return _SAMPLES[self.photometric]
+
+    @property
+    def length(self) -> int:
+        """The bytes that raw pixels have, without the one that makes them even."""
+        samples = 2 if self.photometric == "YBR_FULL_422" else self.samples
+        return self.rows * self.columns * samples * self.bits_allocated // 8
+
+
+def open_dicom(content: bytes) -> Image.Image:
+    """Opens the picture in a DICOM file: its header is read, and nothing decoded.
+
+    Raises:
+        UnsupportedPicture: pydicom is not installed, or a file that holds no photograph of one frame.
+        DamagedPicture: it lacks what it must have, or contradicts itself.
+        TruncatedPicture: it ends early.
+        PictureTooLarge: it would inflate to too much.
+    """
+    decoder = _decoder()
+    elements = Elements()
+    file, syntax = open_data_set(content, MAX_INFLATED)
+    if len(file.getbuffer()) == MAX_INFLATED:
+        raise PictureTooLarge(f"the deflated DICOM file has more than {MAX_INFLATED:,} bytes. {WAY_OUT}")
+    elements.walk(file, explicit=syntax != IMPLICIT, until=UNDEFINED)
+    frame = _described(elements, is_jpeg=syntax == JPEG)
+    image = _open_jpeg(frame) if frame.is_jpeg else _Unpacked(frame, decoder)
+    if frame.profile is not None:
+        image.info["icc_profile"] = frame.profile
+    return image
+
+
+def is_dermoscopic(content: bytes) -> bool:
+    """Whether this is a DICOM file that says of itself that it is a dermoscopic picture.
+
+    What stands behind its SOP class is not read; of a deflated file 64 KiB are inflated.
+    """
+    from pydicom.datadict import tag_for_keyword
+
+    if content[128:132] != b"DICM":
+        return False
+    try:
+        _decoder()
+        elements = Elements()
+        file, syntax = open_data_set(content, 2**16)
+        until = tag_for_keyword("SOPClassUID") or 0
+        elements.walk(file, explicit=syntax != IMPLICIT, until=until, sequences=False)
+        return elements.uid("SOPClassUID", SOP_CLASSES, "a") == _DERMOSCOPIC
+    except PictureError:
+        return False  # whoever decodes it says what is wrong
+
+
+def _described(elements: Elements, *, is_jpeg: bool) -> Frame:
+    elements.uid("SOPClassUID", SOP_CLASSES, "a")
+    if elements.value("NumberOfFrames").strip(b" \0") not in (b"", b"1"):
+        raise UnsupportedPicture(
+            "the DICOM file holds several frames, or does not say that it is one; send the one that is meant"
+        )
+    pixels = elements.pixels(is_jpeg=is_jpeg)
+    photometric = elements.text("PhotometricInterpretation")
+    if photometric not in _SAMPLES:
+        raise UnsupportedPicture(
+            f"the DICOM file's {named('PhotometricInterpretation')} is not one of {', '.join(_SAMPLES)}. "
+            f"{WAY_OUT}"
+        )
+    samples = _SAMPLES[photometric]
+    allocated, stored = elements.number("BitsAllocated"), elements.number("BitsStored")
+    deep = allocated == 16 and 8 <= stored <= 16 and samples == 1 and not is_jpeg
+    if not deep and (allocated, stored) != (8, 8):
+        raise UnsupportedPicture(
+            f"the DICOM file's samples have {stored} of {allocated} bits; accepted are 8 of 8, and 8 to 16 "
+            f"of 16 where there is no compression and only grey (MONOCHROME2). {WAY_OUT}"
+        )
+    elements.number("SamplesPerPixel", samples)
+    elements.number("HighBit", stored - 1)
+    elements.number("PixelRepresentation", 0)
+    planar = elements.number("PlanarConfiguration") if samples > 1 else 0
+    rows, columns = elements.number("Rows"), elements.number("Columns")
+    paired = photometric == "YBR_FULL_422" and not is_jpeg
+    if planar not in (0, 1) or (paired and (planar or columns % 2)) or not rows or not columns:
+        raise DamagedPicture(
+            f"the DICOM file's Rows ({rows}), Columns ({columns}) and PlanarConfiguration ({planar}) are "
+            f"none that {photometric} can have; write it anew"
+        )
+    bits = (allocated, stored)
+    return Frame(rows, columns, photometric, planar == 1, *bits, pixels, is_jpeg, elements.profile())
+
+
+def _decoder() -> Any:
+    """The decoder that pydicom has for pixels that lie as they are."""
+    try:
+        import pydicom  # noqa: F401 - it may be there in parts
+        from pydicom.pixels import get_decoder
+    except ImportError as error:
+        raise UnsupportedPicture(
+            f"the picture is DICOM, which is read where the extra `dicom` is installed ({EXTRA}); JPEG, PNG "
+            "and WebP are accepted without it"
+        ) from error
+    return get_decoder(EXPLICIT)
+
+
+class _Unpacked(Image.Image):
+    """A picture whose pixels are unpacked when they are first asked for, as Pillow's own files are."""
+
+    format = "DICOM"
+
+    def __init__(self, frame: Frame, decoder: Any) -> None:
+        super().__init__()
+        self._size = (frame.columns, frame.rows)
+        self._mode = {"RGB": "RGB", "MONOCHROME2": "L"}.get(frame.photometric, "YCbCr")
+        self._packed: tuple[Frame, Any] | None = (frame, decoder)
+
+    def load(self) -> Any:
+        """Unpacks the pixels, the first time.
+
+        Raises:
+            DamagedPicture: they are not as many as there are said to be.
+        """
+        if self._packed is not None:
+            samples = _samples(*self._packed)
+            self.im = Image.frombuffer(self.mode, self.size, samples, "raw", self.mode, 0, 1).im
+            self._packed = None
+        return super().load()
+
+
+def _samples(frame: Frame, decoder: Any) -> NDArray[np.uint8]:
+    """The samples of a frame, `(rows, columns)` or `(rows, columns, 3)`, eight bits each."""
+    if len(frame.pixels) not in (frame.length, frame.length + frame.length % 2):
+        raise DamagedPicture(
+            f"the DICOM file has {len(frame.pixels):,} bytes of pixels; {frame.columns} x {frame.rows} "
+            f"{frame.photometric} has {frame.length:,}. Write the file anew"
+        )
+    found, _ = decoder.as_array(
+        frame.pixels,
+        index=0,
+        raw=True,
+        view_only=frame.photometric != "YBR_FULL_422",
+        rows=frame.rows,
+        columns=frame.columns,
+        samples_per_pixel=frame.samples,
+        photometric_interpretation=frame.photometric,
+        planar_configuration=int(frame.planar),
+        bits_allocated=frame.bits_allocated,
+        # Which bits are said to be unused is seen to below; pydicom would warn of them.
+        bits_stored=frame.bits_allocated,
+        number_of_frames=1,
+        pixel_representation=0,
+        pixel_keyword="PixelData",
+    )
+    if frame.bits_allocated == 16:
+        found = found >> (frame.bits_stored - 8) & 0xFF
+    return np.ascontiguousarray(found, dtype=np.uint8)
+
+
+def _open_jpeg(frame: Frame) -> Image.Image:
+    """The JPEG of a frame, if it is what the file says of it."""
+    content = frame.pixels
+    if not content.startswith(b"\xff\xd8\xff"):
+        raise DamagedPicture(
+            "the DICOM file's pixels are said to be a JPEG and are none; write the file anew"
+        )
+    refuse_many_parts(content)
+    image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    if image.size != (frame.columns, frame.rows) or image.layers != frame.samples:
+        raise DamagedPicture(
+            f"the JPEG in the DICOM file has {image.width} x {image.height} pixels of {image.layers} "
+            f"samples; the file says {frame.columns} x {frame.rows} of {frame.samples}. Write it anew"
+        )
+    if frame.samples == 3 and not _says_its_colours(image):
+        # Without a mark the decoder goes by the names of the samples, and libraries differ in what they do.
+        rgb = [layer[0] for layer in image.layer] == list(b"RGB")
+        if rgb != (frame.photometric == "RGB"):
+            raise DamagedPicture(
+                f"the DICOM file says that its JPEG is {frame.photometric}; the JPEG does not say so, and "
+                "would be taken for something else. Write it anew, or send the JPEG alone"
+            )
+    return image
+
+
+def _says_its_colours(image: JpegImagePlugin.JpegImageFile) -> bool:
+    """Whether a JPEG of three samples is marked as YCbCr or RGB: then that holds (PS3.5, 8.2.1)."""
+    return "jfif" in image.info or "adobe_transform" in image.info
