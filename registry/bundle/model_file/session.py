@@ -42,19 +42,13 @@ Opener = Callable[[bytes, int], Session]
 """Opens a session of the bytes of an ONNX file, with so many threads within one operator."""
 
 
-def open_session(
-    content: bytes,
-    threads: int,
-    providers: Providers = ((PROCESSOR, {}),),
-    entries: Mapping[str, str] | None = None,
-) -> Any:
+def open_session(content: bytes, threads: int, providers: Providers = ((PROCESSOR, {}),)) -> Any:
     """ONNX Runtime's session of a graph with all its weights inside it.
 
     Args:
         content: the bytes of an ONNX file.
         threads: threads within one operator.
         providers: on what it runs. ONNX Runtime may leave one out without a word: ask `get_providers()`.
-        entries: entries of the session's configuration besides ours.
 
     Raises:
         GraphError: ONNX Runtime cannot load it, or its weights are in other files.
@@ -64,8 +58,6 @@ def open_session(
     # Bytes that begin as ONNX Runtime's own format would else be read as that, whatever ONNX is in them.
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    for name, value in (entries or {}).items():
-        options.add_session_config_entry(name, value)
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised; nothing is printed besides
     # Weights in other files would be looked for in the working directory: look where there are none.

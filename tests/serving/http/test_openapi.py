@@ -5,6 +5,7 @@ import pytest
 
 from serving.http.app import build_app
 from serving.http.docs_page import docs_page, kind
+from serving.http.form_fields import ONE_OF_THESE, OPTIONAL, form_fields
 from serving.http.openapi import describe
 from serving.metrics.metrics import OTHER
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
@@ -104,6 +105,17 @@ def test_the_page_shows_every_path_field_and_parameter_and_loads_nothing(service
 )
 def test_a_fields_kind_in_a_word(schema, said):
     assert kind(schema) == said
+
+
+def test_the_forms_fields_are_listed_with_what_they_take_and_whether_they_are_needed():
+    listed = {one.name: one for one in form_fields(API, API["paths"]["/v1/diagnoses"]["post"])}
+    close_up, tone = listed["close_up"], listed["skin_tone_scale"]
+    assert (close_up.kind, close_up.required) == ("1 to 8 files", ONE_OF_THESE)
+    assert close_up.allowed[:2] == ["image/jpeg", "image/png"]
+    assert (tone.allowed, tone.required) == (["fitzpatrick", "monk", "milk10k", "ddi"], OPTIONAL)
+    assert listed["top"].kind == "whole number from 1 to 1000"
+    assert all(one.meaning for one in listed.values())
+    assert form_fields(API, API["paths"]["/livez"]["get"]) == []
 
 
 def test_a_host_that_somebody_made_up_is_escaped(service):
