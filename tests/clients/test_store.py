@@ -40,6 +40,18 @@ def test_what_is_saved_is_loaded_by_the_next_round(tmp_path: Path) -> None:
         assert torch.equal(found.tensors[name], tensor.detach())
 
 
+def test_tensors_that_share_memory_are_both_kept(tmp_path: Path) -> None:
+    tensor = torch.ones(4)
+    ClientStore(tmp_path).save("c", "s", 0, State({"a": tensor, "b": tensor, "part": tensor[:2]}))
+    found = ClientStore(tmp_path).load("c", "s", 1)
+    assert found is not None
+    assert {name: kept.tolist() for name, kept in found.tensors.items()} == {
+        "a": [1, 1, 1, 1],
+        "b": [1, 1, 1, 1],
+        "part": [1, 1],
+    }
+
+
 def test_only_rounds_before_the_asked_one_count(tmp_path: Path) -> None:
     store = ClientStore(tmp_path)
     assert value_at(store, 5) is None

@@ -81,6 +81,10 @@ def test_what_the_server_has_of_a_client_does_not_depend_on_the_others_nor_on_wh
         assert set(found[together].tolist()) == {TRAIN if train else VALIDATION}
 
 
+def test_another_seed_draws_others() -> None:
+    assert len({tuple(drawn(0.3, 1, lesions(30), seed=seed).tolist()) for seed in range(5)}) == 5
+
+
 def test_a_component_goes_whole_and_given_splits_stand() -> None:
     split = {0: "test", 1: "calibration", 2: "train", 3: "validation", 4: ""}
     rows = [Row(f"{n}.jpg", "NV", lesion_id=f"L{n // 2}", split=split[n // 2 % 5]) for n in range(200)]
