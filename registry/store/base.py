@@ -69,6 +69,14 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
+        """The object's file, its digest not verified.
+
+        Raises:
+            ObjectMissing: it is not there.
+            StoreError: it cannot be read.
+        """
+
     def get(self, digest: str) -> bytes:
         """The object's bytes, their digest verified.
 
@@ -77,8 +85,11 @@ class Store(ABC):
             ObjectCorrupt: it was altered.
             StoreError: it cannot be read.
         """
+        with self.open(digest) as file:
+            content = file.read()
+        check_digest(sha256(content), digest, self.location)
+        return content
 
-    @abstractmethod
     def require(self, digest: str) -> None:
         """Verifies the object's digest, with a piece of it in memory at a time.
 
@@ -87,6 +98,8 @@ class Store(ABC):
             ObjectCorrupt: it was altered.
             StoreError: it cannot be read.
         """
+        with self.open(digest) as file:
+            check_digest(digest_of(file), digest, self.location)
 
     @abstractmethod
     def local(self, digest: str) -> AbstractContextManager[Path]:
@@ -197,18 +210,6 @@ class FolderStore(Store):
         except OSError as error:
             raise self._not_written(staged.digest, error) from error
 
-    def get(self, digest: str) -> bytes:
-        """The object's bytes, their digest verified."""
-        with self._open(digest) as file:
-            content = file.read()
-        return intact(content, digest, self.location)
-
-    def require(self, digest: str) -> None:
-        """Verifies the object's digest."""
-        with self._open(digest) as file:
-            actual = digest_of(file)
-        check_digest(actual, digest, self.location)
-
     @contextlib.contextmanager
     def local(self, digest: str) -> Iterator[Path]:
         """The object's own file: nobody may write to it."""
@@ -255,7 +256,8 @@ class FolderStore(Store):
         return self.folder / object_name(digest)
 
     @contextlib.contextmanager
-    def _open(self, digest: str) -> Iterator[BinaryIO]:
+    def open(self, digest: str) -> Iterator[BinaryIO]:
+        """The object's file, its digest not verified."""
         path = self.path(digest)
         try:
             with path.open("rb") as file:
@@ -270,16 +272,6 @@ class FolderStore(Store):
             f"{what} cannot be written to {self.folder} ({error.strerror}); check the disk and its "
             "permissions"
         )
-
-
-def intact(content: bytes, digest: str, location: str) -> bytes:
-    """Verifies that `content` is that of the object, and returns it.
-
-    Raises:
-        ObjectCorrupt: it has another digest.
-    """
-    check_digest(sha256(content), digest, location)
-    return content
 
 
 def check_digest(actual: str, digest: str, location: str) -> None:

@@ -19,11 +19,11 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from registry.addresses import masked, without_secrets
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
-from registry.store.base import Store, check_digest, intact
+from registry.store.base import Store, check_digest
 from registry.store.copying import Staged, copy_in, digest_of, told
 from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
 
@@ -119,23 +119,15 @@ class RemoteStore(Store):
                 self._undo(first if self._moves else None, name, digest)
                 raise
 
-    def get(self, digest: str) -> bytes:
-        """The object's bytes, their digest verified."""
+    @contextlib.contextmanager
+    def open(self, digest: str) -> Iterator[BinaryIO]:
+        """The object's file, its digest not verified."""
         with self._explained(f"{digest} cannot be read from {self.location}"):
             try:
-                content = self._read(object_name(digest))
+                with self._filesystem.open(self._path(object_name(digest)), block_size=_BLOCK) as file:
+                    yield file
             except FileNotFoundError as error:
                 raise ObjectMissing(f"object {digest} is not in {self.location}") from error
-            return intact(content, digest, self.location)
-
-    def require(self, digest: str) -> None:
-        """Verifies the object's digest."""
-        with self._explained(f"{digest} cannot be read from {self.location}"):
-            try:
-                actual = self._digest(object_name(digest))
-            except FileNotFoundError as error:
-                raise ObjectMissing(f"object {digest} is not in {self.location}") from error
-        check_digest(actual, digest, self.location)
 
     @contextlib.contextmanager
     def local(self, digest: str) -> Iterator[Path]:
@@ -182,9 +174,6 @@ class RemoteStore(Store):
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
-
-    def _read(self, name: str) -> bytes:
-        return bytes(self._filesystem.cat_file(self._path(name)))
 
     def _digest(self, name: str) -> str:
         with self._filesystem.open(self._path(name), "rb", block_size=_BLOCK) as file:

@@ -207,7 +207,7 @@ def test_secrets_of_the_address_are_in_no_message(disk, monkeypatch, action):
     def fail(*_, **__):
         raise ValueError(f"cannot connect to {uri} with 'pass word', 'pass%20word' and t0ken")
 
-    for call in ("cat_file", "info", "find", "rm_file", "put_file"):
+    for call in ("open", "info", "find", "rm_file", "put_file"):
         monkeypatch.setattr(disk[0], call, fail)
     given = {"put": (CONTENT,), "files": (), "get": (DIGEST,), "has": (DIGEST,)}.get(action, (NAME,))
     with pytest.raises(StoreError) as caught:
