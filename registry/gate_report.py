@@ -1,8 +1,6 @@
 """The report of the gates: a verdict for each gate, the figure behind it, and the check of each subgroup."""
 
-from typing import Any, Literal
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from typing import Literal
 
 from registry.bundle.frozen import Frozen
 
@@ -104,12 +102,6 @@ class GateReport(Frozen):
     set_model: str = ""
     set_number: int = 0
     set_alias: str = ""
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A report by a set of all aliases is written as before there were others."""
-        told: dict[str, Any] = serialize(self)
-        return told if self.set_alias else {name: one for name, one in told.items() if name != "set_alias"}
 
     @property
     def refused(self) -> bool:

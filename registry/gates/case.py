@@ -61,8 +61,3 @@ class Case:
     running_in_field: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
     outcomes_unread: str = ""
     approve_with: str = "dermfed-registry approve"
-
-    @property
-    def approved_by(self) -> tuple[str, ...]:
-        """The names of the people whose approval is signed."""
-        return tuple(self.approvals.values())
