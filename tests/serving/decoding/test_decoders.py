@@ -93,6 +93,7 @@ def test_one_that_takes_more_than_there_is_is_refused_and_the_next_is_decoded(
     pool.seconds = seconds
     with pytest.raises(PictureTooCostly, match=why):
         pool.decode(bomb, RULE)
+    assert not pool._idle  # another takes its place
     pool.seconds = 60.0
     assert pool.decode(SOUND, RULE).width == 40
     assert f'dermfed_decoders_killed_total{{reason="{reason}"}} 1.0'.encode() in metrics.render()

@@ -95,7 +95,7 @@ def test_scans_are_bounded():
 
 def test_a_film_behind_a_photograph_is_no_scan():
     """Its bytes hold what looks like scans: about one in every 65,536."""
-    film = b"\xff\xda\x00\x02" * 500 + np.random.default_rng(2).bytes(10_000)
+    film = bytes(2) + b"\xff\xda\x00\x02" * 500 + np.random.default_rng(2).bytes(10_000)
     for jpeg in (JPEG, PROGRESSIVE, scans(PROGRESSIVE, MAX_SCANS)):
         refuse_many_parts(jpeg + film)
     assert (decode_picture(JPEG + film, RULE) == decode_picture(JPEG, RULE)).all()

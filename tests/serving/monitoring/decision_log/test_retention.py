@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serving.monitoring.decision_log.retention import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Retention
+from serving.monitoring.decision_log.retention import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Claim, Retention
 
 HOUR = 3600.0
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -163,6 +163,13 @@ def test_a_state_that_cannot_be_read_is_none(kept, folder, clock, old, content):
     kept.look()
     assert files(folder) == before
     assert json.loads((folder / STATE).read_text()) == {"day": "2026-06-01", "seconds": 0.0}
+
+
+def test_a_state_from_elsewhere_removes_no_more_than_its_day_says(kept, folder, clock, old):
+    before = files(folder)
+    Claim(clock.wall.date() + timedelta(days=300), 1e9).write(folder / STATE)
+    kept.look()  # it is not that day
+    assert files(folder) == before
 
 
 def test_what_cannot_be_removed_is_told_and_stops_nothing(kept, folder, clock, old, caplog):
