@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from registry.bundle.skin_tone.typology_angle import (
+    ANGLE_BINS,
     ToneRange,
+    angle_bin,
     contradicted_by,
+    from_dark,
     lab,
     skin_pixels,
     skin_tone_angle,
@@ -211,3 +214,19 @@ def test_nothing_that_routes_or_reads_tones_knows_angles(module):
     assert imported
     angles = ("typology_angle", "skin_tone_angle", "tone_angles", "tone_check")
     assert not [name for name in imported if any(word in name for word in angles)]
+
+
+def test_bins_are_degrees():
+    assert [angle_bin(a) for a in (-90, -89.01, -0.5, 0, 0.99, 89.5, 90)] == [0, 0, 89, 90, 90, 179, 179]
+    assert angle_bin(90) == ANGLE_BINS - 1
+    for wrong in (90.1, -91, float("nan")):
+        with pytest.raises(ValueError, match="angles are from"):
+            angle_bin(wrong)
+
+
+def test_scales_run_from_dark_to_light():
+    assert from_dark("milk10k") == ("0", "1", "2", "3", "4", "5")
+    assert from_dark("fitzpatrick") == ("6", "5", "4", "3", "2", "1")
+    assert from_dark("DDI") == ("56", "34", "12")
+    with pytest.raises(ValueError, match="did you mean `monk`"):
+        from_dark("monks")
