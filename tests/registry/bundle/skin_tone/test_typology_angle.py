@@ -9,7 +9,6 @@ from registry.bundle.skin_tone.typology_angle import (
     ToneRange,
     angle_bin,
     contradicted_by,
-    from_dark,
     lab,
     skin_pixels,
     skin_tone_angle,
@@ -222,11 +221,3 @@ def test_bins_are_degrees():
     for wrong in (90.1, -91, float("nan")):
         with pytest.raises(ValueError, match="angles are from"):
             angle_bin(wrong)
-
-
-def test_scales_run_from_dark_to_light():
-    assert from_dark("milk10k") == ("0", "1", "2", "3", "4", "5")
-    assert from_dark("fitzpatrick") == ("6", "5", "4", "3", "2", "1")
-    assert from_dark("DDI") == ("56", "34", "12")
-    with pytest.raises(ValueError, match="did you mean `monk`"):
-        from_dark("monks")
