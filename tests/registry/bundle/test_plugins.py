@@ -174,3 +174,22 @@ def test_what_cannot_be_used_is_said_when_it_is_asked_for_or_listed(install, poi
         _ = found.members
     with pytest.raises(ValidationError, match=whole):
         TypeAdapter(Annotated[FrozenConfig, found]).validate_python({"name": "trimmed"})
+
+
+def test_a_part_that_is_not_whole_is_told_what_it_lacks(install):
+    half = """
+from abc import ABC, abstractmethod
+from typing import Literal
+from training.config import FrozenConfig
+
+class Part(FrozenConfig, ABC):
+    name: str
+    @abstractmethod
+    def weigh(self): ...
+
+class Half(Part):
+    name: Literal["half"] = "half"
+"""
+    install("theirs", {"half_module": half}, {"dermfed.aggregators": {"half": "half_module:Half"}})
+    with pytest.raises(PartError, match=r"half_module:Half of theirs 1\.0.* does not define weigh"):
+        table(Mean).find("half")

@@ -118,12 +118,14 @@ def test_each_domain_that_is_used_has_its_own_limit():
         check_header(model(*used).SerializeToString())
 
 
-@pytest.mark.parametrize("place", ["initializer", "constant", "nested constant", "sparse"])
+@pytest.mark.parametrize("place", ["initializer", "without entries", "constant", "nested constant", "sparse"])
 def test_weights_in_other_files_are_found_wherever_they_are(place):
-    far = outside("matrix")
+    far, bare = outside("matrix"), outside("matrix")
+    bare.ClearField("external_data")
     sparse = helper.make_sparse_tensor(far, numpy_helper.from_array(np.arange(3), "at"), [9])
     made = {
         "initializer": lambda: model(node(), initializers=[far]),
+        "without entries": lambda: model(node(), initializers=[bare]),
         "constant": lambda: model(node("Constant", value=far)),
         "nested constant": lambda: model(nested(2, node("Constant", value=far))),
         "sparse": lambda: model(node("Constant", sparse_value=sparse)),

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from registry.bundle.skin_tone.typology_angle import (
+    ANGLE_BINS,
     ToneRange,
+    angle_bin,
     contradicted_by,
     lab,
     skin_pixels,
@@ -211,3 +213,11 @@ def test_nothing_that_routes_or_reads_tones_knows_angles(module):
     assert imported
     angles = ("typology_angle", "skin_tone_angle", "tone_angles", "tone_check")
     assert not [name for name in imported if any(word in name for word in angles)]
+
+
+def test_bins_are_degrees():
+    assert [angle_bin(a) for a in (-90, -89.01, -0.5, 0, 0.99, 89.5, 90)] == [0, 0, 89, 90, 90, 179, 179]
+    assert angle_bin(90) == ANGLE_BINS - 1
+    for wrong in (90.1, -91, float("nan")):
+        with pytest.raises(ValueError, match="angles are from"):
+            angle_bin(wrong)
