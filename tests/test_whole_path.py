@@ -34,6 +34,7 @@ def served(job: Path, folder: Path, cache: Path, pictures: int) -> list[str]:
     return ended.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_what_was_trained_is_what_answers(tiny, job_file, tmp_path, pictures_cache):
     tiny["stages"] += STAGES
     rows = [

@@ -20,6 +20,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_every_figure_is_of_its_table(tmp_path):
     done = check(RESULTS)
     assert done.returncode == 0, done.stderr

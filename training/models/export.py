@@ -9,8 +9,11 @@ is given. What the encoder makes of pictures has a name in the graph, at which `
 Of the machine, its folders and its user nothing is in the graph: torch leaves stack traces in it.
 """
 
+import hashlib
+import io
+import pickle
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
+from onnxscript import ir
 from torch import Tensor, nn
 
 from registry.bundle.cases.case_input import EMPTY
@@ -40,6 +44,11 @@ from training.models.classifier import Classifier
 TEMPERATURE = "temperature"
 FEATURES = "features"  # the tensor of a graph of cases that has what the encoder makes of every slot
 OPSET = 20
+MOST_TRACED = 8
+
+# Tracing takes seconds, and models of one structure differ in their weights alone: the graphs as torch traced
+# them, without weights, by what `_structure` says. The weights are put in, and then folded into constants.
+_TRACED: dict[str, onnx.ModelProto] = {}
 
 # What a message of a graph says besides what it computes: its remarks, and with some its name.
 _REMARKS = ("doc_string", "metadata_props")
@@ -166,29 +175,88 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
         dimensions = [{0: batch}]
     names = [INPUT, KINDS, CONTEXT][: len(example)]
     cut = [FEATURES] if isinstance(classifier, CaseClassifier) else []
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the exporter's own deprecations
-            program = torch.onnx.export(
-                model.eval(),
-                tuple(example),
-                dynamo=True,
-                input_names=names,
-                output_names=[*OUTPUTS, *([] if rule is None else [MAP]), *cut],
-                dynamic_shapes=dict(zip(names, dimensions, strict=True)),
-                opset_version=OPSET,
-                external_data=False,
-                verbose=False,
-            )
-    except torch.onnx.errors.OnnxExporterError as error:
-        raise ExportError(f"this model cannot be exported: {error}; choose another model.name") from error
-    assert program is not None
-    model_file: onnx.ModelProto = program.model_proto
+    key = _structure(model.eval(), size)
+    traced = _TRACED.get(key)
+    if traced is None:
+        outputs = [*OUTPUTS, *([] if rule is None else [MAP]), *cut]
+        traced = _trace(model, example, dict(zip(names, dimensions, strict=True)), outputs)
+        _TRACED[key] = traced
+        while len(_TRACED) > MOST_TRACED:
+            _TRACED.pop(next(iter(_TRACED)))
+    model_file = _with_weights(traced, model)
     for output in [output for output in model_file.graph.output if output.name in cut]:
         model_file.graph.output.remove(output)  # a name inside the graph, and no answer
         model_file.graph.value_info.append(output)
     _strip(model_file)
     return set_temperature(model_file.SerializeToString(), 1.0)
+
+
+class _WithoutTensors(pickle.Pickler):
+    """Writes a model with the shapes of its tensors in place of them."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        """What is written for a tensor."""
+        return (tuple(obj.shape), str(obj.dtype)) if isinstance(obj, Tensor) else None
+
+
+def _structure(model: nn.Module, size: int) -> str:
+    """A digest of all that a graph depends on except the values of weights."""
+    written = io.BytesIO()
+    _WithoutTensors(written).dump((model, size))
+    return hashlib.sha256(written.getvalue()).hexdigest()
+
+
+def _trace(
+    model: nn.Module, example: Sequence[Tensor], dimensions: Mapping[str, Any], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """The model as a graph that is not simplified yet, whose initializers have names and no values.
+
+    Raises:
+        ExportError: when torch cannot express the model as ONNX.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter's own deprecations
+            program = torch.onnx.export(
+                model,
+                tuple(example),
+                dynamo=True,
+                input_names=list(dimensions),
+                output_names=list(outputs),
+                dynamic_shapes=dict(dimensions),
+                opset_version=OPSET,
+                external_data=False,
+                verbose=False,
+                optimize=False,
+            )
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise ExportError(f"this model cannot be exported: {error}; choose another model.name") from error
+    assert program is not None
+    traced: onnx.ModelProto = program.model_proto
+    weights = _tensors_of(model)
+    for initializer in traced.graph.initializer:
+        if initializer.name in weights:
+            initializer.ClearField("raw_data")
+    return traced
+
+
+def _with_weights(traced: onnx.ModelProto, model: nn.Module) -> onnx.ModelProto:
+    """A traced graph with the weights of a model of that structure, simplified."""
+    weights = _tensors_of(model)
+    filled = onnx.ModelProto()
+    filled.CopyFrom(traced)
+    for initializer in filled.graph.initializer:
+        if initializer.name in weights:
+            values = weights[initializer.name].detach().cpu().contiguous().numpy()
+            initializer.CopyFrom(numpy_helper.from_array(values, initializer.name))
+    program = torch.onnx.ONNXProgram(ir.from_proto(filled), None)
+    program.optimize()
+    simplified: onnx.ModelProto = program.model_proto
+    return simplified
+
+
+def _tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def _strip(message: Any) -> None:

@@ -46,6 +46,7 @@ def job(tiny):
     return tiny
 
 
+@pytest.mark.long
 def test_the_same_bundles_from_two_folders(job, tmp_path):
     one, other = (bundles_of(job, tmp_path / place) for place in ("one", "other/and deeper"))
     assert sorted(path.name for path in one) == ["bundle.json", "model.onnx"]

@@ -66,6 +66,20 @@ def softmax(logits):
     return raised / raised.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize("flips", [False, True])
+def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(
+    classifier, graph, images, flips
+):
+    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}, flips=flips)
+    other = build_model(config, 3, seed=6).eval()
+    with torch.no_grad():
+        other.encoder.get_classifier().weight.normal_(generator=torch.Generator().manual_seed(2))
+    found = Graph(export_graph(other, SIZE), 1).run(images).logits
+    np.testing.assert_allclose(found, answers_of_torch(other, images)[1], rtol=1e-4, atol=1e-4)
+    assert np.abs(found - answers_of_torch(classifier, images)[1]).max() > 0.1
+    assert export_graph(classifier, SIZE) == graph
+
+
 def test_the_graph_answers_as_torch_does(classifier, graph, images):
     embedding, logits = answers_of_torch(classifier, images)
     outputs = Graph(graph).run(images)
