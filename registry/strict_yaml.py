@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 DEEPEST = 100  # collections inside one another
+UNREADABLE = (ValueError, LookupError, ArithmeticError)  # of a value, such as the 31st of June
 SAID_BETTER = {
     "found character '\\t' that cannot start any token": "a tab; indent with spaces",
     "but found another document": "another document begins; a file holds one",
@@ -27,7 +28,7 @@ def load_yaml(text: str) -> Any:
     Raises:
         YamlError: it is not YAML, or has a key twice.
     """
-    with suppress(Exception):
+    with suppress(yaml.YAMLError, *UNREADABLE):  # is read again, for what is wrong and where
         if _is_flat(text):
             return _load(text, yaml.CSafeLoader)
     try:
@@ -62,7 +63,7 @@ class _TwiceError(yaml.MarkedYAMLError):
 
 
 def _is_flat(text: str) -> bool:
-    """Whether libyaml, ten times as fast and without a word on what is wrong, may read it.
+    """Whether libyaml, some four times as fast and less clear about what is wrong, may read it.
 
     It builds what is nested by recursion of its own, which nothing stops.
     """
@@ -125,7 +126,7 @@ class _ExplainingLoader(yaml.SafeLoader):
         """The value of a node."""
         try:
             return super().construct_object(node, deep)
-        except (ValueError, LookupError, ArithmeticError) as error:
+        except UNREADABLE as error:
             written = getattr(node, "value", "")
             raise yaml.constructor.ConstructorError(
                 None, None, f"{written!r} cannot be read ({error}); text stands in quotes", node.start_mark

@@ -176,10 +176,11 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     names = [INPUT, KINDS, CONTEXT][: len(example)]
     cut = [FEATURES] if isinstance(classifier, CaseClassifier) else []
     key = _structure(model.eval(), size)
-    traced = _TRACED.get(key)
+    traced = None if key is None else _TRACED.get(key)
     if traced is None:
         outputs = [*OUTPUTS, *([] if rule is None else [MAP]), *cut]
         traced = _trace(model, example, dict(zip(names, dimensions, strict=True)), outputs)
+    if key is not None:
         _TRACED[key] = traced
         while len(_TRACED) > MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
@@ -199,10 +200,16 @@ class _WithoutTensors(pickle.Pickler):
         return (tuple(obj.shape), str(obj.dtype)) if isinstance(obj, Tensor) else None
 
 
-def _structure(model: nn.Module, size: int) -> str:
-    """A digest of all that a graph depends on except the values of weights."""
+def _structure(model: nn.Module, size: int) -> str | None:
+    """A digest of all that a graph depends on except the values of weights.
+
+    None for a model that holds what cannot be pickled, such as a lambda: it is traced each time.
+    """
     written = io.BytesIO()
-    _WithoutTensors(written).dump((model, size))
+    try:
+        _WithoutTensors(written).dump((model, size))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
     return hashlib.sha256(written.getvalue()).hexdigest()
 
 

@@ -2,7 +2,9 @@
 
 import getpass
 import os
+import pickle
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +80,14 @@ def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(
     np.testing.assert_allclose(found, answers_of_torch(other, images)[1], rtol=1e-4, atol=1e-4)
     assert np.abs(found - answers_of_torch(classifier, images)[1]).max() > 0.1
     assert export_graph(classifier, SIZE) == graph
+
+
+def test_a_model_that_cannot_be_pickled_is_exported_too(classifier, graph):
+    odd = deepcopy(classifier)
+    odd.encoder.note = lambda: None
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(odd)
+    assert export_graph(odd, SIZE) == graph
 
 
 def test_the_graph_answers_as_torch_does(classifier, graph, images):
