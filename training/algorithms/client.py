@@ -28,6 +28,7 @@ class Client:
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
         releases: the account of what it told before.
         noisy: whether what it tells gets noise, and is of one picture of each patient.
+        masked: whether what it tells leaves in a sum under masks alone.
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
     """
@@ -41,6 +42,7 @@ class Client:
     steps: int | None = None
     releases: ReleaseStore = made(default_factory=MemoryReleases)
     noisy: bool = False
+    masked: bool = False
     features: FeatureMemory = made(default_factory=FeatureMemory)
     watch: Watch = unwatched
 

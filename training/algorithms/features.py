@@ -87,14 +87,31 @@ class OfFeatures(DatasetView):
 
 
 @dataclass(frozen=True)
+class HeadRows:
+    """What a linear head takes of a client's training examples.
+
+    Attributes:
+        rows: `(n, features)` float64.
+        labels: class indices `(n,)` int64.
+        mass: what each counts, `(n,)` float64; the rows of one example add up to 1.
+    """
+
+    rows: torch.Tensor
+    labels: torch.Tensor
+    mass: torch.Tensor
+
+
+@dataclass(frozen=True)
 class FeatureMemory:
     """The features that a process has read or made; a store has them on disk.
 
     Attributes:
         held: with their digests, by client, stage and split.
+        rows: what a linear head takes of them, by client and stage.
     """
 
     held: dict[tuple[str, str, Split], tuple[str, ClientFeatures]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], HeadRows] = field(default_factory=dict)
 
     def find(
         self, store: StateStore, client: str, stage: str, split: Split

@@ -16,10 +16,15 @@ NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pict
 
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
 
+SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
+WEIGHT, BIAS, CENTRE, SCALE = "weight", "bias", "centre", "scale"  # what a question of a gradient carries
+LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # in answers, beside a gradient's weight and bias
+
 IN_WORDS = {  # for who waits
     "census": "starting, and counting pictures",
     FIT: "training",
     EVALUATE: "evaluating",
     TEST: "testing",
     EMBED: "making features",
+    GRADIENT: "fitting the head",
 }

@@ -21,7 +21,7 @@ from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
-from training.federation.questions import COLLECT, FIT, JUDGE
+from training.federation.questions import COLLECT, FIT, GRADIENT, JUDGE, SPREAD
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
@@ -51,6 +51,7 @@ def answer_privately(
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
+    client = replace(client, masked=broadcast.ask in withheld_questions(privacy, stage))
     if client.noisy:
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
@@ -73,7 +74,7 @@ def answer_privately(
                 "has privacy.client_level; set sync.average_at_end: false"
             )
         )
-    if broadcast.ask in withheld_questions(privacy, stage):
+    if client.masked:
         from training.updates.secure_aggregation.client import withhold
 
         return withhold(update, client, topic_of(broadcast), identity)
@@ -94,8 +95,13 @@ def without_losses_of_few(update: Update, client: Client) -> Update:
 
 
 def withheld_questions(privacy: PrivacyConfig, stage: Stage) -> frozenset[str]:
-    """The questions of a stage of whose answers only sums under masks leave: for weights, and for counts."""
-    weights = frozenset({FIT, COLLECT}) if privacy.secure_aggregation is not None else frozenset()
+    """The questions of a stage of whose answers only sums under masks leave: for weights, and for counts.
+
+    Gradients of a head are both: sums like counts, from which weights follow.
+    """
+    weights = (
+        frozenset({FIT, COLLECT, SPREAD, GRADIENT}) if privacy.secure_aggregation is not None else frozenset()
+    )
     return weights | (stage.summed if privacy.masked_counts is not None else frozenset())
 
 

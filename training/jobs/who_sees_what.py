@@ -132,8 +132,9 @@ def of_the_network(job: Job) -> Iterator[Seen]:
 
 def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Seen]:
     """Weights, and the numbers that come with them; of so many hospitals."""
-    rounds = [stage for stage in job.stages if isinstance(stage, RoundsStage)]
-    trained = [stage for stage in job.stages if isinstance(stage, RoundsStage | Finetune)]
+    converged = [stage for stage in job.stages if isinstance(stage, Federate) and stage.fit == "converged"]
+    rounds = [stage for stage in job.stages if isinstance(stage, RoundsStage) and stage not in converged]
+    trained = [stage for stage in job.stages if isinstance(stage, Finetune) or stage in rounds]
     personal = any(stage.stage == "personalize" for stage in job.stages)
     secure, level = privacy.secure_aggregation, privacy.client_level
     private = [stage for stage in trained if isinstance(stage.objective, DPSGD)]
@@ -147,6 +148,17 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
             MASKED if secure else "its model, after every round",
             "the models made of all",
             "; ".join([way or "in the clear: no privacy.secure_aggregation", *noise]),
+        )
+    if converged:
+        masks = secure or privacy.masked_counts
+        yield Seen(
+            "gradients",
+            "exact sums of a head's loss and gradient over all labelled training pictures, at weights that "
+            f"the coordinator chooses, at most {converged[0].evaluations} times",
+            MASKED if masks else "all of them",
+            "the head",
+            under_masks(masks, hospitals)
+            or f"in the clear; each class that a hospital has is of {of_patients(privacy.min_count)}",
         )
     if personal or trained:
         losses = [] if level or private == trained else [*losses_told(rounds)]

@@ -3,8 +3,9 @@
     e = [ s_k p_k for every kind k | m_k s for every kind k | g(context) ],   s_k = m_k s,   s = 1 / Σ_k m_k
 
 for p_k the mean of the normalised features of the pictures of kind k, m_k whether there is one, and g a small
-perceptron. A linear layer on e is the mean of one linear layer for each kind that is there, and one for the
-facts: with a single picture it says what a layer of that kind alone would say, with several their mean.
+perceptron, or nothing. A linear layer on e is the mean of one linear layer for each kind that is there, and
+one for the facts: with a single picture it says what a layer of that kind alone would say, with several
+their mean.
 
 In training pictures, facts and kinds are left out at random (modality dropout, Neverova et al. 2016), so that
 any part of a case can be answered.
@@ -30,16 +31,22 @@ class FusionConfig(FrozenConfig):
     """How a case becomes one embedding.
 
     Attributes:
-        width: of the perceptron on the facts, and of what it gives.
+        width: of the perceptron on the facts, and of what it gives; with 0 there is none, and the head takes
+            the facts' columns as they are.
         drop_pictures: how often each picture is left out in training; one always stays.
         drop_facts: how often all facts are left out in training; as often again each is with probability 1/2.
         drop_kinds: how often a picture's kind is left unsaid in training.
     """
 
-    width: int = Field(32, ge=1)
+    width: int = Field(32, ge=0)
     drop_pictures: float = Field(0.3, ge=0, lt=1)
     drop_facts: float = Field(0.3, ge=0, le=0.5)
     drop_kinds: float = Field(0.1, ge=0, lt=1)
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is left out in training."""
+        return max(self.drop_pictures, self.drop_facts, self.drop_kinds) > 0
 
 
 class Fusion(nn.Module):
@@ -61,10 +68,10 @@ class Fusion(nn.Module):
             nn.Sequential(
                 nn.Linear(inputs, config.width), nn.GELU(), nn.Linear(config.width, config.width), nn.GELU()
             )
-            if inputs
+            if inputs and config.width
             else None
         )
-        self.width = self.kinds * (features + 1) + (config.width if inputs else 0)
+        self.width = self.kinds * (features + 1) + (config.width or inputs if inputs else 0)
 
     def forward(self, features: Tensor, kinds: Tensor, context: Tensor) -> Tensor:
         """The embedding `(batch, width)`.
@@ -81,8 +88,9 @@ class Fusion(nn.Module):
         there = (counts > 0).to(normalised.dtype)
         share = there / there.sum(dim=1, keepdim=True).clamp(min=1)
         parts = [(share[..., None] * means).flatten(1), share]
-        if self.context is not None:
-            parts.append(self.context(self.facts(context).to(normalised.dtype)))
+        if self.facts.width:
+            columns = self.facts(context).to(normalised.dtype)
+            parts.append(columns if self.context is None else self.context(columns))
         return torch.cat(parts, dim=1)
 
     def drop(self, batch: CaseBatch) -> CaseBatch:

@@ -74,6 +74,20 @@ def test_weights_are_seen_as_the_privacy_block_says(make_job):
     assert "losses of 10 patients or more" in rows(make_job(privacy={"min_count": 10}))["scalars"].holds
 
 
+@pytest.mark.parametrize(
+    ("masks", "seen", "holds"),
+    [(True, MASKED, "3 hospitals or more"), (False, "all of them", "of 10 patients")],
+)
+def test_gradients_of_a_converged_head_have_a_row(make_job, masks, seen, holds):
+    stage = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+    job = make_job(
+        stages=[stage], model={"weights": "x"}, privacy={"min_count": 10, "counts": {"masks": masks}}
+    )
+    row = rows(job)["gradients"]
+    assert (row.coordinator, holds in row.holds) == (seen, True)
+    assert "gradients" not in rows(make_job())
+
+
 def test_how_many_helpers_a_coordinator_that_lies_needs_is_told(make_job):
     ten = [f"clinic-{number}" for number in range(10)]
 

@@ -28,9 +28,9 @@ from training.federation.client.differences import Release, smallest_difference
 
 LOGGER = logging.getLogger("dermfed.releases")
 
-ANSWERS, EMBEDDING_SUMS = "answers", "embeddings"
+ANSWERS, EMBEDDING_SUMS, GRADIENTS = "answers", "embeddings", "gradients"
 CENSUS_NUMBERS, CLASS_NUMBERS = "census", "classes"
-"""What sums are of: counts and likelihoods of answers, sums of embeddings, or numbers.
+"""What sums are of: counts and likelihoods of answers, sums of embeddings, gradients, or numbers.
 
 One kind does not subtract from another. `census_account` keeps those of numbers of pictures, by split and
 subgroup and by class.
@@ -135,4 +135,4 @@ def digest_of(kind: str, sets: Mapping[str, Examples]) -> str:
 
 def kind_number(kind: str) -> int:
     """A kind as it is written down."""
-    return (ANSWERS, EMBEDDING_SUMS, CENSUS_NUMBERS, CLASS_NUMBERS).index(kind)
+    return (ANSWERS, EMBEDDING_SUMS, CENSUS_NUMBERS, CLASS_NUMBERS, GRADIENTS).index(kind)

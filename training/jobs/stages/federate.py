@@ -1,18 +1,20 @@
-"""The stage `federate`: clients train one global model together, in rounds."""
+"""The stage `federate`: clients train one global model together, in rounds or to convergence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.summary import summarise
+from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
 from training.algorithms.augmentations.resizing import ProgressiveResizing
 from training.algorithms.client import Client
-from training.algorithms.objectives import Objective
+from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
 from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
@@ -23,14 +25,17 @@ from training.federation.census import Census
 from training.federation.client.embed import answer_embed, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.questions import EMBED, EVALUATE, TEST
+from training.federation.client.head_gradient import answer_gradient, answer_spread
+from training.federation.questions import EMBED, EVALUATE, GRADIENT, SPREAD, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.head_fit import KeptSums
 from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
+from training.jobs.stages.converged import QUESTIONS, fit_converged, head_of, require_sums
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -46,11 +51,17 @@ from training.models.groups import float_state
 from training.seeds import derive_seed
 from training.updates.settings import CountsConfig, PrivacyConfig
 
+OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
+
 
 class Federate(RoundsStage):
     """Rounds of local training and aggregation.
 
     Attributes:
+        fit: in `rounds` of local training, or the head `converged`: by L-BFGS on sums of gradients, which
+            gives the head that pooled data would (`training.federation.server.head_fit`).
+        penalty: of a converged head: λ of λ ‖W‖² / 2, added to the mean loss.
+        evaluations: how often its gradient is asked for, at most.
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
         keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
             `average` of the models of all rounds.
@@ -58,9 +69,15 @@ class Federate(RoundsStage):
         progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 
-    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, *QUESTIONS})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"
+    rounds: int = Field(0, ge=0)
+    objective: Annotated[Objective, OBJECTIVES] = Supervised()
+    aggregator: Annotated[Aggregator, AGGREGATORS] = FedAvg()
+    fit: Literal["rounds", "converged"] = "rounds"
+    penalty: float = Field(0.1, gt=0)
+    evaluations: int = Field(120, ge=1)
     evaluate_on: Split | None = "validation"
     keep: Literal["last", "best", "average"] = "last"
     trains: Annotated[Trains, TRAINS] = TrainsAll()
@@ -70,6 +87,32 @@ class Federate(RoundsStage):
     @classmethod
     def _learns_the_classes(cls, objective: Objective) -> Objective:
         return require_labels(objective)
+
+    @model_validator(mode="after")
+    def _says_how_it_is_fitted(self) -> "Federate":
+        if self.fit == "rounds":
+            if not self.rounds:
+                raise ValueError(
+                    "federate needs `rounds`, 1 or more; or fit: converged with trains: {name: head}"
+                )
+            return self
+        if not isinstance(self.trains, TrainsHead) or self.trains.views:
+            raise ValueError(
+                "fit: converged fits the head on features of whole pictures; set trains: {name: head} "
+                "without views, or fit: rounds"
+            )
+        usual = type(self).model_construct()
+        of_rounds = [
+            name
+            for name in type(self).model_fields
+            if name not in OF_CONVERGED and getattr(self, name) != getattr(usual, name)
+        ]
+        if of_rounds:
+            raise ValueError(
+                f"fit: converged has no rounds, and {', '.join(of_rounds)} is of them; remove it, or set "
+                "fit: rounds"
+            )
+        return self
 
     @model_validator(mode="after")
     def _best_can_be_told(self) -> "Federate":
@@ -132,6 +175,11 @@ class Federate(RoundsStage):
         return self
 
     @property
+    def num_rounds(self) -> int | None:
+        """All rounds; None of a converged head."""
+        return self.rounds if self.fit == "rounds" else None
+
+    @property
     def minimised(self) -> Objective:
         """The objective, over the part that learns."""
         return self.trains.objective(self.objective)
@@ -153,6 +201,9 @@ class Federate(RoundsStage):
         making = Traffic()
         if isinstance(self.trains, TrainsHead):
             make_features(context, start, making)
+        if self.fit == "converged":
+            head, facts = fit_converged(context, network, self.penalty, self.evaluations, making)
+            return self.judged(context, start, head, making, facts)
         own = float_state(context.model)
         trained = {
             name: start[name] if name in own else value for name, value in float_state(network).items()
@@ -176,22 +227,31 @@ class Federate(RoundsStage):
             models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
         models = {GLOBAL: self.trains.merged(models[GLOBAL])}
         traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
-        by_client = figures_by_client(context, models, traffic)
-        unseen = unseen_facts(context, models[GLOBAL], traffic)
-        models = {GLOBAL: {**start, **models[GLOBAL]}}
+        facts = {
+            **self.exchange.facts(states[GLOBAL].memory),
+            **plan.aggregator.facts(states[GLOBAL].server),
+            **({} if best is None else {"kept_round": best.round}),
+        }
+        return self.judged(context, start, models[GLOBAL], traffic, facts)
+
+    def judged(
+        self,
+        context: StageContext,
+        start: Tensors,
+        trained: Tensors,
+        traffic: Traffic,
+        facts: Mapping[str, Any],
+    ) -> StageResult:
+        """The trained weights with their figures at every client."""
+        by_client = figures_by_client(context, {GLOBAL: trained}, traffic)
+        unseen = unseen_facts(context, trained, traffic)
         apart = any(by_client.values()) and context.job.privacy.masked_counts is None
         return StageResult(
-            models,
+            {GLOBAL: {**start, **trained}},
             rounds=self.rounds,
             traffic=traffic,
             test=add_blocks(by_client.values()),
-            facts={
-                **(client_facts(context, by_client) if apart else {}),
-                **unseen,
-                **self.exchange.facts(states[GLOBAL].memory),
-                **plan.aggregator.facts(states[GLOBAL].server),
-                **({} if best is None else {"kept_round": best.round}),
-            },
+            facts={**(client_facts(context, by_client) if apart else {}), **unseen, **facts},
         )
 
     def network(self, context: StageContext) -> Classifier:
@@ -203,18 +263,30 @@ class Federate(RoundsStage):
     def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds."""
         network = self.network(context)
+        if self.fit == "converged":
+            head_of(network)
         return PlannedStage(
             self.plan(context, network),
             float_state(network),
-            self.objective.epochs,
+            self.objective.epochs if self.fit == "rounds" else 0,
             self.objective.batch_size,
             all_pictures=self.objective.uses_unlabelled,
             whole=isinstance(self.trains, TrainsAll),
         )
 
+    def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
+        """Refuse data of which nothing could be learned, and sums that may not leave."""
+        super().require_data(census, labels, privacy)
+        if self.fit == "converged":
+            require_sums(census, privacy)
+
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
         """One matrix a round that is evaluated."""
-        return {} if self.evaluate_on is None else {self.evaluate_on: len(counts.evaluated(self.rounds))}
+        return (
+            {}
+            if self.evaluate_on is None or not self.rounds
+            else {self.evaluate_on: len(counts.evaluated(self.rounds))}
+        )
 
     @property
     def test_units(self) -> int:
@@ -225,6 +297,7 @@ class Federate(RoundsStage):
         """Remove the clients' uploads and the weights kept on the way: what is needed is in the outcome."""
         super().tidy(folder)
         BestRound(folder, "").forget()
+        KeptSums(folder, "").forget()
         MeanModel(folder, "").forget()
 
     def plan(self, context: StageContext, network: Classifier | None = None) -> Plan:
@@ -257,6 +330,10 @@ class Federate(RoundsStage):
             if broadcast.ask == EMBED:
                 return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
             client = on_features(client, broadcast.stage)
+        if self.fit == "converged" and broadcast.ask == SPREAD:
+            return answer_spread(broadcast, client)
+        if self.fit == "converged" and broadcast.ask == GRADIENT:
+            return answer_gradient(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         learner = replace(client, local_model=self.trains.local_model(client.local_model))

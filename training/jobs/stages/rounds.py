@@ -69,7 +69,7 @@ class RoundsStage(Stage):
         return self
 
     @property
-    def num_rounds(self) -> int:
+    def num_rounds(self) -> int | None:
         """All of them."""
         return self.rounds
 

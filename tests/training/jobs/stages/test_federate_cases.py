@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import read_pattern
@@ -13,8 +14,11 @@ from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.model_file.graph import Graph
 from training.data.cases import Cases
 from training.data.settings import CasesConfig
+from training.errors import JobError
 from training.federation.server.checkpoint import Checkpoints
+from training.models import build_model
 from training.models.export import answer, graph_inputs
+from training.models.groups import float_state
 
 CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
 FITS = {
@@ -99,6 +103,33 @@ def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job,
     test = ran.result.summary["test"]
     assert round(test["accuracy"] * test["n"]) == right
     assert graph.size == 16
+
+
+@pytest.mark.parametrize("width", [0, 4])
+def test_a_converged_head_on_cases_is_exported_as_it_was_judged(make_job, run_job, cases, tmp_path, width):
+    """Without a perceptron the facts are the head's own columns; with one the fit is refused."""
+    drawn = build_model(make_job().model, 5, seed=11)
+    path = tmp_path / "encoder.safetensors"
+    save_file({n.removeprefix("encoder."): each for n, each in float_state(drawn).items()}, path)
+    job = make_job(
+        stages=[{"stage": "federate", "fit": "converged", "trains": {"name": "head"}}, {"stage": "export"}],
+        data={"unit": "lesion", "cases": CASES},
+        model={"weights": str(path), "fusion": {"width": width}},
+        privacy={"min_count": 1},
+    )
+    if width:
+        with pytest.raises(JobError, match=r"fusion\.context.*width: 0"):
+            run_job(job, cases)
+        return
+    ran = run_job(job, cases)
+    graph = Graph(ran.result.stages["1-export"].outcome.bundles["global"].graph)
+    right = 0
+    for client in cases.clients:
+        examples = cases.examples(client, "test")
+        given = answer(graph, graph_inputs(examples, np.arange(len(examples)))).logits
+        right += int((given.argmax(axis=1) == examples.labels).sum())
+    test = ran.result.summary["test"]
+    assert round(test["accuracy"] * test["n"]) == right
 
 
 @pytest.mark.long

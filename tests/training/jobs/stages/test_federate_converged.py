@@ -1,0 +1,133 @@
+"""`fit: converged`: hospitals together get the head that pooled data would give, and nobody is told apart."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from scipy.optimize import minimize
+
+from training.errors import JobError, QuorumError
+from training.federation.server import head_fit
+from training.models import build_model, initial_model
+from training.models.groups import float_state
+
+CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
+STAGES = [{"stage": "federate", **CONVERGED}]
+MASKED = {"min_count": 1, "counts": {"masks": True}}
+
+
+@pytest.fixture
+def make_job(make_job, tmp_path):
+    """Jobs whose encoder begins with weights from a file."""
+    drawn = float_state(build_model(make_job().model, 5, seed=11))
+    path = tmp_path / "encoder.safetensors"
+    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
+    return lambda **changes: make_job(**{"model": {"weights": str(path)}, **changes})
+
+
+def pooled_head(job, dataset, penalty=0.1):
+    """The head of all hospitals' training pictures together, by another optimiser, without dermfed's fit."""
+    model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+    rows, labels = [], []
+    for client in dataset.clients:
+        examples = dataset.examples(client, "train")
+        pictures = torch.from_numpy(examples.images[examples.rows]).permute(0, 3, 1, 2).float() / 255
+        with torch.no_grad():
+            features = model.eval().features(pictures)
+        keep = examples.labels >= 0
+        rows.append(features.numpy().astype(np.float16).astype(np.float64)[keep])
+        labels.append(examples.labels[keep])
+    x, y = np.concatenate(rows), np.concatenate(labels)
+    centre = x.mean(axis=0)
+    scale = np.sqrt(x.var(axis=0).mean())
+    z, classes = (x - centre) / scale, len(dataset.labels)
+
+    def loss(point):
+        weight = point[: classes * z.shape[1]].reshape(classes, -1)
+        logits = z @ weight.T + point[classes * z.shape[1] :]
+        top = logits.max(axis=1, keepdims=True)
+        shares = np.exp(logits - top)
+        each = np.log(shares.sum(axis=1)) + top[:, 0] - logits[np.arange(len(y)), y]
+        wrong = shares / shares.sum(axis=1, keepdims=True)
+        wrong[np.arange(len(y)), y] -= 1
+        slope = np.concatenate([(wrong.T @ z / len(y) + penalty * weight).ravel(), wrong.mean(axis=0)])
+        return each.mean() + penalty / 2 * (weight**2).sum(), slope
+
+    found = minimize(
+        loss, np.zeros(classes * (z.shape[1] + 1)), jac=True, method="BFGS", options={"gtol": 1e-9}
+    )
+    weight = found.x[: classes * z.shape[1]].reshape(classes, -1)
+    logits = z @ weight.T + found.x[classes * z.shape[1] :]
+    return x, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+def answers(weights, x):
+    logits = x @ weights["encoder.fc.weight"].double().numpy().T + weights["encoder.fc.bias"].double().numpy()
+    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "within"), [({"min_count": 1}, 2e-6), (MASKED, 1e-4)], ids=["in the clear", "under masks"]
+)
+def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, privacy, within):
+    job = make_job(stages=STAGES, privacy=privacy)
+    ran = run_job(job)
+    x, expected = pooled_head(job, dataset)
+    weights = ran.weights()
+    assert np.abs(answers(weights, x) - expected).max() < within
+    assert np.abs(answers(weights, x) - 1 / len(dataset.labels)).max() > 0.05  # and it has learned something
+    begun = float_state(initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels)))
+    moved = {name for name in begun if not torch.equal(begun[name], weights[name])}
+    assert moved == {"encoder.fc.weight", "encoder.fc.bias"}
+
+
+def test_a_fit_that_was_killed_goes_on_where_it_was(make_job, run_job, tmp_path, monkeypatch):
+    job = make_job(stages=STAGES, privacy={"min_count": 1})
+    whole = run_job(job, out=tmp_path / "whole").weights()
+    asked, real = [], head_fit.KeptSums.put
+
+    def put(self, place, digest, answer):
+        real(self, place, digest, answer)
+        asked.append(place)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(head_fit.KeptSums, "put", put)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job, out=tmp_path / "again")
+    resumed = run_job(job, out=tmp_path / "again").weights()
+    assert asked[:5] == [0, 1, 2, 3, 4]
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_rare_class_is_refused_in_the_clear_where_masks_take_it(make_job, run_job, tmp_path):
+    """A gradient at W = 0 is a sum of rows by class: of one patient it would be that patient's picture."""
+    with pytest.raises(QuorumError, match=r"fewer than 5 patients .*counts.masks"):
+        run_job(make_job(stages=STAGES, privacy={"min_count": 5}))
+    masked = make_job(stages=STAGES, privacy={"min_count": 5, "counts": {"masks": True}})
+    assert run_job(masked, out=tmp_path / "masked").weights()
+
+
+@pytest.mark.parametrize(
+    ("federate", "blocks", "said"),
+    [
+        ({}, {"privacy": {"min_count": 1, "counts": {"epsilon": 1.0}}}, "exact gradients"),
+        ({}, {"privacy": {"min_count": 1000, "counts": {"masks": True}}}, "fewer than 1000"),
+    ],
+)
+def test_what_cannot_be_summed_is_refused_before_anything_is_asked(make_job, run_job, federate, blocks, said):
+    with pytest.raises(JobError, match=said):
+        run_job(make_job(stages=[{**STAGES[0], **federate}], **blocks))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trains": {"name": "all"}}, "trains: {name: head}"),
+        ({"rounds": 3}, "rounds is of them"),
+        ({"fit": "rounds"}, "needs `rounds`"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(make_job, changes, said):
+    with pytest.raises(ValueError, match=said):
+        make_job(stages=[{**STAGES[0], **changes}])

@@ -1,0 +1,152 @@
+"""`federate: {fit: converged}`: the head on frozen features that pooled data would give.
+
+The coordinator's half asks for features, then for one sum of rows, then for sums of loss and gradient until
+the head is fitted (`training.federation.server.head_fit`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from training.data.dataset import SPLITS
+from training.errors import JobError
+from training.federation.census import Census
+from training.federation.questions import GRADIENT, SPREAD
+from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.federation.server.head_fit import HeadFit, KeptSums, fit_head
+from training.jobs.stages.base import StageContext
+from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors
+from training.models import Classifier
+from training.models.groups import float_state
+from training.updates.settings import PrivacyConfig
+
+QUESTIONS = frozenset({SPREAD, GRADIENT})
+
+
+@dataclass(frozen=True)
+class FitSums:
+    """Asks every client that trains for the sum of one question, under masks where the job has them.
+
+    Attributes:
+        context: of the stage.
+        traffic: what it costs is added to it.
+    """
+
+    context: StageContext
+    traffic: Traffic
+
+    def ask(self, question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
+        """The sum of the answers.
+
+        Under masks every hospital answers: a sum over others than before would tell the difference.
+
+        Raises:
+            QuorumError: a client gave none.
+        """
+        context = self.context
+        masks = context.job.privacy.secure_aggregation or context.job.privacy.masked_counts
+        trainers = context.census.holders("train", context.all_subgroups)
+        hospitals = context.census.all_hospitals if masks is not None else ()
+        broadcasts = [
+            Broadcast(client, context.key, 0, question, GLOBAL, tensors, {"split": "train"})
+            for client in context.census.counts
+            if client in trainers or client in hospitals
+        ]
+        if masks is not None:
+            updates = ask_sums(context.engine, broadcasts, self.traffic, masks)
+        else:
+            updates = ask_all(context.engine, broadcasts, self.traffic, shapes)
+        return {
+            name: sum((update.tensors[name] for update in updates), torch.zeros(shape, dtype=torch.float64))
+            for name, shape in shapes.items()
+        }
+
+
+def fit_converged(
+    context: StageContext, network: Classifier, penalty: float, most: int, traffic: Traffic
+) -> tuple[Tensors, Mapping[str, Any]]:
+    """Fit the head; the clients have their features.
+
+    Args:
+        context: of the stage.
+        network: what is behind the encoder.
+        penalty: on W.
+        most: evaluations.
+        traffic: what it costs is added to it.
+
+    Returns:
+        The head's weights by name, float32, and what became of the fit.
+    """
+    weight_name, bias_name = head_of(network)
+    classes, features = float_state(network)[weight_name].shape
+    log = context.metrics_log
+    log.begin(context.key, most, 0)
+    found: HeadFit = fit_head(
+        FitSums(context, traffic).ask,
+        KeptSums(context.folder, context.digest),
+        classes,
+        features,
+        penalty,
+        most,
+        lambda evaluation, loss: log.advance(context.key, evaluation, most, f"loss {loss:.6f}"),
+    )
+    log.end()
+    if found.evaluations >= most:
+        log.log(
+            f"{context.key}: the head was not yet at its minimum after {most} evaluations (gradient "
+            f"{found.gradient:.2g}); raise `evaluations` to go on from what was answered"
+        )
+    facts = {
+        "n": round(found.n),
+        "loss": found.loss,
+        "gradient": found.gradient,
+        "evaluations": found.evaluations,
+    }
+    return {weight_name: found.weight.float(), bias_name: found.bias.float()}, {"converged": facts}
+
+
+def head_of(network: Classifier) -> tuple[str, str]:
+    """The names of weight and bias of a network that is one linear layer.
+
+    Raises:
+        JobError: something else of it learns.
+    """
+    state = float_state(network)
+    weights = [name for name in state if name in network.head_names or name.startswith("head.")]
+    linear = [name for name in weights if name.endswith((".weight", ".bias")) and "fusion." not in name]
+    others = [name for name in state if name not in linear]
+    if others or len(linear) != 2:
+        first = next((name for name in others if name.startswith("fusion.")), others[0] if others else "")
+        raise JobError(
+            f"fit: converged fits one linear layer, and {first or 'more'} learns, too; set model.fusion: "
+            "{width: 0}, with which the head takes facts as they are, or fit: rounds"
+        )
+    weight, bias = sorted(linear, key=lambda name: name.endswith("bias"))
+    return weight, bias
+
+
+def require_sums(census: Census, privacy: PrivacyConfig) -> None:
+    """Refuse a fit whose sums may not leave, before the first stage begins.
+
+    Raises:
+        JobError: saying why, and what to change.
+    """
+    noise = "client_level" if privacy.client_level is not None else "counts.epsilon"
+    if privacy.client_level is not None or privacy.noisy_counts is not None:
+        raise JobError(
+            f"fit: converged asks for exact gradients, and the job has privacy.{noise}; remove that, or set "
+            "fit: rounds"
+        )
+    if privacy.secure_aggregation is None and privacy.masked_counts is None:
+        return  # each client looks at its own classes
+    train = SPLITS.index("train")
+    held = sum(counts[train].sum(axis=0) for counts in census.counts.values())
+    rare = [code for code, n in zip(census.classes, held.tolist(), strict=False) if 0 < n < privacy.min_count]
+    if rare:
+        raise JobError(
+            f"fit: converged sums gradients by class, and all hospitals together have fewer than "
+            f"{privacy.min_count} training pictures (privacy.min_count) of {', '.join(rare)}; merge classes "
+            "by data.label_map, lower privacy.min_count, or set fit: rounds"
+        )
