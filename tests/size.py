@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 64_520,
+    "lines of code": 64_530,
     "modules": 948,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 86_680,
+    "lines of tests": 86_690,
     "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 59,
-    "words of docs": 141_290,
+    "words of docs": 141_300,
     "words of the dialect in docs": 761,
 }
 

@@ -12,6 +12,7 @@ What has been answered is kept: a resumed fit asks nothing a second time, and ta
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,19 @@ class HeadFit:
     loss: float
     gradient: float
     evaluations: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the loss was evaluated: its value, W and b in a row, and the gradient."""
+
+    loss: float
+    at: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+
+class MostAskedError(Exception):
+    """The clients were asked as often as they may be."""
 
 
 class KeptSums:
@@ -120,7 +134,7 @@ def fit_head(
     Raises:
         MessageError: the sums are of no examples, or not finite.
     """
-    asked = 0
+    asked, best = 0, Point(np.inf, np.zeros(classes * (features + 1)), np.zeros(0))
 
     def ask_once(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
         nonlocal asked
@@ -157,26 +171,26 @@ def fit_head(
     }
 
     def evaluate(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal best
+        if asked > most:
+            raise MostAskedError
         weight, bias = unpacked(point, classes, features)
         sent = {WEIGHT: weight, BIAS: bias, CENTRE: centre, SCALE: scale}
         sums = ask_once(GRADIENT, sent, shapes)
         loss = float(sums[LOSS]) / n + penalty / 2 * float((weight**2).sum())
         watch(asked - 1, loss)
         slope = torch.cat([(sums[WEIGHT] / n + penalty * weight).flatten(), sums[BIAS] / n])
+        if loss < best.loss:
+            best = Point(loss, point.copy(), slope.numpy())
         return loss, slope.numpy()
 
-    found = minimize(
-        evaluate,
-        np.zeros(classes * (features + 1)),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxcor": MEMORY, "maxfun": most, "maxiter": most, "ftol": 1e-15, "gtol": 1e-8},
-    )
-    weight, bias = unpacked(found.x, classes, features)
+    options = {"maxcor": MEMORY, "maxfun": most, "maxiter": most, "ftol": 1e-15, "gtol": 1e-8}
+    with suppress(MostAskedError):
+        minimize(evaluate, best.at, jac=True, method="L-BFGS-B", options=options)
+    weight, bias = unpacked(best.at, classes, features)
     weight = weight / scale
-    return HeadFit(
-        weight, bias - weight @ centre, n, float(found.fun), float(np.abs(found.jac).max()), asked - 1
-    )
+    slope = float(np.abs(best.slope).max())
+    return HeadFit(weight, bias - weight @ centre, n, best.loss, slope, asked - 1)
 
 
 def unpacked(point: NDArray[np.float64], classes: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:

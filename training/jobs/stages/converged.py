@@ -96,7 +96,7 @@ def fit_converged(
     if found.evaluations >= most:
         log.log(
             f"{context.key}: the head was not yet at its minimum after {most} evaluations (gradient "
-            f"{found.gradient:.2g}); raise `evaluations` to go on from what was answered"
+            f"{found.gradient:.2g}); raise `evaluations` or `penalty`"
         )
     facts = {
         "n": round(found.n),

@@ -131,3 +131,10 @@ def test_what_cannot_be_summed_is_refused_before_anything_is_asked(make_job, run
 def test_settings_that_contradict_each_other_are_refused(make_job, changes, said):
     with pytest.raises(ValueError, match=said):
         make_job(stages=[{**STAGES[0], **changes}])
+
+
+def test_clients_are_asked_no_more_often_than_the_job_says(make_job, run_job):
+    ran = run_job(make_job(stages=[{**STAGES[0], "evaluations": 3}], privacy={"min_count": 1}))
+    told = ran.result.stages["0-federate"].outcome.facts["converged"]
+    assert told["evaluations"] == 3
+    assert told["gradient"] > 1e-6
