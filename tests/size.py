@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 64_530,
+    "lines of code": 64_550,
     "modules": 948,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 86_690,
+    "lines of tests": 86_720,
     "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 59,

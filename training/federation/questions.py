@@ -18,7 +18,7 @@ EMBED = "embed"  # make features of all pictures, with an encoder that will not 
 
 SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
 WEIGHT, BIAS, CENTRE, SCALE = "weight", "bias", "centre", "scale"  # what a question of a gradient carries
-LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # in answers, beside a gradient's weight and bias
+LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers, with a gradient's weight and bias
 
 IN_WORDS = {  # for who waits
     "census": "starting, and counting pictures",

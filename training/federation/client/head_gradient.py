@@ -31,13 +31,17 @@ from training.seeds import derive_seed
 
 
 def answer_spread(broadcast: Broadcast, client: Client) -> Update:
-    """The sums of rows and of their squares, from which all centre and scale alike."""
+    """The number of examples of each class, and the sums of rows and of their squares.
+
+    From these all centre and scale alike.
+    """
     held = head_rows(broadcast, client)
     weighed = held.rows * held.mass[:, None]
+    of_class = torch.zeros(len(client.dataset.labels), dtype=torch.float64)
     return reply(
         broadcast,
         tensors={
-            MASS: held.mass.sum()[None],
+            MASS: of_class.index_add(0, held.labels, held.mass),
             SUM: weighed.sum(dim=0),
             SQUARES: (weighed * held.rows).sum(dim=0),
         },
