@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 86_720,
+    "lines of tests": 86_750,
     "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 59,

@@ -1,5 +1,6 @@
 """`fit: converged`: hospitals together get the head that pooled data would give, and nobody is told apart."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,9 +9,12 @@ import torch
 from safetensors.torch import save_file
 from scipy.optimize import minimize
 
+from training.algorithms.client import Client
 from training.algorithms.features import FeatureMemory, HeadRows
+from training.algorithms.local_model import LocalModel
+from training.algorithms.release_store import MemoryReleases
 from training.errors import JobError, QuorumError
-from training.federation.client.head_gradient import answer_gradient, answer_spread
+from training.federation.client.head_gradient import answer_gradient, answer_spread, head_rows
 from training.federation.questions import SPREAD
 from training.federation.server import head_fit
 from training.messages.message import Broadcast
@@ -137,6 +141,35 @@ def test_what_cannot_be_summed_is_refused_before_anything_is_asked(make_job, run
 def test_settings_that_contradict_each_other_are_refused(make_job, changes, said):
     with pytest.raises(ValueError, match=said):
         make_job(stages=[{**STAGES[0], **changes}])
+
+
+@pytest.mark.parametrize(("known", "rows"), [(MemoryReleases(), 0), (None, 17)], ids=["attack", "control"])
+def test_gradients_with_and_without_a_patient_do_not_leave_both(make_job, dataset, known, rows):
+    """The difference of two sums would be one patient's features; hospitals that forget tell both."""
+    job = make_job(stages=STAGES, privacy={"min_count": 5})
+    model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+    local_model = LocalModel(model, "cpu").behind_encoder()
+
+    def rows_of(keep, releases):
+        examples = dataset.examples("north", "train")
+        examples = examples.where(np.arange(len(examples)) < keep)
+        features = np.random.default_rng(0).normal(size=(len(examples), 32)).astype(np.float16)
+        shown = replace(examples, images=features, rows=np.arange(len(examples)), names=examples.identities)
+        client = Client(
+            "north",
+            0,
+            5,
+            SimpleNamespace(labels=dataset.labels, examples=lambda client, split: shown),
+            None,
+            local_model,
+            releases=releases,
+            masked=True,
+        )
+        return len(head_rows(Broadcast("north", "0-federate", 0, SPREAD, "global", {}), client).rows)
+
+    first = MemoryReleases() if known is None else known
+    assert rows_of(18, first) == 18
+    assert rows_of(17, known or MemoryReleases()) == rows
 
 
 def test_clients_are_asked_no_more_often_than_the_job_says(make_job, run_job):
