@@ -45,6 +45,8 @@ def refuse_unfit(
     private = [stage for stage in rounds if isinstance(stage.objective, DPSGD)]
     for stage in private:
         refuse_uncovered(stage, "the objective dp-sgd")
+    if private or privacy.client_level is not None or privacy.noisy_counts is not None:
+        refuse_exact_gradients(stages)
     if (private or privacy.client_level is not None) and find_spec("opacus") is None:
         raise ValueError(
             "an account of differential privacy is Opacus', which is not installed here; install it with "
@@ -186,6 +188,15 @@ def refuse_under_noise(privacy: PrivacyConfig, rounds: Sequence[RoundsStage]) ->
                 "privacy.client_level.noise: together needs equal weights, or the noise of small clients "
                 "would not hide a large one; use aggregator fedequal, or noise: each"
             )
+
+
+def refuse_exact_gradients(stages: Sequence[Stage]) -> None:
+    """Refuse a head that is fitted to convergence in a job whose noise would not cover its gradients."""
+    if any(isinstance(stage, Federate) and stage.fit == "converged" for stage in stages):
+        raise ValueError(
+            "fit: converged asks for exact gradients, which no noise of privacy.client_level, of "
+            "privacy.counts.epsilon or of dp-sgd covers; remove the noise, or set fit: rounds"
+        )
 
 
 def refuse_under_noisy_counts(

@@ -128,17 +128,11 @@ def head_of(network: Classifier) -> tuple[str, str]:
 
 
 def require_sums(census: Census, privacy: PrivacyConfig) -> None:
-    """Refuse a fit whose sums may not leave, before the first stage begins.
+    """Refuse a fit under masks where a class is of too few pictures, before the first stage begins.
 
     Raises:
-        JobError: saying why, and what to change.
+        JobError: naming the classes, and what to change.
     """
-    noise = "client_level" if privacy.client_level is not None else "counts.epsilon"
-    if privacy.client_level is not None or privacy.noisy_counts is not None:
-        raise JobError(
-            f"fit: converged asks for exact gradients, and the job has privacy.{noise}; remove that, or set "
-            "fit: rounds"
-        )
     if privacy.secure_aggregation is None and privacy.masked_counts is None:
         return  # each client looks at its own classes
     train = SPLITS.index("train")

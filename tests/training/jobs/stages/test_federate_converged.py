@@ -118,16 +118,22 @@ def test_a_rare_class_is_refused_in_the_clear_where_masks_take_it(make_job, run_
     assert run_job(masked, out=tmp_path / "masked").weights()
 
 
+def test_a_class_of_few_pictures_at_all_hospitals_is_refused_before_anything_is_asked(make_job, run_job):
+    with pytest.raises(JobError, match="fewer than 1000"):
+        run_job(make_job(stages=STAGES, privacy={"min_count": 1000, "counts": {"masks": True}}))
+
+
 @pytest.mark.parametrize(
-    ("federate", "blocks", "said"),
+    "privacy",
     [
-        ({}, {"privacy": {"min_count": 1, "counts": {"epsilon": 1.0}}}, "exact gradients"),
-        ({}, {"privacy": {"min_count": 1000, "counts": {"masks": True}}}, "fewer than 1000"),
+        {"counts": {"epsilon": 1.0}},
+        {"client_level": {"clip": 1.0, "noise_multiplier": 1.0}},
     ],
 )
-def test_what_cannot_be_summed_is_refused_before_anything_is_asked(make_job, run_job, federate, blocks, said):
-    with pytest.raises(JobError, match=said):
-        run_job(make_job(stages=[{**STAGES[0], **federate}], **blocks))
+def test_exact_gradients_are_refused_where_noise_is_promised(make_job, privacy):
+    """When the job is read: a node, too, refuses it, whoever sends it."""
+    with pytest.raises(ValueError, match="exact gradients"):
+        make_job(stages=STAGES, privacy=privacy)
 
 
 @pytest.mark.parametrize(
