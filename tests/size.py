@@ -32,7 +32,7 @@ LIMITS = {
     "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 59,
-    "words of docs": 141_300,
+    "words of docs": 141_350,
     "words of the dialect in docs": 761,
 }
 

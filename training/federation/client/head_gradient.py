@@ -8,7 +8,8 @@ in double precision. Sums of clients add up to those of pooled data. An example 
 model leaves parts of cases out in training, a second time without parts that are drawn once; both then
 weigh half.
 
-Who chooses W chooses what is summed: at W = 0 and b = 0 a gradient is a sum of rows by class. So a client
+Who chooses W chooses what is summed: at W = 0 and b = 0 a gradient is a sum of rows by class, and two large W
+that differ little can single out a row (`docs/privacy.md` says what a coordinator that lies learns). A client
 answers in the clear only where each class that it holds has as many patients as the job's minimum, and the
 account of releases holds all evaluations as one.
 """

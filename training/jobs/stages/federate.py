@@ -72,7 +72,7 @@ class Federate(RoundsStage):
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, *QUESTIONS})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"
-    rounds: int = Field(0, ge=0)
+    rounds: int = Field(1, ge=1)
     objective: Annotated[Objective, OBJECTIVES] = Supervised()
     aggregator: Annotated[Aggregator, AGGREGATORS] = FedAvg()
     fit: Literal["rounds", "converged"] = "rounds"
@@ -91,10 +91,8 @@ class Federate(RoundsStage):
     @model_validator(mode="after")
     def _says_how_it_is_fitted(self) -> "Federate":
         if self.fit == "rounds":
-            if not self.rounds:
-                raise ValueError(
-                    "federate needs `rounds`, 1 or more; or fit: converged with trains: {name: head}"
-                )
+            if "rounds" not in self.model_fields_set:
+                raise ValueError("federate needs `rounds`, or fit: converged with trains: {name: head}")
             return self
         if not isinstance(self.trains, TrainsHead) or self.trains.views:
             raise ValueError(
@@ -248,7 +246,7 @@ class Federate(RoundsStage):
         apart = any(by_client.values()) and context.job.privacy.masked_counts is None
         return StageResult(
             {GLOBAL: {**start, **trained}},
-            rounds=self.rounds,
+            rounds=self.num_rounds or 0,
             traffic=traffic,
             test=add_blocks(by_client.values()),
             facts={**(client_facts(context, by_client) if apart else {}), **unseen, **facts},
@@ -284,7 +282,7 @@ class Federate(RoundsStage):
         """One matrix a round that is evaluated."""
         return (
             {}
-            if self.evaluate_on is None or not self.rounds
+            if self.evaluate_on is None or self.fit == "converged"
             else {self.evaluate_on: len(counts.evaluated(self.rounds))}
         )
 
