@@ -225,12 +225,13 @@ class Poll:
 
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
-        census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
-        masks = self.context.job.privacy.masked_counts
-        trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
-        if masks is not None:
-            trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
-        clients = trainers if split == "train" else self.context.judges(split, subgroups)
+        subgroups = self.context.all_subgroups if name == GLOBAL else (name,)
+        masked = self.context.job.privacy.masked_counts is not None
+        clients = (
+            self.context.trainers(subgroups, masked=masked)
+            if split == "train"
+            else self.context.judges(split, subgroups)
+        )
         parts = split_graph(graph)
         encoder = self._show(name, parts.encoder, clients, subgroups)
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()

@@ -17,8 +17,8 @@ NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pict
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
 
 SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
-WEIGHT, BIAS, CENTRE, SCALE = "weight", "bias", "centre", "scale"  # what a question of a gradient carries
-LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers, with a gradient's weight and bias
+WEIGHT, BIAS = "weight", "bias"  # of a head, in a question, and of its gradient, in the answer
+LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers
 
 IN_WORDS = {  # for who waits
     "census": "starting, and counting pictures",

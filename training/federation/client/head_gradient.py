@@ -1,6 +1,6 @@
 """A client's half of a head that is fitted to convergence: sums of its loss and gradient over training rows.
 
-With x_i the row of an example (what the head takes, centred and scaled), t_i its class and c_i its weight,
+With x_i the row of an example (what the head takes), t_i its class and c_i its weight,
 
     L(W, b) = Σ_i c_i (log Σ_k exp(w_k·x_i + b_k) − w_t·x_i − b_t),   ∂L/∂w_k = Σ_i c_i (p_ik − [t_i = k]) x_i
 
@@ -24,18 +24,15 @@ from training.data.small_cells import count_people
 from training.errors import DataError
 from training.federation.blocks import EVALUATION_BATCH
 from training.federation.client.release_ledger import GRADIENTS, admit
-from training.federation.questions import BIAS, CENTRE, LOSS, MASS, SCALE, SQUARES, SUM, WEIGHT
+from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUM, WEIGHT
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import CaseBatch, as_inputs
+from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
 from training.seeds import derive_seed
 
 
 def answer_spread(broadcast: Broadcast, client: Client) -> Update:
-    """The number of examples of each class, and the sums of rows and of their squares.
-
-    From these all centre and scale alike.
-    """
+    """The number of examples of each class, and the sums of rows and of their squares."""
     held = head_rows(broadcast, client)
     weighed = held.rows * held.mass[:, None]
     of_class = torch.zeros(len(client.dataset.labels), dtype=torch.float64)
@@ -53,24 +50,26 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
     """Sums of loss and gradient at the head that arrived.
 
     Args:
-        broadcast: carries W `(classes, features)`, b `(classes,)`, centre `(features,)` and scale `(1,)`,
-            float64.
+        broadcast: carries W `(classes, features)` and b `(classes,)`, float64.
         client: whose training rows.
 
     Raises:
         DataError: in the clear, a class of fewer patients than the job's minimum.
     """
-    held, sent = head_rows(broadcast, client), broadcast.tensors
-    rows = (held.rows - sent[CENTRE]) / sent[SCALE]
-    logits = rows @ sent[WEIGHT].T + sent[BIAS]
+    held = head_rows(broadcast, client)
+    logits = held.rows @ broadcast.tensors[WEIGHT].T + broadcast.tensors[BIAS]
     of_truth = logits.gather(1, held.labels[:, None])[:, 0]
     losses = torch.logsumexp(logits, dim=1) - of_truth
     wrong = torch.softmax(logits, dim=1)
-    wrong[torch.arange(len(rows)), held.labels] -= 1
+    wrong[torch.arange(len(wrong)), held.labels] -= 1
     wrong *= held.mass[:, None]
     return reply(
         broadcast,
-        tensors={LOSS: (losses * held.mass).sum()[None], WEIGHT: wrong.T @ rows, BIAS: wrong.sum(dim=0)},
+        tensors={
+            LOSS: (losses * held.mass).sum()[None],
+            WEIGHT: wrong.T @ held.rows,
+            BIAS: wrong.sum(dim=0),
+        },
     )
 
 
@@ -78,12 +77,13 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
     """The rows of a client's labelled training examples, made once in a stage."""
     key = client.id, broadcast.stage
     if key not in client.features.rows:
-        labelled = client.examples("train").where(client.examples("train").labels >= 0)
+        train = client.examples("train")
+        labelled = train.where(train.labels >= 0)
         if not client.masked and client.id != SERVER:
             refuse_rare(client, labelled)
-        told = admit(client.releases, client.id, GRADIENTS, {"train": labelled}, client.min_count)
-        examples = told.get("train", labelled.where(np.zeros(len(labelled), dtype=np.bool_)))
-        client.features.rows[key] = make_rows(broadcast.stage, client, examples)
+        admitted = admit(client.releases, client.id, GRADIENTS, {"train": labelled}, client.min_count)
+        nothing = labelled.where(np.zeros(len(labelled), dtype=np.bool_))
+        client.features.rows[key] = make_rows(broadcast.stage, client, admitted.get("train", nothing))
     return client.features.rows[key]
 
 
@@ -108,26 +108,16 @@ def refuse_rare(client: Client, examples: Examples) -> None:
 def make_rows(stage: str, client: Client, examples: Examples) -> HeadRows:
     """The rows of these examples: whole, and again without parts that are drawn from the job's seed."""
     model = client.local_model.model.eval()
-    drops = isinstance(model, CaseClassifier) and model.fusion.config.drops
     whole, drawn = [], []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(derive_seed(client.seed, stage, client.id, "left out"))
-        for start in range(0, len(examples), EVALUATION_BATCH):
+        for start in range(0, max(len(examples), 1), EVALUATION_BATCH):  # of none there is an empty batch
             positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
             inputs = as_inputs(examples, positions, client.local_model.device)
             whole.append(model.embed(inputs).double().cpu())
-            if drops:
-                assert isinstance(model, CaseClassifier)
-                assert isinstance(inputs, CaseBatch)
-                drawn.append(model.embed(model.fusion.drop(inputs)).double().cpu())
-    none = torch.zeros(0, head_width(client), dtype=torch.float64)
-    rows = torch.cat([*whole, *drawn, none])
-    labels = torch.from_numpy(examples.labels)
-    views = 2 if drops else 1
-    return HeadRows(rows, labels.repeat(views), torch.full((len(rows),), 1.0 / views, dtype=torch.float64))
-
-
-def head_width(client: Client) -> int:
-    """How many features the linear head takes."""
-    model = client.local_model.model
-    return model.head.in_features if isinstance(model, CaseClassifier) else model.num_features
+            if isinstance(model, CaseClassifier) and model.fusion.config.drops:
+                part = model.fusion.drop(model.as_cases(inputs))
+                drawn.append(model.embed(part).double().cpu())
+    rows, labels = torch.cat(whole + drawn), torch.from_numpy(examples.labels)
+    views = 2 if drawn else 1
+    return HeadRows(rows, labels.repeat(views), torch.full((len(rows),), 1 / views, dtype=torch.float64))

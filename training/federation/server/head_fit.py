@@ -5,8 +5,8 @@
 with L_c as `training.federation.client.head_gradient` has it: the penalised multinomial regression of pooled
 data. The problem is convex, and strictly so in W, so that its minimum depends neither on
 the hospitals' number nor on the way there: a gradient of norm g leaves W within g / penalty of it. Rows are
-centred by their mean, and divided by the root of their columns' mean variance, both from one sum before; that
-is taken back in the head that is left. L-BFGS (Liu and Nocedal 1989) begins at W = 0 and b_k = log π_k, with
+centred by their mean, and divided by the root of their columns' mean variance, both from one sum before: a
+change of variables here, of which clients know nothing. L-BFGS (Liu and Nocedal 1989) begins at W = 0 and b_k = log π_k, with
 π_k the share of class k, and works in the variables √h_kj w_kj and √h_k b_k,
 
     h_kj = π_k (1 − π_k) var_j + penalty,   h_k = π_k (1 − π_k),
@@ -19,8 +19,7 @@ What has been answered is kept: a resumed fit asks nothing a second time, and ta
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +31,9 @@ from training.algorithms.features import weights_digest
 from training.errors import MessageError
 from training.federation.questions import (
     BIAS,
-    CENTRE,
     GRADIENT,
     LOSS,
     MASS,
-    SCALE,
     SPREAD,
     SQUARES,
     SUM,
@@ -70,16 +67,6 @@ class HeadFit:
     loss: float
     gradient: float
     evaluations: int
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where the loss was evaluated: its value, W and b, and the largest part of its gradient."""
-
-    loss: float
-    weight: torch.Tensor
-    bias: torch.Tensor
-    gradient: float
 
 
 class MostAskedError(Exception):
@@ -142,7 +129,8 @@ def fit_head(
     Raises:
         MessageError: the sums are of no examples, or not finite.
     """
-    asked, best = 0, Point(inf, torch.zeros(classes, features), torch.zeros(classes), inf)
+    asked = 0
+    best: HeadFit | None = None
 
     def ask_once(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
         nonlocal asked
@@ -171,7 +159,7 @@ def fit_head(
     centre = spread[SUM] / n
     variances = (spread[SQUARES] / n - centre**2).clamp(min=0)
     mean = float(variances.mean())
-    scale = torch.tensor([mean**0.5 if mean > 0 else 1.0], dtype=double)
+    scale = mean**0.5 if mean > 0 else 1.0
     share = (spread[MASS] / n).clamp(min=0.5 / n, max=1 - 0.5 / n)  # a class that nobody has counts half
     spreads = share * (1 - share)
     steps = torch.cat([(spreads[:, None] * variances / scale**2 + penalty).flatten(), spreads]).rsqrt()
@@ -186,23 +174,21 @@ def fit_head(
         nonlocal best
         if asked > most:
             raise MostAskedError
-        weight, bias = unpacked(steps * torch.from_numpy(point), classes, features)
-        sent = {WEIGHT: weight, BIAS: bias, CENTRE: centre, SCALE: scale}
-        sums = ask_once(GRADIENT, sent, shapes)
+        flat = steps * torch.from_numpy(point)
+        weight, bias = flat[:-classes].view(classes, features), flat[-classes:]
+        own_weight = weight / scale  # of rows as they are
+        own_bias = bias - own_weight @ centre
+        sums = ask_once(GRADIENT, {WEIGHT: own_weight, BIAS: own_bias}, shapes)
         loss = float(sums[LOSS]) / n + penalty / 2 * float((weight**2).sum())
         watch(asked - 1, loss)
-        slope = torch.cat([(sums[WEIGHT] / n + penalty * weight).flatten(), sums[BIAS] / n])
-        if loss < best.loss:
-            best = Point(loss, weight.clone(), bias.clone(), float(slope.abs().max()))
+        of_weight = (sums[WEIGHT] - torch.outer(sums[BIAS], centre)) / scale
+        slope = torch.cat([(of_weight / n + penalty * weight).flatten(), sums[BIAS] / n])
+        if best is None or loss < best.loss:
+            best = HeadFit(own_weight, own_bias, n, loss, float(slope.abs().max()), asked - 1)
         return loss, (steps * slope).numpy()
 
     options = {"maxcor": MEMORY, "maxfun": most, "maxiter": most, "ftol": 1e-15, "gtol": 1e-8}
     with suppress(MostAskedError):
         minimize(evaluate, begin.numpy(), jac=True, method="L-BFGS-B", options=options)
-    weight = best.weight / scale
-    return HeadFit(weight, best.bias - weight @ centre, n, best.loss, best.gradient, asked - 1)
-
-
-def unpacked(point: torch.Tensor, classes: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """W and b of a point."""
-    return point[: classes * features].view(classes, features), point[classes * features :]
+    assert best is not None, "the loss is finite where it begins"
+    return replace(best, evaluations=asked - 1)

@@ -108,6 +108,15 @@ class StageContext:
         masked = self.job.privacy.masked_counts is not None
         return self.census.all_hospitals if masked and holders else holders
 
+    def trainers(self, subgroups: Sequence[str], *, masked: bool) -> tuple[str, ...]:
+        """Who is asked for sums over training pictures of these subgroups: the clients that hold any.
+
+        Under masks every hospital is, as `judges` says; clients that train nothing are not.
+        """
+        holders = [name for name in self.census.holders("train", subgroups) if name not in self.census.unseen]
+        also = self.census.all_hospitals if masked else ()
+        return tuple(name for name in self.census.counts if name in holders or name in also)
+
     @property
     def shown(self) -> Preprocessing:
         """How the job's models are shown pictures."""

@@ -5,7 +5,7 @@ the head is fitted (`training.federation.server.head_fit`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from training.errors import JobError
 from training.federation.census import Census
 from training.federation.questions import GRADIENT, SPREAD
 from training.federation.server.ask import Traffic, ask_all, ask_sums
-from training.federation.server.head_fit import HeadFit, KeptSums, fit_head
+from training.federation.server.head_fit import KeptSums, fit_head
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors
 from training.models import Classifier
@@ -25,43 +25,27 @@ from training.updates.settings import PrivacyConfig
 QUESTIONS = frozenset({SPREAD, GRADIENT})
 
 
-@dataclass(frozen=True)
-class FitSums:
-    """Asks every client that trains for the sum of one question, under masks where the job has them.
+def ask_sum(
+    context: StageContext, traffic: Traffic, question: str, tensors: Tensors, shapes: Shapes
+) -> Tensors:
+    """The sum of every client's answer to one question, under masks where the job has them.
 
-    Attributes:
-        context: of the stage.
-        traffic: what it costs is added to it.
+    Raises:
+        QuorumError: a client gave none.
     """
-
-    context: StageContext
-    traffic: Traffic
-
-    def ask(self, question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
-        """The sum of the answers.
-
-        Under masks every hospital answers: a sum over others than before would tell the difference.
-
-        Raises:
-            QuorumError: a client gave none.
-        """
-        context = self.context
-        masks = context.job.privacy.secure_aggregation or context.job.privacy.masked_counts
-        trainers = context.census.holders("train", context.all_subgroups)
-        hospitals = context.census.all_hospitals if masks is not None else ()
-        broadcasts = [
-            Broadcast(client, context.key, 0, question, GLOBAL, tensors, {"split": "train"})
-            for client in context.census.counts
-            if client in trainers or client in hospitals
-        ]
-        if masks is not None:
-            updates = ask_sums(context.engine, broadcasts, self.traffic, masks)
-        else:
-            updates = ask_all(context.engine, broadcasts, self.traffic, shapes)
-        return {
-            name: sum((update.tensors[name] for update in updates), torch.zeros(shape, dtype=torch.float64))
-            for name, shape in shapes.items()
-        }
+    masks = context.job.privacy.secure_aggregation or context.job.privacy.masked_counts
+    broadcasts = [
+        Broadcast(client, context.key, 0, question, GLOBAL, tensors, {"split": "train"})
+        for client in context.trainers(context.all_subgroups, masked=masks is not None)
+    ]
+    if masks is not None:
+        updates = ask_sums(context.engine, broadcasts, traffic, masks)
+    else:
+        updates = ask_all(context.engine, broadcasts, traffic, shapes)
+    return {
+        name: sum((update.tensors[name] for update in updates), torch.zeros(shape, dtype=torch.float64))
+        for name, shape in shapes.items()
+    }
 
 
 def fit_converged(
@@ -83,8 +67,8 @@ def fit_converged(
     classes, features = float_state(network)[weight_name].shape
     log = context.metrics_log
     log.begin(context.key, most, 0)
-    found: HeadFit = fit_head(
-        FitSums(context, traffic).ask,
+    found = fit_head(
+        partial(ask_sum, context, traffic),
         KeptSums(context.folder, context.digest),
         classes,
         features,
@@ -113,17 +97,15 @@ def head_of(network: Classifier) -> tuple[str, str]:
     Raises:
         JobError: something else of it learns.
     """
-    state = float_state(network)
-    weights = [name for name in state if name in network.head_names or name.startswith("head.")]
-    linear = [name for name in weights if name.endswith((".weight", ".bias")) and "fusion." not in name]
-    others = [name for name in state if name not in linear]
-    if others or len(linear) != 2:
-        first = next((name for name in others if name.startswith("fusion.")), others[0] if others else "")
+    names = sorted(float_state(network), key=lambda name: name.endswith(".bias"))
+    fused = next((name for name in names if name.startswith("fusion.")), None)
+    if fused is not None or len(names) != 2:
         raise JobError(
-            f"fit: converged fits one linear layer, and {first or 'more'} learns, too; set model.fusion: "
-            "{width: 0}, with which the head takes facts as they are, or fit: rounds"
+            "fit: converged fits one linear layer with a bias, and the head has "
+            f"{fused or ', '.join(names)}; set model.fusion: {{width: 0}}, with which it takes facts as they "
+            "are, or fit: rounds"
         )
-    weight, bias = sorted(linear, key=lambda name: name.endswith("bias"))
+    weight, bias = names
     return weight, bias
 
 
