@@ -21,7 +21,7 @@ from training.algorithms.client import Client
 from training.algorithms.features import HeadRows
 from training.data.dataset import SERVER, Examples
 from training.data.small_cells import count_people
-from training.errors import DataError
+from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.federation.client.release_ledger import GRADIENTS, admit
 from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUM, WEIGHT
@@ -74,7 +74,17 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
 
 
 def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
-    """The rows of a client's labelled training examples, made once in a stage."""
+    """The rows of a client's labelled training examples, made once in a stage.
+
+    Raises:
+        MessageError: the question names no split, so that its sum could be over other clients each time.
+        DataError: in the clear, a class of fewer patients than the job's minimum.
+    """
+    if broadcast.options != {"split": "train"}:
+        raise MessageError(
+            f"{client.id} was asked for sums of a head with the options {dict(broadcast.options)}; they have "
+            "to be {split: train}, by which all are over the same clients. Install the same version there"
+        )
     key = client.id, broadcast.stage
     if key not in client.features.rows:
         train = client.examples("train")

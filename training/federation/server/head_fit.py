@@ -3,11 +3,11 @@
     min_{W, b}  (1 / N) Σ_c L_c(W, b) + (penalty / 2) ‖W‖²
 
 with L_c as `training.federation.client.head_gradient` has it: the penalised multinomial regression of pooled
-data. The problem is convex, and strictly so in W, so that its minimum depends neither on
-the hospitals' number nor on the way there: a gradient of norm g leaves W within g / penalty of it. Rows are
-centred by their mean, and divided by the root of their columns' mean variance, both from one sum before: a
-change of variables here, of which clients know nothing. L-BFGS (Liu and Nocedal 1989) begins at W = 0 and b_k = log π_k, with
-π_k the share of class k, and works in the variables √h_kj w_kj and √h_k b_k,
+data. The problem is convex, and strictly so in W, so that its minimum depends neither on the hospitals'
+number nor on the way there: a gradient of norm g leaves W within g / penalty of it. Here rows are centred by
+their mean, and divided by the root of their columns' mean variance, both from one sum at the start; clients
+take rows as they are. L-BFGS (Liu and Nocedal 1989) begins at W = 0 and b_k = log π_k, with π_k the share of
+class k, and works in the variables √h_kj w_kj and √h_k b_k,
 
     h_kj = π_k (1 − π_k) var_j + penalty,   h_k = π_k (1 − π_k),
 

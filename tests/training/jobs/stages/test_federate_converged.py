@@ -13,16 +13,18 @@ from training.algorithms.client import Client
 from training.algorithms.features import FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
-from training.errors import JobError, QuorumError
+from training.errors import JobError, MessageError, QuorumError
 from training.federation.client.head_gradient import answer_gradient, answer_spread, head_rows
 from training.federation.questions import SPREAD
 from training.federation.server import head_fit
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
 from training.models.groups import float_state
+from training.updates.secure_aggregation.cohorts import topic_of
 
 CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]
+SPLIT = {"split": "train"}
 MASKED = {"min_count": 1, "counts": {"masks": True}}
 
 
@@ -171,11 +173,29 @@ def test_gradients_with_and_without_a_patient_do_not_leave_both(make_job, datase
             releases=releases,
             masked=True,
         )
-        return len(head_rows(Broadcast("north", "0-federate", 0, SPREAD, "global", {}), client).rows)
+        return len(head_rows(Broadcast("north", "0-federate", 0, SPREAD, "global", {}, SPLIT), client).rows)
 
     first = MemoryReleases() if known is None else known
     assert rows_of(18, first) == 18
     assert rows_of(17, known or MemoryReleases()) == rows
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "validation"}])
+def test_a_question_cannot_choose_a_cohort_of_its_own(options):
+    """Of another topic a second sum could lack one hospital, and tell it; of {split: train} none can."""
+    held = HeadRows(torch.ones(6, 4).double(), torch.arange(6) % 2, torch.ones(6).double())
+    client = SimpleNamespace(
+        id="a", features=FeatureMemory(rows={("a", "0"): held}), dataset=SimpleNamespace(labels=range(2))
+    )
+
+    def asked(options):
+        return Broadcast("a", "0", 0, SPREAD, "global", {}, options)
+
+    assert topic_of(asked(SPLIT)).whole
+    assert topic_of(asked(options)).name != topic_of(asked(SPLIT)).name
+    assert answer_spread(asked(SPLIT), client).tensors
+    with pytest.raises(MessageError, match="split: train"):
+        answer_spread(asked(options), client)
 
 
 def test_clients_are_asked_no_more_often_than_the_job_says(make_job, run_job):
@@ -199,7 +219,7 @@ def test_rare_classes_do_not_hold_a_fit_up(tmp_path):
 
     def ask(question, tensors, shapes):
         answer = answer_spread if question == SPREAD else answer_gradient
-        return answer(Broadcast("a", "0", 0, question, "global", tensors), client).tensors
+        return answer(Broadcast("a", "0", 0, question, "global", tensors, SPLIT), client).tensors
 
     found = head_fit.fit_head(ask, head_fit.KeptSums(tmp_path, "job"), 8, 300, penalty=0.1, most=120)
     assert found.gradient < 1e-7
