@@ -52,10 +52,11 @@ from training.seeds import derive_seed
 from training.updates.settings import CountsConfig, PrivacyConfig
 
 OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
+OF_ROUNDS = ("rounds", "objective", "aggregator")  # settings that rounds cannot do without
 
 
 class Federate(RoundsStage):
-    """Rounds of local training and aggregation.
+    """Rounds of local training and aggregation, or a head that is fitted to convergence.
 
     Attributes:
         fit: in `rounds` of local training, or the head `converged`: by L-BFGS on sums of gradients, which
@@ -91,8 +92,12 @@ class Federate(RoundsStage):
     @model_validator(mode="after")
     def _says_how_it_is_fitted(self) -> "Federate":
         if self.fit == "rounds":
-            if "rounds" not in self.model_fields_set:
-                raise ValueError("federate needs `rounds`, or fit: converged with trains: {name: head}")
+            missing = [name for name in OF_ROUNDS if name not in self.model_fields_set]
+            if missing:
+                raise ValueError(
+                    f"federate in rounds needs {', '.join(missing)}; or set fit: converged with trains: "
+                    "{name: head}"
+                )
             return self
         if not isinstance(self.trains, TrainsHead) or self.trains.views:
             raise ValueError(

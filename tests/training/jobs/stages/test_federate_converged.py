@@ -143,7 +143,7 @@ def test_exact_gradients_are_refused_where_noise_is_promised(make_job, privacy):
     [
         ({"trains": {"name": "all"}}, "trains: {name: head}"),
         ({"rounds": 3}, "rounds is of them"),
-        ({"fit": "rounds"}, "needs `rounds`"),
+        ({"fit": "rounds"}, "needs rounds, objective, aggregator"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(make_job, changes, said):
