@@ -28,11 +28,11 @@ LIMITS = {
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 86_750,
+    "lines of tests": 86_800,
     "lines of benchmarks": 17_960,
     "recipes": 172,
     "decision records": 59,
-    "words of docs": 141_350,
+    "words of docs": 141_420,
     "words of the dialect in docs": 761,
 }
 

@@ -120,6 +120,7 @@ def of_the_network(job: Job) -> Iterator[Seen]:
         job.engine.name == "nvflare"
         and job.engine.network.canary
         and isinstance(first, RoundsStage | Finetune)
+        and first.num_rounds is not None
     ):
         yield Seen(
             "canary",
@@ -154,7 +155,7 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
         yield Seen(
             "gradients",
             "exact sums of a head's loss and gradient over all labelled training pictures, at weights that "
-            f"the coordinator chooses, at most {converged[0].evaluations} times",
+            f"the coordinator chooses, {converged[0].evaluations} times if it keeps to the method",
             MASKED if masks else "all of them",
             "the head",
             under_masks(masks, hospitals)

@@ -82,8 +82,16 @@ def fit_converged(
             f"{context.key}: the head was not yet at its minimum after {most} evaluations (gradient "
             f"{found.gradient:.2g}); raise `evaluations` or `penalty`"
         )
+    held = sum(context.census.held(name, "train", context.all_subgroups) for name in context.census.counts)
+    n = round(found.n)
+    if n < held:
+        log.log(
+            f"{context.key}: the head is fitted to {n} of {held} labelled training examples; the others were "
+            "held back where sums with them would show few patients, as the logs of their hospitals say"
+        )
     facts = {
-        "n": round(found.n),
+        "n": n,
+        "held": held,
         "loss": found.loss,
         "gradient": found.gradient,
         "evaluations": found.evaluations,

@@ -14,9 +14,12 @@ from training.algorithms.features import FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
 from training.errors import JobError, MessageError, QuorumError
+from training.federation.client import head_gradient
 from training.federation.client.head_gradient import answer_gradient, answer_spread, head_rows
 from training.federation.questions import SPREAD
 from training.federation.server import head_fit
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
 from training.models.groups import float_state
@@ -126,16 +129,19 @@ def test_a_class_of_few_pictures_at_all_hospitals_is_refused_before_anything_is_
 
 
 @pytest.mark.parametrize(
-    "privacy",
+    ("privacy", "before"),
     [
-        {"counts": {"epsilon": 1.0}},
-        {"client_level": {"clip": 1.0, "noise_multiplier": 1.0}},
+        ({"counts": {"epsilon": 1.0}}, []),
+        ({"client_level": {"clip": 1.0, "noise_multiplier": 1.0}}, []),
+        ({}, [{"objective": {"name": "dp-sgd", "noise_multiplier": 1.0, "optimizer": {"name": "sgd"}}}]),
     ],
 )
-def test_exact_gradients_are_refused_where_noise_is_promised(make_job, privacy):
-    """When the job is read: a node, too, refuses it, whoever sends it."""
+def test_exact_gradients_are_refused_where_noise_is_promised(make_job, federate_block, privacy, before):
+    """When the job is read: a node, too, refuses it, whoever sends it. Without the noise it is read."""
     with pytest.raises(ValueError, match="exact gradients"):
-        make_job(stages=STAGES, privacy=privacy)
+        make_job(stages=[*(federate_block(**each) for each in before), *STAGES], privacy=privacy)
+    job = make_job(stages=[*(federate_block() for _ in before), *STAGES])
+    assert Job.model_validate(job.model_dump(mode="json")) == job
 
 
 @pytest.mark.parametrize(
@@ -196,6 +202,20 @@ def test_a_question_cannot_choose_a_cohort_of_its_own(options):
     assert answer_spread(asked(SPLIT), client).tensors
     with pytest.raises(MessageError, match="split: train"):
         answer_spread(asked(options), client)
+
+
+def test_examples_that_are_held_back_are_counted_and_said(make_job, run_job, monkeypatch):
+    """A hospital whose account lets nothing leave is not in the head: a line says so, and the facts do."""
+    admitted, said = head_gradient.admit, []
+    monkeypatch.setattr(
+        head_gradient,
+        "admit",
+        lambda releases, client, *rest: {} if client == "west" else admitted(releases, client, *rest),
+    )
+    monkeypatch.setattr(MetricsLog, "log", lambda self, text: said.append(text))
+    told = run_job(make_job(stages=STAGES, privacy={"min_count": 1})).result.stages["0-federate"]
+    assert told.outcome.facts["converged"]["held"] - told.outcome.facts["converged"]["n"] == 7
+    assert any("fitted to 27 of 34 labelled training examples" in line for line in said)
 
 
 def test_clients_are_asked_no_more_often_than_the_job_says(make_job, run_job):
