@@ -146,15 +146,69 @@ def total(many: Iterable[ClassSums], num_classes: int, features: int) -> ClassSu
     return reduce(add, many, nothing)
 
 
-def shrink_covariance(covariance: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Σ from S `(features, features)` of n pictures, by oracle approximating shrinkage."""
+def shrinkage(covariance: NDArray[np.float64], n: int) -> float:
+    """ρ of S `(features, features)` of n pictures."""
     features = len(covariance)
     trace, trace_of_square = float(np.trace(covariance)), float((covariance**2).sum())
     spread = trace_of_square - trace**2 / features  # 0 for a multiple of the identity
     strength = (trace_of_square + trace**2) / ((n + 1) * spread) if spread > 0 else 1.0
-    strength = min(1.0, strength)
-    shared: NDArray[np.float64] = np.eye(features) * (trace / features)
+    return min(1.0, strength)
+
+
+def shrink_covariance(covariance: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Σ from S `(features, features)` of n pictures, by oracle approximating shrinkage."""
+    features, strength = len(covariance), shrinkage(covariance, n)
+    shared: NDArray[np.float64] = np.eye(features) * (float(np.trace(covariance)) / features)
     return (1 - strength) * covariance + strength * shared
+
+
+def distances_left_out(
+    gaussians: Gaussians, left_out: NDArray[np.float64], embedding: NDArray[Any], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """M(x) of training pictures, each from the Gaussians of all others, `(pictures,)`.
+
+    With u = x − μ_c of the own class c and a = n_c / (n_c − 1), the others' mean of c is a u away from x.
+    Their Σ is, with the ρ and the tr S / p of all, n / (n − 1) times Σ − β u uᵀ for β = (1 − ρ) a / n, so
+    that by Sherman and Morrison (1950) for any v
+
+        vᵀ Σ₋₁⁻¹ v = (n − 1) / n (vᵀ Σ⁻¹ v + β (uᵀ Σ⁻¹ v)² / (1 − β uᵀ Σ⁻¹ u)).
+
+    Args:
+        gaussians: of all.
+        left_out: n_k of each of the job's classes, 0 where it has no Gaussian, then 1 − ρ; `(classes + 1,)`.
+        embedding: `(pictures, features)`.
+        labels: class indices `(pictures,)`.
+    """
+    pictures, kept = left_out[:-1], left_out[-1]
+    present, n = np.flatnonzero(pictures), pictures.sum()
+    turned = torch.from_numpy(gaussians.whitening.astype(np.float64)).T
+    white = (torch.from_numpy(embedding.astype(np.float64)) @ turned).numpy()
+    means = (torch.from_numpy(gaussians.means.astype(np.float64)) @ turned).numpy()
+    apart = white[:, None] - means  # (pictures, Gaussians, features)
+    distances = (apart**2).sum(axis=2)
+    place = np.full(len(pictures), -1)
+    place[present] = np.arange(len(present))
+    own = place[labels]
+    inside = np.flatnonzero((own >= 0) & (pictures[labels] > 1))
+    mine, size = own[inside], pictures[labels[inside]]
+    factor = size / (size - 1)
+    weight = kept * factor / n
+    u = apart[inside, mine]
+    across = np.einsum("pgf,pf->pg", apart[inside], u)
+    square = distances[inside, mine]
+    across[np.arange(len(inside)), mine] *= factor
+    others = distances[inside]
+    others[np.arange(len(inside)), mine] *= factor**2
+    grown = others + (weight / np.maximum(1 - weight * square, 1e-9))[:, None] * across**2
+    distances[inside] = grown * (n - 1) / n
+    found: NDArray[np.float64] = distances.min(axis=1)
+    return found
+
+
+def left_out_of(sums: ClassSums) -> NDArray[np.float64]:
+    """What `distances_left_out` needs beside the Gaussians, `(classes + 1,)`."""
+    covariance = sums.scatter / sums.n
+    return np.append(sums.pictures, 1 - shrinkage(covariance, sums.n))
 
 
 def fit_gaussians(sums: ClassSums) -> Gaussians | None:

@@ -177,6 +177,7 @@ class CalibratedModel:
         conformal: from which score on a class is in the prediction set.
         abstention: from which confidence on an answer is given.
         working_point: from which malignancy on a lesion is suspicious; None where there is none.
+        basis: `split`, or `cross-fitted`, as in the manifest.
     """
 
     subgroup: str
@@ -184,6 +185,7 @@ class CalibratedModel:
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
     working_point: WorkingPoint | None = None
+    basis: str = "split"
 
     @property
     def reports_from(self) -> int:

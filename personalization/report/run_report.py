@@ -220,6 +220,7 @@ def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel
             ConformalThreshold(**model["conformal"]),
             AbstentionThreshold(**model["abstention"]),
             working_point(model),
+            model["basis"],
         )
         for name, model in models.items()
     ]

@@ -27,7 +27,7 @@ from pydantic import Field, field_validator
 
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from personalization.calibration.mahalanobis import fit_gaussians
+from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
 from personalization.calibration.ood import (
     OodDetector,
     fit_ood,
@@ -52,17 +52,16 @@ from personalization.stages.calibrated_bundle import (
     with_tones,
 )
 from personalization.stages.calibration_answers import QUESTIONS, answer_calibration
-from personalization.stages.calibration_poll import Poll
+from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern, read_pattern, usual_patterns
-from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.algorithms.client import Client
 from training.errors import JobError
 from training.federation.blocks import Blocks
-from training.federation.census import Census
 from training.federation.questions import EMBED
 from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
@@ -72,7 +71,6 @@ from training.messages.message import (
     Broadcast,
     Update,
 )
-from training.updates.settings import PrivacyConfig
 
 PATIENTS_BY_TONE = "patients_by_tone"  # the fact of how many patients of each skin tone there are
 PASSES = 3  # through all models: thresholds, counts and distances
@@ -111,19 +109,22 @@ class Calibrate(Stage):
     def _are_patterns(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if patterns is None else tuple(read_pattern(name).name for name in patterns)
 
-    def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
+    def look_ahead(self, context: StageContext) -> None:
         """Refuse data without labelled calibration pictures of which something may be told."""
-        least = max(privacy.min_count, 1)
-        if not census.can_tell("calibration", census.all_subgroups, least):
+        census, least = context.census, max(context.job.privacy.min_count, 1)
+        split = fitted_on(context)
+        if not census.can_tell(split, census.all_subgroups, least):
+            share = "data.split.calibration" if split == "calibration" else "data.split.train"
             raise JobError(
-                f"calibrate: no hospital holds {least} labelled calibration pictures of any subgroup "
-                "(privacy.min_count), so nothing can be calibrated; raise data.split.calibration, lower "
+                f"calibrate: no hospital holds {least} labelled {split} pictures of any subgroup "
+                f"(privacy.min_count), so nothing can be calibrated; raise {share}, lower "
                 "privacy.min_count, or leave the stage out"
             )
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Calibrate every exported model, then judge them all on the test split."""
-        poll = Poll(context, Traffic(), self.chosen_patterns(context.job.data.case))
+        folds = {name: bundle.folds for name, bundle in before.bundles.items()}
+        poll = Poll(context, Traffic(), self.chosen_patterns(context.job.data.case), folds=folds)
         bundles: dict[str, BundleDraft] = {}
         fits: dict[str, list[Fit]] = {}
         detectors: dict[str, OodDetector] = {}
@@ -166,6 +167,7 @@ class Calibrate(Stage):
             "models": {
                 name: {
                     **asdict(fitted[0]),
+                    "basis": bundles[name].manifest.basis,
                     "novelty": detectors[name].facts(histograms[name]),
                     **of_each_pattern(poll.together, fitted[1:]),
                 }
@@ -250,7 +252,8 @@ class Calibrate(Stage):
         gaussians = fit_gaussians(sums)
         if gaussians is None:
             return OodDetector(None, (), 0, fit_ood(no_distances(), self.novelty_rate))
-        histogram = poll.distances(name, bundle.graph, gaussians, "calibration")
+        left_out = left_out_of(sums) if poll.fitted_on == "train" else None
+        histogram = poll.distances(name, bundle.graph, gaussians, poll.fitted_on, left_out)
         codes = tuple(bundle.manifest.labels[k].code for k in sums.present)
         return OodDetector(gaussians, codes, sums.n, fit_ood(histogram, self.novelty_rate))
 

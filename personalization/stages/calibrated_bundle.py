@@ -1,7 +1,7 @@
 """Bundles with what calibration found: temperatures, thresholds, what is familiar, and figures."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -71,7 +71,7 @@ def with_temperature(
             values[pattern_number(pattern, case)] = own.value
     graph = set_temperature(bundle.graph, values)
     update = {"temperature": temperature_entry(temperature), "file": ModelFile.of(graph)}
-    return BundleDraft(bundle.manifest.model_copy(update=update), graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update=update), graph=graph)
 
 
 def temperature_entry(temperature: Temperature) -> TemperatureEntry:
@@ -93,6 +93,7 @@ def with_thresholds(
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
         "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
+        "basis": "cross-fitted" if bundle.folds else "split",
         "patterns": tuple(
             PatternCalibration(
                 pattern=pattern,
@@ -105,7 +106,7 @@ def with_thresholds(
             if own.conformal.guaranteed
         ),
     }
-    return BundleDraft(manifest.model_copy(update=update), bundle.graph)
+    return replace(bundle, manifest=manifest.model_copy(update=update))
 
 
 def conformal_entry(fitted: ConformalThreshold, coverage: float, for_whom: Guarantee) -> Conformal:
@@ -151,25 +152,25 @@ def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> Bu
         return {"set_size": found["set_size"], "reported": found["reported"]}
 
     patterns = tuple(one.model_copy(update=figures(one.pattern.name)) for one in bundle.manifest.patterns)
-    return BundleDraft(bundle.manifest.model_copy(update={"patterns": patterns}), bundle.graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"patterns": patterns}))
 
 
 def with_detector(bundle: BundleDraft, detector: OodDetector) -> BundleDraft:
     """The bundle with its OOD detector."""
     manifest = bundle.manifest.model_copy(update={"out_of_distribution": detector.entry()})
-    return BundleDraft(manifest, bundle.graph)
+    return replace(bundle, manifest=manifest)
 
 
 def with_tones(bundle: BundleDraft, tones: ToneRanges | None) -> BundleDraft:
     """The bundle with the range of angles of each declared tone."""
-    return BundleDraft(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"tones": tones}))
 
 
 def with_patients(bundle: BundleDraft, counted: TonePatients | None) -> BundleDraft:
     """The bundle with the patients of each skin tone that it is for: of its subgroup, or of all of them."""
     subgroup = bundle.manifest.subgroup
     own = counted if counted is None or subgroup.is_global else counted.of(subgroup)
-    return BundleDraft(bundle.manifest.model_copy(update={"patients_by_tone": own}), bundle.graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"patients_by_tone": own}))
 
 
 def with_figures(
@@ -201,7 +202,7 @@ def with_figures(
             **merging(context, test),
         ),
     }
-    return BundleDraft(manifest.model_copy(update=update), bundle.graph)
+    return replace(bundle, manifest=manifest.model_copy(update=update))
 
 
 def told_missing(context: StageContext) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.calibration_counts import CalibrationCounts
-from personalization.calibration.mahalanobis import ClassSums, class_sums, total
+from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.ood import (
     HISTOGRAM,
     count_distances,
@@ -51,7 +51,7 @@ from training.messages.message import (
 LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
 QUESTIONS = frozenset({LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES})
-MEANS, WHITENING = "means", "whitening"
+MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
 View = Callable[[Examples], Examples]
@@ -92,12 +92,17 @@ def answer_in_view(
     if broadcast.ask == EMBEDDINGS:
         sums = embedding_sums(model, client, question.split, view)
         return reply(broadcast, tensors=sums.to_tensors())
-    parts = sendable(client, question, view)
+    in_folds = client.crossfit is not None and question.split == "train" and broadcast.ask != COUNTS
+    parts = sendable(client, question, view, in_folds=in_folds)
     if broadcast.ask == LIKELIHOODS:
         likelihoods = np.zeros_like(TEMPERATURES)
-        for part in parts.values():
-            likelihoods += log_likelihoods(model.run(part).logits, part.labels)
-        counted = {name: len(part) for name, part in parts.items()}
+        whole: dict[str, list[Examples]] = {}  # nothing is told by fold, and a sum is rounded once
+        for name, part in parts.items():
+            whole.setdefault(name.rpartition("/")[0] if in_folds else name, []).append(part)
+        for pieces in whole.values():
+            logits = np.concatenate([model.run(each).logits for each in pieces])
+            likelihoods += log_likelihoods(logits, np.concatenate([each.labels for each in pieces]))
+        counted = {name: sum(map(len, pieces)) for name, pieces in whole.items()}
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
@@ -108,10 +113,15 @@ def answer_in_view(
         return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
-        pick = highest if question.split == "calibration" else middle
+        pick = middle if question.split == "test" else highest
         histogram = no_distances()
         for part in parts.values():
-            distances = gaussians.distances(model.run(part).embedding)
+            embedding = model.run(part).embedding
+            if LEFT_OUT in broadcast.tensors:
+                left_out = broadcast.tensors[LEFT_OUT].numpy()
+                distances = distances_left_out(gaussians, left_out, embedding, part.labels)
+            else:
+                distances = gaussians.distances(embedding)
             histogram += count_distances(distances, part.people, client.smallest_cell, pick)
         return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
     if broadcast.ask == COUNTS:

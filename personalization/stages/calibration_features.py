@@ -17,13 +17,15 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.features import ClientFeatures
 from training.data.dataset import SPLITS, Examples, Split
-from training.errors import DataError
+from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.federation.client.embed import ENCODER, features_digest, rows_of
 from training.messages.message import Broadcast, Update, reply
 from training.models.export import as_bytes
 from training.models.graph_parts import EncoderPart, HeadPart
 from training.progress import Watch, unwatched
+
+FOLD = "fold-"  # before the number of a fold: the name of what follows the encoder in the model without it
 
 SUBGROUPS = "subgroups"  # in the question's options, those of whose pictures features are needed
 
@@ -35,14 +37,20 @@ class Judged:
     Attributes:
         head: what follows.
         features: of the pictures of a split.
+        folds: what follows in the models that are trained without one fold each; empty without cross-fitting.
     """
 
     head: HeadPart
     features: ClientFeatures
+    folds: tuple[HeadPart, ...] = ()
 
     def run(self, examples: Examples) -> Outputs:
-        """The graph's outputs for all examples of the split."""
-        return over_all(self.features.of(examples), self.head.run)
+        """The graph's outputs for all examples of the split; of one fold, those of the model without it."""
+        head = self.head
+        if self.folds and examples.folds is not None and len(examples):
+            (fold,) = np.unique(examples.folds).tolist()
+            head = self.folds[fold]
+        return over_all(self.features.of(examples), head.run)
 
 
 def over_all(examples: Examples, run: Callable[[Examples, NDArray[np.int64]], Outputs]) -> Outputs:
@@ -108,14 +116,26 @@ def judged(broadcast: Broadcast, client: Client, encoder: str, split: Split) -> 
 
     Raises:
         DataError: when the client was never given the encoder.
+        MessageError: models without a fold, other than the job has, or of pictures that are in none.
     """
+    folds = [name for name in broadcast.tensors if name.startswith(FOLD)]
+    if folds and (split != "train" or len(folds) != client.crossfit):
+        raise MessageError(
+            f"{client.id} was sent {len(folds)} models without a fold to judge its {split} pictures by, and "
+            f"its job has {client.crossfit or 0} (data.crossfit), of training pictures. Send it the same job"
+        )
     known = client.features.find(client.store, client.id, place_of(broadcast.stage, encoder), split)
     if known is None:
         raise DataError(
             f"{client.id} has no features of its {split} pictures for {broadcast.stage}: they were never "
             "made, or its store was emptied; continue with --resume"
         )
-    return Judged(HeadPart(as_bytes(broadcast.tensors), torch.get_num_threads()), known[1])
+    threads = torch.get_num_threads()
+    return Judged(
+        HeadPart(as_bytes(broadcast.tensors), threads),
+        known[1],
+        tuple(HeadPart(bytes(broadcast.tensors[f"{FOLD}{k}"].numpy()), threads) for k in range(len(folds))),
+    )
 
 
 def place_of(stage: str, encoder: str) -> str:

@@ -27,6 +27,7 @@ from personalization.stages.calibration_answers import (
     COUNTS,
     DISTANCES,
     EMBEDDINGS,
+    LEFT_OUT,
     LIKELIHOODS,
     MALIGNANCY,
     MEANS,
@@ -34,7 +35,7 @@ from personalization.stages.calibration_answers import (
     TONES,
     WHITENING,
 )
-from personalization.stages.calibration_features import SUBGROUPS
+from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.familiarity import Gaussians
@@ -56,7 +57,7 @@ from training.messages.message import (
     Update,
     named,
 )
-from training.models.export import GRAPH, as_tensor
+from training.models.export import GRAPH, as_tensor, set_temperature, temperatures_of
 from training.models.graph_parts import split_graph
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
@@ -74,12 +75,19 @@ class Poll:
         traffic: what the questions and answers cost.
         patterns: of cases; none where the job is about single pictures.
         seen: which clients have features of which encoder, by its digest.
+        folds: of models by name, what follows the encoder in those without each fold.
     """
 
     context: StageContext
     traffic: Traffic
     patterns: tuple[Pattern, ...] = ()
     seen: set[tuple[str, str]] = field(default_factory=set)
+    folds: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+    @property
+    def fitted_on(self) -> Split:
+        """The split that thresholds are fitted to."""
+        return fitted_on(self.context)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -98,12 +106,12 @@ class Poll:
         return (self.together, *((name,) for name in self.together)) if self.patterns else ()
 
     def likelihoods(self, name: str, graph: bytes) -> list[tuple[NDArray[np.float64], int]]:
-        """Log-likelihood sums over the temperature grid on the calibration split, and of how many.
+        """Log-likelihood sums over the temperature grid on what is calibrated on, and of how many.
 
         The first of all together, then those of each pattern.
         """
         updates = self._ask(
-            LIKELIHOODS, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)}
+            LIKELIHOODS, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
         )
         found = []
         for answers in in_sets(updates, self.sets):
@@ -113,7 +121,9 @@ class Poll:
 
     def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
         """The histograms of the calibration split that working points are fitted to, in the same order."""
-        updates = self._ask(MALIGNANCY, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)})
+        updates = self._ask(
+            MALIGNANCY, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
+        )
         return [
             sum((read_malignancies(each) for each in answers), no_malignancies())
             for answers in in_sets(updates, self.sets)
@@ -130,7 +140,7 @@ class Poll:
             points: its working points, in this order too; pictures that they refer are counted as referred.
         """
         options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
-        updates = self._ask(THRESHOLDS, name, graph, "calibration", options)
+        updates = self._ask(THRESHOLDS, name, graph, self.fitted_on, options)
         return [
             sum((CalibrationCounts.from_update(each) for each in answers), CalibrationCounts.none())
             for answers in in_sets(updates, self.sets)
@@ -168,14 +178,22 @@ class Poll:
         (answers,) = in_sets(updates, sets)
         return total((ClassSums.from_update(each, features) for each in answers), classes, features)
 
-    def distances(self, name: str, graph: bytes, gaussians: Gaussians, split: Split) -> NDArray[np.int64]:
-        """The histogram of distances from the training pictures."""
+    def distances(
+        self,
+        name: str,
+        graph: bytes,
+        gaussians: Gaussians,
+        split: Split,
+        left_out: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.int64]:
+        """The histogram of distances from the training pictures; with `left_out` from all but each itself."""
         sent = {
             MEANS: torch.from_numpy(gaussians.means),
             WHITENING: torch.from_numpy(gaussians.whitening),
+            **({} if left_out is None else {LEFT_OUT: torch.from_numpy(left_out)}),
         }
         sets = self.sets[:1]
-        options = {**(ONE_PER_LESION if split == "calibration" else {}), **self._of(sets)}
+        options = {**({} if split == "test" else ONE_PER_LESION), **self._of(sets)}
         updates = self._ask(DISTANCES, name, graph, split, options, beside=sent)
         (answers,) = in_sets(updates, sets)
         return sum((read_histogram(each) for each in answers), no_distances())
@@ -186,12 +204,12 @@ class Poll:
         if not isinstance(groups, ToneGroups):
             return None
         return TonePatients(
-            calibration=self._tones("calibration", groups.claimed), test=self._tones("test", groups.claimed)
+            calibration=self._tones(self.fitted_on, groups.claimed), test=self._tones("test", groups.claimed)
         )
 
     def _tones(self, split: Split, claimed: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
         subgroups, least = self.context.all_subgroups, max(self.context.job.privacy.min_count, 1)
-        question = EvaluateQuestion(split=split, subgroups=subgroups, one_per_lesion=split == "calibration")
+        question = EvaluateQuestion(split=split, subgroups=subgroups, one_per_lesion=split != "test")
         updates = self._answers(
             [
                 Broadcast(client, self.context.key, 0, TONES, GLOBAL, {}, question.model_dump())
@@ -229,18 +247,28 @@ class Poll:
         masked = self.context.job.privacy.masked_counts is not None
         clients = (
             self.context.trainers(subgroups, masked=masked)
-            if split == "train"
+            if ask == EMBEDDINGS
             else self.context.judges(split, subgroups)
         )
         parts = split_graph(graph)
         encoder = self._show(name, parts.encoder, clients, subgroups)
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
-        tensors = {GRAPH: as_tensor(parts.head), **(beside or {})}
+        tensors = {GRAPH: as_tensor(parts.head), **self._heads(ask, name, graph), **(beside or {})}
         broadcasts = [
             Broadcast(client, self.context.key, 0, ask, name, tensors, {**question, ENCODER: encoder})
             for client in clients
         ]
         return self._answers(broadcasts, expected)
+
+    def _heads(self, ask: str, name: str, graph: bytes) -> Tensors:
+        """What follows the encoder in the models without each fold, at the graph's temperatures."""
+        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS):
+            return {}
+        temperatures = temperatures_of(graph)
+        return {
+            f"{FOLD}{fold}": as_tensor(set_temperature(head, temperatures))
+            for fold, head in enumerate(self.folds.get(name, ()))
+        }
 
     def _answers(self, broadcasts: Sequence[Broadcast], expected: Shapes | None = None) -> list[Update]:
         """The answers, or their sum under masks; none where nobody is asked."""
@@ -267,6 +295,11 @@ class Poll:
             ask_all(self.context.engine, broadcasts, self.traffic, quorum=self.context.quorum)
             self.seen.update((client, digest) for client in clients)
         return digest
+
+
+def fitted_on(context: StageContext) -> Split:
+    """The split that a job's thresholds are fitted to: with cross-fitting the one that is trained on."""
+    return "calibration" if context.job.data.crossfit is None else "train"
 
 
 def in_sets(updates: Sequence[Update], sets: Sequence[Sequence[str]]) -> list[list[Update]]:

@@ -104,6 +104,9 @@ class Personalize(Stage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
+        if self.chooses_nothing(context.census):
+            facts = {"by_subgroup": {name: {"epoch": 0} for name in context.subgroups}}
+            return self.outcome(context, {}, before, Traffic(), facts)
         network = self.network(context)
         plan = self.plan(context, network, start)
         candidates, traffic = self.train(context, plan, initial_state(network, start))
@@ -120,17 +123,39 @@ class Personalize(Stage):
         facts = facts_of(selection, candidates)
         if self.per == "client":
             return self.outcome_per_client(context, start, chosen, selection, facts, traffic)
-        models = {GLOBAL: start, **chosen}
-        test = figures_on_test(context, models, traffic)
         facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
-        return StageResult(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts)
+        return self.outcome(context, chosen, before, traffic, facts)
+
+    def chooses_nothing(self, census: Census) -> bool:
+        """Whether every subgroup is to have the global model, with nothing to judge it by on the way."""
+        judged = census.judged("validation", census.subgroups)
+        return self.per == "subgroup" and not self.strategy.epochs and not judged
+
+    def outcome(
+        self,
+        context: StageContext,
+        chosen: Mapping[str, Tensors],
+        before: StageResult,
+        traffic: Traffic,
+        facts: Mapping[str, Any],
+    ) -> StageResult:
+        """The global model and those of subgroups, by default the global one, with their test figures."""
+        start = before.models[GLOBAL]
+        models = {GLOBAL: start, **dict.fromkeys(context.subgroups, start), **chosen}
+        folds = dict.fromkeys(models, before.folds[GLOBAL]) if before.folds else {}
+        test = figures_on_test(context, models, traffic)
+        return StageResult(
+            models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts, folds=folds
+        )
 
     def network(self, context: StageContext) -> Classifier:
         """What trains, whose initial weights beside the global model's follow from the job's seed."""
         return self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
 
-    def plan_ahead(self, context: StageContext) -> PlannedStage:
+    def plan_ahead(self, context: StageContext) -> PlannedStage | None:
         """Plan the epochs, from the model as it is before the first stage."""
+        if self.chooses_nothing(context.census):
+            return None
         network, start = self.network(context), float_state(context.model)
         plan, state = self.plan(context, network, start), initial_state(network, start)
         if not self.strategy.epochs:

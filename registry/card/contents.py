@@ -92,7 +92,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "intersections": _mapping(intersections),
         "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
-            **{key: said[key] for key in ("temperature", "conformal", "abstention")},
+            **{key: said[key] for key in ("basis", "temperature", "conformal", "abstention")},
             "set_threshold": manifest.set_threshold,
             "confidence_threshold": manifest.report_threshold,
             "expected_coverage": expected_coverage(manifest.conformal),

@@ -121,6 +121,11 @@ def _uncalibrated(manifest: BundleManifest) -> list[str]:
             f"Its temperature was drawn towards that of everybody, since only {manifest.temperature.n} "
             "pictures were there to calibrate on."
         )
+    if manifest.basis == "cross-fitted" and manifest.conformal.guarantee != "none":
+        found.append(
+            "Its guarantees are cross-fitted: exact for models trained without a part of the lesions each, "
+            "and nominal for this one, which was trained on all. The test counts stand beside them."
+        )
     if manifest.conformal.guarantee == "none":
         found.append("Its prediction sets promise no coverage.")
     if manifest.refers_all:

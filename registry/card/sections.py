@@ -28,6 +28,11 @@ MEANINGS: Mapping[str, str] = {
     "variance": "variance of the accuracies",
 }
 
+BASES: Mapping[str, str] = {
+    "split": "lesions kept apart for it",
+    "cross-fitted": "training lesions, each by a model that was not trained on it (cross-fitted)",
+}
+
 Facts = list[tuple[str, str]]
 
 _OF_PATIENTS = (
@@ -148,6 +153,7 @@ def confidence(card: Mapping[str, Any]) -> Facts:
     expected, seen = calibration["expected_coverage"], abstention["threshold_bin"] >= sets["threshold_bin"]
     promised = "none" if sets["guarantee"] == "none" else f"{sets['guarantee']}, on {sets['n']} lesions"
     return [
+        ("Calibrated on", BASES[calibration["basis"]]),
         (
             "Temperature",
             f"{figure(temperature['value'])}, on {temperature['n']} pictures"

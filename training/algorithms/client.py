@@ -10,6 +10,7 @@ from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
+from training.data.folds import in_folds
 from training.data.subgroups import in_subgroup
 from training.progress import Watch, unwatched
 
@@ -31,6 +32,7 @@ class Client:
         masked: whether what it tells leaves in a sum under masks alone.
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
+        crossfit: how many models are trained beside the released one, each without a fold; None for none.
     """
 
     id: str
@@ -45,6 +47,7 @@ class Client:
     masked: bool = False
     features: FeatureMemory = made(default_factory=FeatureMemory)
     watch: Watch = unwatched
+    crossfit: int | None = None
 
     @property
     def smallest_cell(self) -> int:
@@ -62,6 +65,8 @@ class Client:
     def examples(self, split: Split, subgroup: str | None = None) -> Examples:
         """The pictures of one split, of one subgroup if one is named."""
         examples = self.dataset.examples(self.id, split)
+        if split == "train" and self.crossfit is not None:
+            examples = in_folds(examples, self.id, self.subgroups, self.crossfit, self.min_count)
         return examples if subgroup is None else in_subgroup(examples, self.subgroups, subgroup)
 
     def by_subgroup(self, split: Split) -> dict[str, Examples]:

@@ -94,11 +94,13 @@ class HeadRows:
         rows: `(n, features)` float64.
         labels: class indices `(n,)` int64.
         mass: what each counts, `(n,)` float64; the rows of one example add up to 1.
+        folds: the fold of each, `(n,)` int64; None where the job has none.
     """
 
     rows: torch.Tensor
     labels: torch.Tensor
     mass: torch.Tensor
+    folds: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

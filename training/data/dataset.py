@@ -44,6 +44,8 @@ class Examples:
         cases: all pictures and the facts of each example, where an example is a lesion; `rows` are then of
             its first picture. None where an example is a picture.
         views: how many rows of `images` a picture has: its own, and after it those of other views of it.
+        folds: the fold of each, `(n,)` int64, where models are trained each without one; see
+            `training.data.folds`.
     """
 
     images: NDArray[Any]
@@ -55,6 +57,7 @@ class Examples:
     names: NDArray[np.int64] | None = None
     cases: Cases | None = None
     views: int = 1
+    folds: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -75,6 +78,7 @@ class Examples:
             None if self.names is None else self.names[keep],
             None if self.cases is None else self.cases.where(keep),
             self.views,
+            None if self.folds is None else self.folds[keep],
         )
 
     def in_drawn_views(self, random: np.random.Generator) -> "Examples":

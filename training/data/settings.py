@@ -162,6 +162,13 @@ class SplitConfig(FrozenConfig):
         return self
 
 
+def split_for(earlier: Mapping[str, Any]) -> SplitConfig:
+    """The shares of a job that names none: with cross-fitting nothing is kept for calibration alone."""
+    if earlier.get("crossfit") is None:
+        return SplitConfig()
+    return SplitConfig(train=0.8, validation=0, calibration=0, test=0.2)
+
+
 class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
@@ -177,7 +184,10 @@ class DataConfig(FrozenConfig):
     interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
     subgroups: Subgroups | None = None
     clients: ClientsConfig = ClientsConfig()
-    split: SplitConfig = SplitConfig()
+    crossfit: int | None = Field(
+        None, ge=2, le=20
+    )  # folds, each scored by a model that is trained without it
+    split: SplitConfig = Field(default_factory=split_for)
     server: ServerConfig | None = None
     label_fraction: float = Field(1.0, ge=0, le=1)  # of each client's training pictures; others lose theirs
     labelled_clients: tuple[str, ...] | None = (
@@ -209,6 +219,15 @@ class DataConfig(FrozenConfig):
             )
         if self.sources and (self.folder is not None or self.options):
             raise ValueError("`folder` and `options` belong to one of the `sources`; move them there")
+        return self
+
+    @model_validator(mode="after")
+    def _calibrates_once(self) -> "DataConfig":
+        if self.crossfit is not None and self.split.calibration:
+            raise ValueError(
+                f"crossfit calibrates on training pictures, and split.calibration is "
+                f"{self.split.calibration:g}; set it to 0, or remove crossfit"
+            )
         return self
 
     @model_validator(mode="after")

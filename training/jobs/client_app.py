@@ -206,4 +206,5 @@ class ClientApp:
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
             watch=self._watch,
+            crossfit=self._job.data.crossfit,
         )

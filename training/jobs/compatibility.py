@@ -14,6 +14,7 @@ from training.data.subgroup_settings import ToneGroups
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
+from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
@@ -196,6 +197,30 @@ def refuse_exact_gradients(stages: Sequence[Stage]) -> None:
         raise ValueError(
             "fit: converged asks for exact gradients, which no noise of privacy.client_level, of "
             "privacy.counts.epsilon or of dp-sgd covers; remove the noise, or set fit: rounds"
+        )
+
+
+def refuse_uncrossed(stages: Sequence[Stage], data: DataConfig) -> None:
+    """Refuse cross-fitting of what is not trained without each fold.
+
+    Raises:
+        ValueError: saying what, and what else there is.
+    """
+    if data.crossfit is None:
+        return
+    heads = [stage for stage in stages if isinstance(stage, Federate)]
+    for each in stages:
+        fitted = isinstance(each, Federate) and each.fit == "converged"
+        if not fitted and not isinstance(each, Pretrain | Probe) and each.num_rounds:
+            raise ValueError(
+                f"data.crossfit scores every training picture by a model that was not trained on its label, "
+                f"and stage {each.stage} trains one model in rounds; set fit: converged for the head and "
+                "leave other training out, or remove crossfit and calibrate on a split"
+            )
+    if len(heads) != 1:
+        raise ValueError(
+            f"data.crossfit needs one stage federate with fit: converged, and the job has {len(heads)}; add "
+            "it, or remove crossfit"
         )
 
 

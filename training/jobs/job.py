@@ -13,6 +13,7 @@ from training.errors import JobError
 from training.jobs.compatibility import (
     refuse_growing_pictures,
     refuse_routing_by_others,
+    refuse_uncrossed,
     refuse_unfit,
     refuse_unknowing_encoder,
     refuse_without_cases,
@@ -64,6 +65,7 @@ class Job(JobSettings):
         refuse_unknowing_encoder(self.stages, self.model)
         refuse_growing_pictures(self.stages, self.data)
         refuse_routing_by_others(self.stages, self.data)
+        refuse_uncrossed(self.stages, self.data)
         return self
 
     def key(self, place: int) -> str:

@@ -11,6 +11,7 @@ from training.messages.message import named, prefixed
 from training.messages.tensor_file import read_tensors, write_tensors
 from training.models.encoders.files import said_of
 from training.models.encoders.preprocessing import AS_EVER, Preprocessing
+from training.models.export import as_tensor
 
 OUTCOME = "outcome.safetensors"
 
@@ -46,13 +47,19 @@ def save_finished(folder: Path, job: str, finished: FinishedStage, shown: Prepro
     tensors = prefixed(pack_blocks(outcome.test), "test/")
     for place, weights in enumerate(outcome.models.values()):  # the global model is the first
         tensors.update(prefixed(weights, f"model-{place}/"))
+    for name, folds in outcome.folds.items():
+        for fold, weights in enumerate(folds):
+            tensors.update(prefixed(weights, f"fold-{list(outcome.models).index(name)}-{fold}/"))
     for place, bundle in enumerate(outcome.bundles.values()):
         write_bundle(folder / f"bundle-{place}", bundle.manifest, bundle.graph)
+        tensors |= {f"graph-{place}-{fold}": as_tensor(graph) for fold, graph in enumerate(bundle.folds)}
     header = {
         "seconds": finished.seconds,
         "log_bytes": finished.log_bytes,
         "models": list(outcome.models),
         "bundles": list(outcome.bundles),
+        "folds": {name: len(folds) for name, folds in outcome.folds.items()},
+        "graphs": [len(bundle.folds) for bundle in outcome.bundles.values()],
         "rounds": outcome.rounds,
         "traffic": asdict(outcome.traffic),
         "facts": outcome.facts,
@@ -75,7 +82,10 @@ def load_finished(folder: Path, job: str) -> FinishedStage | None:
     bundles = {}
     for place, name in enumerate(header["bundles"]):
         bundle = read_bundle(folder / f"bundle-{place}")
-        bundles[name] = BundleDraft(bundle.manifest, bundle.model)
+        folds = [tensors[f"graph-{place}-{fold}"] for fold in range(header["graphs"][place])]
+        bundles[name] = BundleDraft(
+            bundle.manifest, bundle.model, tuple(bytes(each.numpy()) for each in folds)
+        )
     outcome = StageResult(
         models={name: named(tensors, f"model-{place}/") for place, name in enumerate(header["models"])},
         bundles=bundles,
@@ -84,5 +94,11 @@ def load_finished(folder: Path, job: str) -> FinishedStage | None:
         test=read_blocks(named(tensors, "test/")),
         facts=header["facts"],
         stay_home=header["stay_home"],
+        folds={
+            name: tuple(
+                named(tensors, f"fold-{header['models'].index(name)}-{fold}/") for fold in range(number)
+            )
+            for name, number in header["folds"].items()
+        },
     )
     return FinishedStage(outcome, header["seconds"], header["log_bytes"])

@@ -277,6 +277,19 @@ def _strip(message: Any) -> None:
                 _strip(inner)
 
 
+def temperatures_of(graph: bytes) -> list[float]:
+    """The temperature of a graph, or that of each pattern.
+
+    Raises:
+        ExportError: when the graph holds none.
+    """
+    for tensor in onnx.load_from_string(graph).graph.initializer:
+        if tensor.name.endswith(TEMPERATURE):
+            values: list[float] = numpy_helper.to_array(tensor).reshape(-1).tolist()
+            return values
+    raise ExportError("the graph holds no temperature; export the model again with this version")
+
+
 def set_temperature(graph: bytes, temperature: float | Sequence[float]) -> bytes:
     """The same graph with another temperature: one for all, or one for each pattern.
 

@@ -41,7 +41,10 @@ _AT_WORKING_POINT = (
 
 def calibration_table(models: Sequence[CalibratedModel]) -> Table:
     """One row per calibrated model."""
-    return Table("What calibration fixed", _COLUMNS, tuple(_row(model) for model in models))
+    title = "What calibration fixed"
+    if any(model.basis == "cross-fitted" for model in models):
+        title += ", on training lesions, each scored by a model that was not trained on it (cross-fitted)"
+    return Table(title, _COLUMNS, tuple(_row(model) for model in models))
 
 
 def tones_table(tones: Sequence[ClaimedTone]) -> Table | None:

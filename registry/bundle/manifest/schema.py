@@ -120,6 +120,8 @@ class BundleManifest(Frozen):
         patterns: the rules for each pattern that was calibrated; `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
         attestation: a signature of who measured the figures; None where nobody signed.
+        basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
+            that was not trained on it, `cross-fitted`: exact for those models, nominal for this one.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -142,6 +144,7 @@ class BundleManifest(Frozen):
     reference: ReferenceHistograms | None = None
     lineage: Lineage
     attestation: Attestation | None = None
+    basis: Literal["split", "cross-fitted"] = "split"
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:

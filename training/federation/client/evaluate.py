@@ -18,6 +18,7 @@ from registry.bundle.manifest.labels import Label, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
+from training.data.folds import by_fold
 from training.data.small_cells import count_people, unsuppressed
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
@@ -58,12 +59,18 @@ def as_they_are(examples: Examples) -> Examples:
 
 
 def sendable(
-    client: Client, question: EvaluateQuestion, view: Callable[[Examples], Examples] = as_they_are
+    client: Client,
+    question: EvaluateQuestion,
+    view: Callable[[Examples], Examples] = as_they_are,
+    *,
+    in_folds: bool = False,
 ) -> dict[str, Examples]:
     """The labelled pictures of each wanted subgroup of which counts may leave, in a view of them.
 
     One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
-    before is held back. Where counts get noise neither is done: it would tell of the pictures.
+    before is held back. Where counts get noise neither is done: it would tell of the pictures. `in_folds`
+    every fold of a subgroup is a part, and the account of releases holds each: models of a coordinator's own
+    making could tell of one alone.
     """
     parts = {
         name: view(part.where(part.labels >= 0))
@@ -72,6 +79,8 @@ def sendable(
     }
     if client.noisy:
         return parts
+    if in_folds:
+        parts = by_fold(parts)
     if question.one_per_lesion:
         parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
     enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}

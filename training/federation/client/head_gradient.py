@@ -8,6 +8,10 @@ in double precision. Sums of clients add up to those of pooled data. An example 
 model leaves parts of cases out in training, a second time without parts that are drawn once; both then
 weigh half.
 
+With cross-fitting K heads more are fitted beside the first, the k-th without the examples of fold k, and one
+question asks for the gradients of all. Of their losses only the sum is told, and nothing where two heads are
+the same, as at a common start: the difference of their gradients would be that of one fold.
+
 Who chooses W chooses what is summed: at W = 0 and b = 0 a gradient is a sum of rows by class, and two large W
 that differ little can single out a row (`docs/privacy.md` says what a coordinator that lies learns). A client
 answers in the clear only where each class that it holds has as many patients as the job's minimum, and the
@@ -20,6 +24,7 @@ import torch
 from training.algorithms.client import Client
 from training.algorithms.features import HeadRows
 from training.data.dataset import SERVER, Examples
+from training.data.folds import by_fold
 from training.data.small_cells import count_people
 from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
@@ -47,30 +52,61 @@ def answer_spread(broadcast: Broadcast, client: Client) -> Update:
 
 
 def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
-    """Sums of loss and gradient at the head that arrived.
+    """Sums of loss and gradient at the heads that arrived.
 
     Args:
-        broadcast: carries W `(classes, features)` and b `(classes,)`, float64.
+        broadcast: carries W `(heads, classes, features)` and b `(heads, classes)`, float64: one head, or with
+            cross-fitting one for each fold after it.
         client: whose training rows.
 
+    Returns:
+        The loss of the first head and that of the others together `(2,)`, and the gradients.
+
     Raises:
+        MessageError: other heads than the job has, or two that are the same.
         DataError: in the clear, a class of fewer patients than the job's minimum.
     """
+    weight, bias = broadcast.tensors[WEIGHT], broadcast.tensors[BIAS]
+    heads, classes, features = weight.shape
+    refuse_heads(client, weight, bias)
     held = head_rows(broadcast, client)
-    logits = held.rows @ broadcast.tensors[WEIGHT].T + broadcast.tensors[BIAS]
-    of_truth = logits.gather(1, held.labels[:, None])[:, 0]
-    losses = torch.logsumexp(logits, dim=1) - of_truth
-    wrong = torch.softmax(logits, dim=1)
-    wrong[torch.arange(len(wrong)), held.labels] -= 1
-    wrong *= held.mass[:, None]
+    mass = held.mass[:, None].expand(-1, heads).clone()
+    if heads > 1:
+        assert held.folds is not None, "with cross-fitting every example has a fold"
+        mass[torch.arange(len(mass)), 1 + held.folds] = 0
+    logits = (held.rows @ weight.flatten(0, 1).T).view(-1, heads, classes) + bias
+    truth = held.labels[:, None, None].expand(-1, heads, 1)
+    losses = torch.logsumexp(logits, dim=2) - logits.gather(2, truth)[..., 0]
+    wrong = torch.softmax(logits, dim=2).scatter_add_(2, truth, -torch.ones_like(truth, dtype=torch.float64))
+    wrong *= mass[..., None]
+    of_each = (losses * mass).sum(dim=0)
     return reply(
         broadcast,
         tensors={
-            LOSS: (losses * held.mass).sum()[None],
-            WEIGHT: wrong.T @ held.rows,
+            LOSS: torch.stack([of_each[0], of_each[1:].sum()]),
+            WEIGHT: (wrong.flatten(1).T @ held.rows).view(heads, classes, features),
             BIAS: wrong.sum(dim=0),
         },
     )
+
+
+def refuse_heads(client: Client, weight: torch.Tensor, bias: torch.Tensor) -> None:
+    """Refuse other heads than the job has, and two that are the same.
+
+    Raises:
+        MessageError: saying which.
+    """
+    expected = 1 + (client.crossfit or 0)
+    if len(weight) != expected:
+        raise MessageError(
+            f"{client.id} was asked for gradients of {len(weight)} heads, and its job has {expected} "
+            "(data.crossfit). Send it the same job"
+        )
+    if len(torch.unique(torch.cat([weight.flatten(1), bias], dim=1), dim=0)) < len(weight):
+        raise MessageError(
+            f"{client.id} was asked for gradients of {len(weight)} heads of which two are the same: their "
+            "difference would be a sum over one fold. Begin each at a place of its own"
+        )
 
 
 def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
@@ -91,9 +127,11 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
         labelled = train.where(train.labels >= 0)
         if not client.masked and client.id != SERVER:
             refuse_rare(client, labelled)
-        admitted = admit(client.releases, client.id, GRADIENTS, {"train": labelled}, client.min_count)
-        nothing = labelled.where(np.zeros(len(labelled), dtype=np.bool_))
-        client.features.rows[key] = make_rows(broadcast.stage, client, admitted.get("train", nothing))
+        sets = by_fold({"train": labelled})
+        admitted = admit(client.releases, client.id, GRADIENTS, sets, client.min_count)
+        told = np.concatenate([np.empty(0, np.int64), *(part.identities[:, 0] for part in admitted.values())])
+        kept = labelled.where(np.isin(labelled.identities[:, 0], told))
+        client.features.rows[key] = make_rows(broadcast.stage, client, kept)
     return client.features.rows[key]
 
 
@@ -130,4 +168,7 @@ def make_rows(stage: str, client: Client, examples: Examples) -> HeadRows:
                 drawn.append(model.embed(part).double().cpu())
     rows, labels = torch.cat(whole + drawn), torch.from_numpy(examples.labels)
     views = 2 if drawn else 1
-    return HeadRows(rows, labels.repeat(views), torch.full((len(rows),), 1 / views, dtype=torch.float64))
+    folds = None if examples.folds is None else torch.from_numpy(examples.folds).repeat(views)
+    return HeadRows(
+        rows, labels.repeat(views), torch.full((len(rows),), 1 / views, dtype=torch.float64), folds
+    )

@@ -14,9 +14,14 @@ class k, and works in the variables √h_kj w_kj and √h_k b_k,
 the diagonal of the Hessian there: a rare class has far less curvature than a common one. Of 2,517 MILK10k
 lesions in 3,861 columns, at a penalty of 1, the gradient is 2e-8 after 93 evaluations, else 1e-3 after 120.
 
+With cross-fitting K heads more are fitted, each without the examples of one fold and with the same total
+penalty, N λ / 2 ‖W‖², so that nobody has to tell how many a fold has. All K + 1 are variables of one problem,
+whose loss is their sum: one sum is asked for an evaluation. They begin apart, `APART` in those variables.
+
 What has been answered is kept: a resumed fit asks nothing a second time, and takes the same steps.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,18 +51,19 @@ AskSum = Callable[[str, Tensors, Shapes], Tensors]
 """Asks all clients one question with these tensors, and returns the sum of their answers."""
 
 MEMORY = 20  # pairs of steps and gradients that L-BFGS remembers
+APART = 1e-2  # the standard deviation of the places where heads without a fold begin
 
 
 @dataclass(frozen=True)
 class HeadFit:
-    """A fitted head, for rows as they are.
+    """Fitted heads, for rows as they are.
 
     Attributes:
-        weight: W, `(classes, features)` float64.
-        bias: b, `(classes,)` float64.
-        n: N, the examples that it is fitted to.
-        loss: the penalised loss.
-        gradient: the largest absolute value of its gradient.
+        weight: W, `(heads, classes, features)` float64: of all examples first, then without each fold.
+        bias: b, `(heads, classes)` float64.
+        n: N, the examples that the first is fitted to.
+        loss: the penalised loss of the first.
+        gradient: the largest absolute value of the gradient of any.
         evaluations: how often the clients were asked.
     """
 
@@ -114,8 +120,10 @@ def fit_head(
     penalty: float,
     most: int,
     watch: Callable[[int, float], None] = lambda evaluation, loss: None,
+    folds: int = 0,
+    seed: int = 0,
 ) -> HeadFit:
-    """Fit a head of so many classes on rows of so many features.
+    """Fit a head of so many classes on rows of so many features, and one more without each fold.
 
     Args:
         ask: asks the clients.
@@ -125,12 +133,14 @@ def fit_head(
         penalty: on W, of the mean loss.
         most: evaluations of the gradient, at most.
         watch: called with the number of each evaluation and the penalised loss there.
+        folds: of the examples.
+        seed: from which is drawn where the heads without a fold begin.
 
     Raises:
         MessageError: the sums are of no examples, or not finite.
     """
-    asked = 0
-    best: HeadFit | None = None
+    asked, heads = 0, 1 + folds
+    best, lowest = None, math.inf
 
     def ask_once(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
         nonlocal asked
@@ -163,32 +173,38 @@ def fit_head(
     share = (spread[MASS] / n).clamp(min=0.5 / n, max=1 - 0.5 / n)  # a class that nobody has counts half
     spreads = share * (1 - share)
     steps = torch.cat([(spreads[:, None] * variances / scale**2 + penalty).flatten(), spreads]).rsqrt()
-    begin = torch.cat([torch.zeros(classes * features, dtype=double), share.log() / steps[-classes:]])
+    first = torch.cat([torch.zeros(classes * features, dtype=double), share.log() / steps[-classes:]])
+    apart = torch.randn(heads, len(first), dtype=double, generator=torch.Generator().manual_seed(seed))
+    apart[0] = 0
+    begin = first + APART * apart
     shapes = {
-        LOSS: torch.Size([1]),
-        WEIGHT: torch.Size([classes, features]),
-        BIAS: torch.Size([classes]),
+        LOSS: torch.Size([2]),
+        WEIGHT: torch.Size([heads, classes, features]),
+        BIAS: torch.Size([heads, classes]),
     }
 
     def evaluate(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        nonlocal best
+        nonlocal best, lowest
         if asked > most:
             raise MostAskedError
-        flat = steps * torch.from_numpy(point)
-        weight, bias = flat[:-classes].view(classes, features), flat[-classes:]
+        flat = steps * torch.from_numpy(point).view(heads, -1)
+        weight, bias = flat[:, :-classes].view(heads, classes, features), flat[:, -classes:]
         own_weight = weight / scale  # of rows as they are
         own_bias = bias - own_weight @ centre
         sums = ask_once(GRADIENT, {WEIGHT: own_weight, BIAS: own_bias}, shapes)
-        loss = float(sums[LOSS]) / n + penalty / 2 * float((weight**2).sum())
+        squares = (weight**2).sum(dim=(1, 2))
+        loss = float(sums[LOSS][0]) / n + penalty / 2 * float(squares[0])
+        of_all = loss + float(sums[LOSS][1]) / n + penalty / 2 * float(squares[1:].sum())
         watch(asked - 1, loss)
-        of_weight = (sums[WEIGHT] - torch.outer(sums[BIAS], centre)) / scale
-        slope = torch.cat([(of_weight / n + penalty * weight).flatten(), sums[BIAS] / n])
-        if best is None or loss < best.loss:
+        of_weight = (sums[WEIGHT] - sums[BIAS][..., None] * centre) / scale
+        slope = torch.cat([(of_weight / n + penalty * weight).flatten(1), sums[BIAS] / n], dim=1)
+        if best is None or of_all < lowest:
+            lowest = of_all
             best = HeadFit(own_weight, own_bias, n, loss, float(slope.abs().max()), asked - 1)
-        return loss, (steps * slope).numpy()
+        return of_all, (steps * slope).flatten().numpy()
 
     options = {"maxcor": MEMORY, "maxfun": most, "maxiter": most, "ftol": 1e-15, "gtol": 1e-8}
     with suppress(MostAskedError):
-        minimize(evaluate, begin.numpy(), jac=True, method="L-BFGS-B", options=options)
+        minimize(evaluate, begin.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
     assert best is not None, "the loss is finite where it begins"
     return replace(best, evaluations=asked - 1)

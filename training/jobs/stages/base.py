@@ -133,10 +133,17 @@ class StageContext:
 
 @dataclass(frozen=True)
 class BundleDraft:
-    """A bundle in the making: its manifest and its graph."""
+    """A bundle in the making.
+
+    Attributes:
+        manifest: as it is so far.
+        graph: the model.
+        folds: what follows the encoder in models that are trained without one fold each, as graphs.
+    """
 
     manifest: BundleManifest
     graph: bytes
+    folds: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,7 @@ class StageResult:
         facts: JSON-able details for the report and the summary.
         stay_home: whether `test` is of other models than `models`: of those that stay at their clients, or of
             a probe.
+        folds: of the models that are cross-fitted, by name: what differs in those without each fold.
     """
 
     models: Mapping[str, Tensors]
@@ -161,6 +169,7 @@ class StageResult:
     test: Blocks = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     stay_home: bool = False
+    folds: Mapping[str, tuple[Tensors, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

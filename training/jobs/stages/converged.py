@@ -20,6 +20,7 @@ from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors
 from training.models import Classifier
 from training.models.groups import float_state
+from training.seeds import derive_seed
 from training.updates.settings import PrivacyConfig
 
 QUESTIONS = frozenset({SPREAD, GRADIENT})
@@ -50,7 +51,7 @@ def ask_sum(
 
 def fit_converged(
     context: StageContext, network: Classifier, penalty: float, most: int, traffic: Traffic
-) -> tuple[Tensors, Mapping[str, Any]]:
+) -> tuple[Tensors, tuple[Tensors, ...], Mapping[str, Any]]:
     """Fit the head; the clients have their features.
 
     Args:
@@ -61,7 +62,7 @@ def fit_converged(
         traffic: what it costs is added to it.
 
     Returns:
-        The head's weights by name, float32, and what became of the fit.
+        The head's weights by name, float32; those without each fold; and what became of the fit.
     """
     weight_name, bias_name = head_of(network)
     classes, features = float_state(network)[weight_name].shape
@@ -75,6 +76,8 @@ def fit_converged(
         penalty,
         most,
         lambda evaluation, loss: log.advance(context.key, evaluation, most, f"loss {loss:.6f}"),
+        context.job.data.crossfit or 0,
+        derive_seed(context.job.seed, context.key, "heads apart"),
     )
     log.end()
     if found.evaluations >= most:
@@ -96,7 +99,11 @@ def fit_converged(
         "gradient": found.gradient,
         "evaluations": found.evaluations,
     }
-    return {weight_name: found.weight.float(), bias_name: found.bias.float()}, {"converged": facts}
+    head, *without_fold = (
+        {weight_name: weight, bias_name: bias}
+        for weight, bias in zip(found.weight.float(), found.bias.float(), strict=True)
+    )
+    return head, tuple(without_fold), {"converged": facts}
 
 
 def head_of(network: Classifier) -> tuple[str, str]:

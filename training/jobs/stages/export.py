@@ -16,6 +16,7 @@ from registry.bundle.manifest.schema import (
     Subgroup,
 )
 from training.algorithms.client import Client
+from training.algorithms.features import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split
 from training.data.subgroup_settings import ToneGroups
 from training.errors import ExportError
@@ -35,6 +36,7 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
+from training.models.graph_parts import split_graph
 
 PARITY = "parity"
 WEIGHTS = "weights/"
@@ -64,8 +66,17 @@ class Export(Stage):
             ExportError: naming the model, the client and the difference.
         """
         model, traffic = deepcopy(context.model), Traffic()
+        heads: dict[str, bytes] = {}
         bundles: dict[str, BundleDraft] = {}
         differences: dict[str, float] = {}
+
+        def without_fold(weights: Tensors) -> bytes:
+            key = tensors_digest(weights)
+            if key not in heads:
+                model.load_state_dict(weights, strict=False)
+                heads[key] = split_graph(export_graph(model, context.job.data.image_size)).head
+            return heads[key]
+
         context.metrics_log.progress.begin(context.key, len(before.models), rounds=False)
         for name, weights in context.metrics_log.progress.each(before.models.items()):
             context.metrics_log.log(f"{context.key}: {name}")
@@ -73,7 +84,8 @@ class Export(Stage):
             graph = export_graph(model, context.job.data.image_size)
             difference = self.check(context, name, weights, graph, traffic)
             differences |= {} if difference is None else {name: difference}
-            bundles[name] = BundleDraft(manifest(context, name, graph, difference), graph)
+            folds = tuple(without_fold({**weights, **own}) for own in before.folds.get(name, ()))
+            bundles[name] = BundleDraft(manifest(context, name, graph, difference), graph, folds)
         context.metrics_log.end()
         facts = {
             "by_subgroup": before.facts.get("by_subgroup", {}),

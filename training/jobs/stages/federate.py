@@ -205,8 +205,9 @@ class Federate(RoundsStage):
         if isinstance(self.trains, TrainsHead):
             make_features(context, start, making)
         if self.fit == "converged":
-            head, facts = fit_converged(context, network, self.penalty, self.evaluations, making)
-            return self.judged(context, start, head, making, facts)
+            head, folds, facts = fit_converged(context, network, self.penalty, self.evaluations, making)
+            fitted = self.judged(context, start, head, making, facts)
+            return replace(fitted, folds={GLOBAL: folds} if folds else {})
         own = float_state(context.model)
         trained = {
             name: start[name] if name in own else value for name, value in float_state(network).items()

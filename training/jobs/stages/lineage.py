@@ -7,6 +7,7 @@ weights that the job began with, where it named a file.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from registry.bundle.folder import bundle_digest
 from registry.bundle.manifest.lineage import EncoderOrigin
@@ -65,8 +66,8 @@ def _with_parent(bundle: BundleDraft, parent: str | None) -> BundleDraft:
     if parent is None:
         return bundle
     lineage = bundle.manifest.lineage.model_copy(update={"parent": parent})
-    return BundleDraft(bundle.manifest.model_copy(update={"lineage": lineage}), bundle.graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"lineage": lineage}))
 
 
 def _attested(bundle: BundleDraft, attest: Attest) -> BundleDraft:
-    return BundleDraft(attest(bundle.manifest), bundle.graph)
+    return replace(bundle, manifest=attest(bundle.manifest))

@@ -1,5 +1,6 @@
 """The stage `register`: the run's models become versions in the registry, and if asked a release."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -68,7 +69,7 @@ class Register(Stage):
 
 def renamed(bundle: BundleDraft, model: str) -> BundleDraft:
     """The bundle under its name in the registry."""
-    return BundleDraft(bundle.manifest.model_copy(update={"model": model}), bundle.graph)
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"model": model}))
 
 
 def whole(bundle: BundleDraft) -> Bundle:

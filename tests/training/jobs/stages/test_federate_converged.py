@@ -13,6 +13,7 @@ from training.algorithms.client import Client
 from training.algorithms.features import FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
+from training.data.folds import in_folds
 from training.errors import JobError, MessageError, QuorumError
 from training.federation.client import head_gradient
 from training.federation.client.head_gradient import answer_gradient, answer_spread, head_rows
@@ -29,6 +30,8 @@ CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]
 SPLIT = {"split": "train"}
 MASKED = {"min_count": 1, "counts": {"masks": True}}
+ALL_TRAIN = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
+FOLDED = {"crossfit": 3, "split": ALL_TRAIN}
 
 
 @pytest.fixture
@@ -40,21 +43,28 @@ def make_job(make_job, tmp_path):
     return lambda **changes: make_job(**{"model": {"weights": str(path)}, **changes})
 
 
-def pooled_head(job, dataset, penalty=0.1):
-    """The head of all hospitals' training pictures together, by another optimiser, without dermfed's fit."""
+def pooled_head(job, dataset, penalty=0.1, fold=None):
+    """The head of all hospitals' training pictures together, by another optimiser, without dermfed's fit.
+
+    Of all but one fold, it has the same total penalty.
+    """
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
-    rows, labels = [], []
+    rows, labels, folds = [], [], []
     for client in dataset.clients:
         examples = dataset.examples(client, "train")
+        if fold is not None:
+            examples = in_folds(examples, client, dataset.subgroups, job.data.crossfit, job.privacy.min_count)
         pictures = torch.from_numpy(examples.images[examples.rows]).permute(0, 3, 1, 2).float() / 255
         with torch.no_grad():
             features = model.eval().features(pictures)
         keep = examples.labels >= 0
         rows.append(features.numpy().astype(np.float16).astype(np.float64)[keep])
         labels.append(examples.labels[keep])
-    x, y = np.concatenate(rows), np.concatenate(labels)
+        folds.append(examples.folds[keep] if fold is not None else np.zeros(keep.sum()))
+    x, y, shown = np.concatenate(rows), np.concatenate(labels), np.concatenate(folds) != fold
+    x_all, (x, y), penalty = x, (x[shown], y[shown]), penalty * len(x) / shown.sum()
     centre = x.mean(axis=0)
-    scale = np.sqrt(x.var(axis=0).mean())
+    scale = np.sqrt(x_all.var(axis=0).mean())
     z, classes = (x - centre) / scale, len(dataset.labels)
 
     def loss(point):
@@ -73,6 +83,7 @@ def pooled_head(job, dataset, penalty=0.1):
     )
     weight = found.x[: classes * z.shape[1]].reshape(classes, -1)
     logits = z @ weight.T + found.x[classes * z.shape[1] :]
+    assert fold is None or 0 < shown.sum() < len(x_all)
     return x, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
@@ -96,9 +107,25 @@ def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, priva
     assert moved == {"encoder.fc.weight", "encoder.fc.bias"}
 
 
-def test_a_fit_that_was_killed_goes_on_where_it_was(make_job, run_job, tmp_path, monkeypatch):
-    job = make_job(stages=STAGES, privacy={"min_count": 1})
-    whole = run_job(job, out=tmp_path / "whole").weights()
+@pytest.mark.parametrize(
+    ("privacy", "within"), [({"min_count": 1}, 2e-6), (MASKED, 1e-4)], ids=["in the clear", "under masks"]
+)
+def test_each_fold_has_the_head_of_the_others_pooled_data(make_job, run_job, dataset, privacy, within):
+    job = make_job(stages=STAGES, privacy=privacy, data=FOLDED)
+    ran = run_job(job)
+    folds = ran.result.stages["0-federate"].outcome.folds["global"]
+    assert len(folds) == 3
+    for fold, weights in enumerate(folds):
+        x, expected = pooled_head(job, dataset, fold=fold)
+        assert np.abs(answers(weights, x) - expected).max() < within
+    x, expected = pooled_head(job, dataset)
+    assert np.abs(answers(ran.weights(), x) - expected).max() < within
+
+
+@pytest.mark.parametrize("data", [{}, FOLDED], ids=["one head", "folds"])
+def test_a_fit_that_was_killed_goes_on_where_it_was(make_job, run_job, tmp_path, monkeypatch, data):
+    job = make_job(stages=STAGES, privacy={"min_count": 1}, data=data)
+    whole = run_job(job, out=tmp_path / "whole")
     asked, real = [], head_fit.KeptSums.put
 
     def put(self, place, digest, answer):
@@ -110,9 +137,16 @@ def test_a_fit_that_was_killed_goes_on_where_it_was(make_job, run_job, tmp_path,
     monkeypatch.setattr(head_fit.KeptSums, "put", put)
     with pytest.raises(KeyboardInterrupt):
         run_job(job, out=tmp_path / "again")
-    resumed = run_job(job, out=tmp_path / "again").weights()
+    resumed = run_job(job, out=tmp_path / "again")
     assert asked[:5] == [0, 1, 2, 3, 4]
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    for ran in (resumed, run_job(job, out=tmp_path / "again")):  # gone on, and read back
+        for one, other in zip(everything(whole), everything(ran), strict=True):
+            assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def everything(ran):
+    outcome = ran.result.stages["0-federate"].outcome
+    return [ran.weights(), *outcome.folds.get("global", ())]
 
 
 def test_a_rare_class_is_refused_in_the_clear_where_masks_take_it(make_job, run_job, tmp_path):
@@ -234,7 +268,10 @@ def test_rare_classes_do_not_hold_a_fit_up(tmp_path):
     rows += 0.2 * random.normal(size=(8, 300))[labels]
     held = HeadRows(torch.from_numpy(rows), torch.from_numpy(labels), torch.ones(2000).double())
     client = SimpleNamespace(
-        id="a", features=FeatureMemory(rows={("a", "0"): held}), dataset=SimpleNamespace(labels=range(8))
+        id="a",
+        crossfit=None,
+        features=FeatureMemory(rows={("a", "0"): held}),
+        dataset=SimpleNamespace(labels=range(8)),
     )
 
     def ask(question, tensors, shapes):

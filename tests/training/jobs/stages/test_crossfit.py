@@ -1,0 +1,110 @@
+"""Cross-fitting from the head to the bundle: every training patient calibrates, scored by another's model."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from scipy.special import log_softmax
+
+from personalization.calibration.temperature import RESOLUTION, TEMPERATURES
+from personalization.stages.calibration_poll import Poll
+from training.data.folds import in_folds
+from training.models import build_model, initial_model
+from training.models.groups import float_state
+
+SIZES = {
+    "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},
+    "south": {"dark": (29, 0, 0, 5)},
+    "west": {"light": (24, 0, 0, 3), "undeclared": (13, 0, 0, 2)},
+}
+STAGES = [
+    {"stage": "federate", "fit": "converged", "trains": {"name": "head"}, "penalty": 0.1},
+    {"stage": "personalize", "strategy": {"name": "none"}},
+    {"stage": "export"},
+    {"stage": "calibrate", "sensitivity": 0.5},
+]
+SPLIT = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
+
+
+@pytest.fixture
+def crossfit_job(make_job, tmp_path):
+    """Jobs of an encoder from a file, three folds, and all stages up to calibration."""
+    path = tmp_path / "encoder.safetensors"
+    drawn = float_state(build_model(make_job().model, 5, seed=11))
+    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
+    return lambda **privacy: make_job(
+        stages=STAGES,
+        model={"weights": str(path)},
+        data={"crossfit": 3, "split": SPLIT},
+        privacy={"min_count": 2, **privacy},
+    )
+
+
+@pytest.fixture
+def pictures(make_dataset):
+    return make_dataset(SIZES)
+
+
+@pytest.mark.parametrize("privacy", [{}, {"counts": {"masks": True}}], ids=["in the clear", "under masks"])
+def test_every_lesion_calibrates_by_a_model_that_did_not_learn_from_it(
+    crossfit_job, run_job, pictures, privacy, monkeypatch
+):
+    asked, real = {}, Poll.likelihoods
+
+    def likelihoods(self, name, graph):
+        asked[name] = real(self, name, graph)
+        return asked[name]
+
+    monkeypatch.setattr(Poll, "likelihoods", likelihoods)
+    job = crossfit_job(**privacy)
+    ran = run_job(job, pictures)
+    fitted = ran.result.stages["0-federate"].outcome
+    model = initial_model(job.model, job.seed, job.data.image_size, len(pictures.labels)).eval()
+    expected, n = np.zeros_like(TEMPERATURES), 0
+    for client in pictures.clients:
+        examples = in_folds(pictures.examples(client, "train"), client, pictures.subgroups, 3, 2)
+        for fold, head in enumerate(fitted.folds["global"]):
+            part = examples.where(examples.folds == fold)
+            model.load_state_dict({**ran.weights(), **head}, strict=False)
+            shown = torch.from_numpy(part.images[part.rows]).permute(0, 3, 1, 2).float() / 255
+            with torch.no_grad():
+                logits = model(shown).numpy().astype(np.float64)
+            for place, temperature in enumerate(TEMPERATURES):
+                expected[place] += log_softmax(logits / temperature, axis=1)[
+                    np.arange(len(part)), part.labels
+                ].sum()
+            n += len(part)
+    sums, counted = asked["global"][0]
+    assert counted == n == 120  # fewer than two patients have a second picture of a lesion, so all count
+    assert (
+        np.abs(sums - expected) <= 4 * RESOLUTION / 2 + 1e-3
+    ).all()  # each hospital's subgroup rounds once
+    bundles = ran.result.stages["3-calibrate"].outcome.bundles
+    assert set(bundles) == {"global", "light", "dark"}
+    manifest = bundles["global"].manifest
+    assert manifest.temperature.n == manifest.conformal.n == n
+    assert manifest.basis == "cross-fitted"
+    assert bundles["dark"].manifest.conformal.guarantee == "subgroup"
+    assert bundles["dark"].manifest.out_of_distribution is not None
+    test = sum(sum(sizes[3] for sizes in of.values()) for of in SIZES.values())
+    assert manifest.metrics["n"] == test
+
+
+def test_a_run_that_ended_before_calibration_goes_on_with_its_folds(
+    crossfit_job, run_job, pictures, tmp_path, monkeypatch
+):
+    job = crossfit_job()
+    whole = run_job(job, pictures, out=tmp_path / "whole")
+
+    def killed(self, context, before):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("personalization.stages.calibrate.Calibrate.run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(job, pictures, out=tmp_path / "again")
+    resumed = run_job(job, pictures, out=tmp_path / "again")
+    for name in ("global", "light", "dark"):
+        one, other = (ran.result.stages["3-calibrate"].outcome.bundles[name] for ran in (whole, resumed))
+        assert one.manifest == other.manifest
+        assert one.graph == other.graph
