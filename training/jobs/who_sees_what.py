@@ -151,10 +151,11 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
             "; ".join([way or "in the clear: no privacy.secure_aggregation", *noise]),
         )
     if converged:
-        masks = secure or privacy.masked_counts
+        masks, folds = secure or privacy.masked_counts, job.data.crossfit
+        heads = "a head's" if folds is None else f"{1 + folds} heads' (all but the first without a fold)"
         yield Seen(
             "gradients",
-            "exact sums of a head's loss and gradient over all labelled training pictures, at weights that "
+            f"exact sums of {heads} loss and gradient over all labelled training pictures, at weights that "
             f"the coordinator chooses, {converged[0].evaluations} times if it keeps to the method",
             MASKED if masks else "all of them",
             "the head",
@@ -261,10 +262,11 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
             "features stay",
         )
     if "calibrate" in names:
+        pictures = "calibration" if job.data.crossfit is None else "training"
         by_tone = "; how many patients of each skin tone are in calibration and test"
         yield Seen(
             "calibration",
-            "sums of log-likelihoods, histograms of scores and distances of calibration pictures"
+            f"sums of log-likelihoods, histograms of scores and distances of {pictures} pictures"
             + (by_tone if isinstance(job.data.subgroups, ToneGroups) else ""),
             MASKED if masks is not None else "its sums, by subgroup",
             "temperature and thresholds fitted to all of them",

@@ -11,7 +11,9 @@ from sklearn.covariance import oas as sklearn_oas
 from personalization.calibration.mahalanobis import (
     ClassSums,
     class_sums,
+    distances_left_out,
     fit_gaussians,
+    left_out_of,
     shapes,
     shrink_covariance,
     total,
@@ -171,3 +173,31 @@ def test_a_scatter_that_is_negative_along_some_direction_is_refused():
     broken = ClassSums(np.array([1e6]), np.zeros((1, 2)), scatter)
     with pytest.raises(MessageError, match="some direction"):
         fit_gaussians(broken)
+
+
+def test_a_left_out_distance_is_that_of_gaussians_without_the_picture():
+    """With more features than a class has pictures, those from its own Gaussians are far too small."""
+    embedding, labels = drawn(4, n=70, features=40)
+    sums = class_sums(embedding, labels, CLASSES, 1)
+    gaussians = fit_gaussians(sums)
+    assert gaussians is not None
+    expected = []
+    for picture in range(len(labels)):
+        others = np.arange(len(labels)) != picture
+        without = fit_gaussians(class_sums(embedding[others], labels[others], CLASSES, 1))
+        assert without is not None
+        expected.append(without.distances(embedding[picture : picture + 1])[0])
+    told = distances_left_out(gaussians, left_out_of(sums), embedding, labels)
+    np.testing.assert_allclose(told, expected, rtol=0.03)  # the shrinkage is that of all
+    assert np.median(gaussians.distances(embedding) / expected) < 0.7
+
+
+def test_a_picture_of_a_class_without_a_gaussian_is_left_out_of_nothing():
+    embedding, labels = drawn(5)
+    sums = class_sums(embedding[labels < 2], labels[labels < 2], CLASSES, 1)
+    gaussians = fit_gaussians(sums)
+    assert gaussians is not None
+    told = distances_left_out(gaussians, left_out_of(sums), embedding, labels)
+    of_none = labels == 2
+    np.testing.assert_allclose(told[of_none], gaussians.distances(embedding)[of_none], rtol=1e-5)
+    assert (told[~of_none] > gaussians.distances(embedding)[~of_none]).all()

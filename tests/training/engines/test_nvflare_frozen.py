@@ -126,3 +126,26 @@ def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
     for ask, topic in (("test", "counts"), ("neighbours", "neighbours")):
         assert table[topic].coordinator == MASKED
         assert all({KEYS, LAYOUT} <= tensors <= {KEYS, LAYOUT, EARLIER} for tensors in heard[ask])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("masks", [False, True], ids=["in the clear", "under masks"])
+def test_folds_over_a_network_are_those_of_one_machine(own_job, model, net, here, masks):
+    stages = [
+        {"stage": "federate", "fit": "converged", "trains": {"name": "head"}},
+        {"stage": "personalize", "strategy": {"name": "none"}},
+        {"stage": "export"},
+        {"stage": "calibrate"},
+    ]
+    split = {"train": 0.7, "validation": 0, "calibration": 0, "test": 0.3}
+    plain = own_job(data={"crossfit": 2, "split": split}).resolved()
+    privacy = {"min_count": 1, "counts": {"masks": masks}}
+    job = Job.model_validate({**plain, "model": model, "privacy": privacy, "stages": stages})
+    far, near = net(job).run(), here(job)
+    one, other = (ran.stages["0-federate"].outcome.folds["global"] for ran in (far, near))
+    assert len(one) == 2
+    for mine, its in zip(one, other, strict=True):
+        assert all((mine[name] == its[name]).all() for name in mine)
+    told = far.stages["3-calibrate"].outcome.facts
+    assert told == near.stages["3-calibrate"].outcome.facts
+    assert told["models"]["global"]["temperature"]["n"] > 20

@@ -90,3 +90,30 @@ def test_a_job_learns_one_codebook(make_job):
     make_job(stages=[pretrain])
     with pytest.raises(ValueError, match="two stages learn a codebook of the same pictures"):
         make_job(stages=[pretrain, pretrain])
+
+
+CONVERGED = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+FINETUNE = {"name": "finetune", "epochs": 1, "objective": {"name": "supervised"}}
+
+
+@pytest.mark.parametrize(
+    ("stages", "split", "said"),
+    [
+        ([{"stage": "federate"}], {}, "stage federate trains one model in rounds"),
+        ([CONVERGED, {"stage": "personalize", "strategy": FINETUNE}], {}, "stage personalize trains one"),
+        ([CONVERGED], {"train": 0.7, "validation": 0, "calibration": 0.1, "test": 0.2}, "calibration is 0.1"),
+        ([{"stage": "probe", "rounds": 2}], {}, "needs one stage federate"),
+    ],
+)
+def test_what_is_not_cross_fitted(make_job, federate_block, stages, split, said):
+    filled = [federate_block() if each == {"stage": "federate"} else each for each in stages]
+    job = {"stages": filled, "model": {"weights": "encoder.safetensors"}}
+    with pytest.raises(ValueError, match=said):
+        make_job(**job, data={"crossfit": 5, **({"split": split} if split else {})})
+
+
+def test_with_folds_nothing_is_kept_for_calibration_alone(make_job):
+    job = {"stages": [CONVERGED], "model": {"weights": "encoder.safetensors"}}
+    shares = make_job(**job, data={"crossfit": 5}).data.split
+    assert (shares.train, shares.validation, shares.calibration, shares.test) == (0.8, 0, 0, 0.2)
+    assert make_job(**job).data.split.calibration == 0.1

@@ -67,6 +67,7 @@ class Export(Stage):
         """
         model, traffic = deepcopy(context.model), Traffic()
         heads: dict[str, bytes] = {}
+        checked: dict[str, tuple[bytes, float | None]] = {}  # by weights: subgroups may share them
         bundles: dict[str, BundleDraft] = {}
         differences: dict[str, float] = {}
 
@@ -80,9 +81,12 @@ class Export(Stage):
         context.metrics_log.progress.begin(context.key, len(before.models), rounds=False)
         for name, weights in context.metrics_log.progress.each(before.models.items()):
             context.metrics_log.log(f"{context.key}: {name}")
-            model.load_state_dict(weights, strict=False)
-            graph = export_graph(model, context.job.data.image_size)
-            difference = self.check(context, name, weights, graph, traffic)
+            key = tensors_digest(weights)
+            if key not in checked:
+                model.load_state_dict(weights, strict=False)
+                graph = export_graph(model, context.job.data.image_size)
+                checked[key] = graph, self.check(context, name, weights, graph, traffic)
+            graph, difference = checked[key]
             differences |= {} if difference is None else {name: difference}
             folds = tuple(without_fold({**weights, **own}) for own in before.folds.get(name, ()))
             bundles[name] = BundleDraft(manifest(context, name, graph, difference), graph, folds)
