@@ -5,7 +5,7 @@ validation pictures with both, and sends how many the one gets right that the ot
 answers stay there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -50,6 +50,60 @@ def ask_compared(
     )
     classes = len(context.labels)
     return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
+
+
+def ask_compared_folds(
+    context: StageContext,
+    subgroup: str,
+    before: Sequence[Tensors],
+    after: Sequence[Tensors],
+    traffic: Traffic,
+) -> PairedCounts:
+    """The paired counts over a subgroup's training examples, each answered by heads without its fold.
+
+    Args:
+        context: of the stage.
+        subgroup: whose examples.
+        before: the heads that may be replaced, without each fold.
+        after: those that may take their place.
+        traffic: what it costs is added to it.
+    """
+    masks = context.job.privacy.masked_counts
+    tensors: dict[str, torch.Tensor] = {}
+    for fold, (old, new) in enumerate(zip(before, after, strict=True)):
+        tensors |= {**prefixed(old, f"{fold}/{BEFORE}"), **prefixed(new, f"{fold}/{AFTER}")}
+    question = EvaluateQuestion(split="train", subgroups=(subgroup,)).model_dump()
+    broadcasts = [
+        Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, question)
+        for client in context.judges("train", [subgroup])
+    ]
+    updates = (
+        ask_all(context.engine, broadcasts, traffic)
+        if masks is None
+        else ask_sums(context.engine, broadcasts, traffic, masks)
+    )
+    classes = len(context.labels)
+    return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
+
+
+def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
+    """The client's part, of features: zeros where nothing may be told.
+
+    Raises:
+        MessageError: the question is not about the job's folds.
+    """
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    if question.split != "train" or client.crossfit is None:
+        raise MessageError(
+            f"{client.id} compares heads without a fold on training pictures of a job that has folds "
+            f"(data.crossfit); it was asked about {question.split}"
+        )
+    total = PairedCounts.zeros(len(client.dataset.labels))
+    for name, part in sendable(client, question, in_folds=True).items():
+        fold = name.rpartition("/")[2]
+        old, new = (named(broadcast.tensors, f"{fold}/{of}") for of in (BEFORE, AFTER))
+        total += compared(client, part, old, new)
+    return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
 
 
 def read_paired(update: Update, classes: int) -> PairedCounts:

@@ -16,7 +16,12 @@ from personalization.selection.candidates import Candidates, candidate_files
 from personalization.selection.frontier import frontier_facts
 from personalization.selection.proof import Proof, prove
 from personalization.selection.select import Selection, SelectionConfig, select, with_proofs
-from personalization.stages.compare import answer_compare, ask_compared
+from personalization.stages.compare import (
+    answer_compare,
+    answer_compare_folds,
+    ask_compared,
+    ask_compared_folds,
+)
 from personalization.stages.per_client import (
     client_tracks,
     evaluate_together,
@@ -24,7 +29,7 @@ from personalization.stages.per_client import (
     keep_personal_models,
     without_own,
 )
-from personalization.strategies import STRATEGIES, Strategy
+from personalization.strategies import STRATEGIES, Shrink, Strategy
 from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
@@ -34,20 +39,25 @@ from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.census import Census
+from training.federation.client.embed import features_before, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
 from training.federation.questions import COMPARE, EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.head_fit import KeptSums
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
+from training.jobs.stages.converged import QUESTIONS as CONVERGED
+from training.jobs.stages.converged import answer_sum, fit_subgroup, head_of
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
+from training.models.behind_encoder import behind_encoder
 from training.models.groups import float_state
 from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
@@ -63,7 +73,7 @@ class Personalize(Stage):
         per: whose a personal model is.
     """
 
-    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE, *CONVERGED})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
@@ -91,9 +101,15 @@ class Personalize(Stage):
         return self.per == "client"
 
     @property
+    def needs_folds(self) -> bool:
+        """The strategy, if it fits heads to convergence."""
+        return self.strategy.fits
+
+    @property
     def compares_models(self) -> bool:
         """Where an epoch must be proven better than the global model."""
-        return self.strategy.epochs > 0 and self.selection.asks_proof is not None
+        proves = self.strategy.epochs > 0 or isinstance(self.strategy, Shrink)
+        return proves and self.selection.asks_proof is not None
 
     def inherit(self, earlier: Sequence[Stage]) -> "Personalize":
         """Train with the objective of the training stage before, unless the job gives one."""
@@ -104,6 +120,8 @@ class Personalize(Stage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
+        if isinstance(self.strategy, Shrink):
+            return self.shrink(self.strategy, context, before)
         if self.chooses_nothing(context.census):
             facts = {"by_subgroup": {name: {"epoch": 0} for name in context.subgroups}}
             return self.outcome(context, {}, before, Traffic(), facts)
@@ -125,6 +143,57 @@ class Personalize(Stage):
             return self.outcome_per_client(context, start, chosen, selection, facts, traffic)
         facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
         return self.outcome(context, chosen, before, traffic, facts)
+
+    def shrink(self, strategy: Shrink, context: StageContext, before: StageResult) -> StageResult:
+        """Fit each subgroup's head towards the global one, and keep those that are proven better."""
+        start, network, traffic = before.models[GLOBAL], behind_encoder(context.model), Traffic()
+        weight, bias = head_of(network)
+        towards = [{name: start[name] for name in (weight, bias)}, *before.folds[GLOBAL]]
+        heads: dict[str, Sequence[Tensors]] = {}
+        facts: dict[str, Any] = {}
+        for name in context.subgroups:
+            own, strength, losses = fit_subgroup(
+                context, network, name, towards, strategy.strengths, strategy.evaluations, traffic
+            )
+            facts[name] = {"epoch": 0, "strength": strength, "left_out": losses}
+            if strength is None:
+                continue
+            proof = self.proof_of_folds(context, name, towards, own, traffic)
+            if proof is not None:
+                facts[name]["proof"] = proof.to_json()
+            if proof is None or proof.holds:
+                heads[name] = own
+        told = ", ".join(
+            f"{name} {fact['strength']:g}" + ("" if name in heads else " (not proven)")
+            for name, fact in facts.items()
+            if fact["strength"] is not None
+        )
+        context.metrics_log.log(f"{context.key}: heads of their own, by strength: {told or 'none'}")
+        chosen = {name: {**start, **own[0]} for name, own in heads.items()}
+        done = self.outcome(context, chosen, before, traffic, {"by_subgroup": facts})
+        return replace(done, folds={**done.folds, **{name: tuple(own[1:]) for name, own in heads.items()}})
+
+    def proof_of_folds(
+        self,
+        context: StageContext,
+        name: str,
+        before: Sequence[Tensors],
+        after: Sequence[Tensors],
+        traffic: Traffic,
+    ) -> Proof | None:
+        """What is shown of a subgroup's heads on examples that they have not seen; None if not asked."""
+        config = self.selection.asks_proof
+        if config is None:
+            return None
+        assert isinstance(self.strategy, Shrink)
+        malignant = malignant_classes(context.labels)
+        return prove(
+            ask_compared_folds(context, name, before[1:], after[1:], traffic),
+            1,
+            len(self.strategy.strengths),
+            config,
+            has_malignancy=bool(malignant.any() and not malignant.all()),
+        )
 
     def chooses_nothing(self, census: Census) -> bool:
         """Whether every subgroup is to have the global model, with nothing to judge it by on the way."""
@@ -154,6 +223,9 @@ class Personalize(Stage):
 
     def plan_ahead(self, context: StageContext) -> PlannedStage | None:
         """Plan the epochs, from the model as it is before the first stage."""
+        if isinstance(self.strategy, Shrink):
+            head_of(behind_encoder(context.model))
+            return None
         if self.chooses_nothing(context.census):
             return None
         network, start = self.network(context), float_state(context.model)
@@ -264,6 +336,7 @@ class Personalize(Stage):
         """Remove the candidates' weights: the chosen ones are in the outcome, or in `personal`."""
         for path in candidate_files(folder):
             path.unlink()
+        KeptSums(folder, "").forget()
 
     def plan(self, context: StageContext, network: Classifier, start: Tensors) -> Plan:
         """One track per personal model.
@@ -334,6 +407,10 @@ class Personalize(Stage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train on one subgroup's or all of the client's pictures, or evaluate."""
+        if isinstance(self.strategy, Shrink) and broadcast.ask in (COMPARE, *CONVERGED):
+            learner = on_features(client, features_before(client, broadcast.stage))
+            answers = answer_compare_folds if broadcast.ask == COMPARE else answer_sum
+            return answers(broadcast, learner)
         training = replace(client, local_model=self.strategy.local_model(client.local_model))
         sync = self.strategy.sync()
         if broadcast.ask == FIT:

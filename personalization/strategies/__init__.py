@@ -7,10 +7,11 @@ from personalization.strategies.finetune import FineTune
 from personalization.strategies.head import Head
 from personalization.strategies.norm import Norm
 from personalization.strategies.nothing import NoTraining
+from personalization.strategies.shrink import Shrink
 from registry.bundle.plugins import PartTable
 
 STRATEGIES: PartTable[Strategy] = PartTable(
-    "strategy", NoTraining, FineTune, Head, Norm, LowRank, Ditto, base=Strategy, plural="strategies"
+    "strategy", NoTraining, FineTune, Head, Norm, LowRank, Ditto, Shrink, base=Strategy, plural="strategies"
 )
 
-__all__ = ["STRATEGIES", "Ditto", "FineTune", "Head", "LowRank", "NoTraining", "Norm", "Strategy"]
+__all__ = ["STRATEGIES", "Ditto", "FineTune", "Head", "LowRank", "NoTraining", "Norm", "Shrink", "Strategy"]

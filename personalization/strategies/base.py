@@ -20,9 +20,11 @@ class Strategy(FrozenConfig, ABC):
     Attributes:
         epochs: fine-tuning epochs; each is a round among the clients that train the model.
         takes_cases: whether it can train a model of cases.
+        fits: whether heads are fitted to convergence, in place of epochs.
     """
 
     takes_cases: ClassVar[bool] = False
+    fits: ClassVar[bool] = False
     name: str
     epochs: int = Field(ge=1)
 

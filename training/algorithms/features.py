@@ -95,12 +95,14 @@ class HeadRows:
         labels: class indices `(n,)` int64.
         mass: what each counts, `(n,)` float64; the rows of one example add up to 1.
         folds: the fold of each, `(n,)` int64; None where the job has none.
+        judged: what each counts in the loss of rows that a head has not seen, `(n,)`; None for `mass`.
     """
 
     rows: torch.Tensor
     labels: torch.Tensor
     mass: torch.Tensor
     folds: torch.Tensor | None = None
+    judged: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ EMBED = "embed"  # make features of all pictures, with an encoder that will not 
 
 SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
 WEIGHT, BIAS = "weight", "bias"  # of a head, in a question, and of its gradient, in the answer
+SUBGROUP = "subgroup"  # in their options, where they are over one alone
 LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers
 
 IN_WORDS = {  # for who waits

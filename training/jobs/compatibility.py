@@ -206,6 +206,12 @@ def refuse_uncrossed(stages: Sequence[Stage], data: DataConfig) -> None:
     Raises:
         ValueError: saying what, and what else there is.
     """
+    drawn = next((each for each in stages if each.needs_folds), None)
+    if drawn is not None and data.crossfit is None:
+        raise ValueError(
+            f"stage {drawn.stage} chooses heads by pictures that they have not seen, and the job has no "
+            "folds; set data.crossfit and fit: converged, or choose another strategy"
+        )
     if data.crossfit is None:
         return
     heads = [stage for stage in stages if isinstance(stage, Federate)]

@@ -77,6 +77,16 @@ def tell_share(watch: Watch, before: int, total: int, made: int) -> None:
     watch((before + made) / total)
 
 
+def features_before(client: Client, stage: str) -> str:
+    """The last stage up to this one of which a client has features of its pictures; this one without any."""
+    place, _, _ = stage.partition("-")
+    earlier = [f"{at}-federate" for at in range(int(place), -1, -1)]
+    known = (
+        key for key in earlier if client.features.find(client.store, client.id, key, "train") is not None
+    )
+    return next(known, stage)
+
+
 def on_features(client: Client, stage: str) -> Client:
     """The client with features in place of its pictures, and the model behind the encoder.
 

@@ -8,9 +8,13 @@ in double precision. Sums of clients add up to those of pooled data. An example 
 model leaves parts of cases out in training, a second time without parts that are drawn once; both then
 weigh half.
 
+Of one subgroup classes with too few patients are not in the gradient, and only in the loss of examples that a
+head has not seen: what is chosen by it is not chosen for common classes alone.
+
 With cross-fitting K heads more are fitted beside the first, the k-th without the examples of fold k, and one
-question asks for the gradients of all. Of their losses only the sum is told, and nothing where two heads are
-the same, as at a common start: the difference of their gradients would be that of one fold.
+question asks for the gradients of all. Of their losses only the sum is told, and that of the examples of each
+fold by the head without it; and nothing where two heads are the same, as at a common start: the difference of
+their gradients would be that of one fold.
 
 Who chooses W chooses what is summed: at W = 0 and b = 0 a gradient is a sum of rows by class, and two large W
 that differ little can single out a row (`docs/privacy.md` says what a coordinator that lies learns). A client
@@ -18,8 +22,11 @@ answers in the clear only where each class that it holds has as many patients as
 account of releases holds all evaluations as one.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from training.algorithms.client import Client
 from training.algorithms.features import HeadRows
@@ -28,8 +35,8 @@ from training.data.folds import by_fold
 from training.data.small_cells import count_people
 from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
-from training.federation.client.release_ledger import GRADIENTS, admit
-from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUM, WEIGHT
+from training.federation.client.release_ledger import ANSWERS, GRADIENTS, admit
+from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
 from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
@@ -60,7 +67,8 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
         client: whose training rows.
 
     Returns:
-        The loss of the first head and that of the others together `(2,)`, and the gradients.
+        The loss of the first head, that of the others together and that of examples by the head without their
+        fold, `(3,)`, and the gradients.
 
     Raises:
         MessageError: other heads than the job has, or two that are the same.
@@ -80,10 +88,14 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
     wrong = torch.softmax(logits, dim=2).scatter_add_(2, truth, -torch.ones_like(truth, dtype=torch.float64))
     wrong *= mass[..., None]
     of_each = (losses * mass).sum(dim=0)
+    left_out = losses.new_zeros(())
+    if held.folds is not None:
+        judged = held.mass if held.judged is None else held.judged
+        left_out = (losses[torch.arange(len(losses)), 1 + held.folds] * judged).sum()
     return reply(
         broadcast,
         tensors={
-            LOSS: torch.stack([of_each[0], of_each[1:].sum()]),
+            LOSS: torch.stack([of_each[0], of_each[1:].sum(), left_out]),
             WEIGHT: (wrong.flatten(1).T @ held.rows).view(heads, classes, features),
             BIAS: wrong.sum(dim=0),
         },
@@ -110,29 +122,59 @@ def refuse_heads(client: Client, weight: torch.Tensor, bias: torch.Tensor) -> No
 
 
 def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
-    """The rows of a client's labelled training examples, made once in a stage.
+    """The rows of a client's labelled training examples, or of one subgroup's, made once in a stage.
 
     Raises:
         MessageError: the question names no split, so that its sum could be over other clients each time.
         DataError: in the clear, a class of fewer patients than the job's minimum.
     """
-    if broadcast.options != {"split": "train"}:
+    options = dict(broadcast.options)
+    subgroup = options.pop(SUBGROUP, None)
+    if options != {"split": "train"} or subgroup not in (None, *client.dataset.subgroups):
         raise MessageError(
             f"{client.id} was asked for sums of a head with the options {dict(broadcast.options)}; they have "
-            "to be {split: train}, by which all are over the same clients. Install the same version there"
+            "to be {split: train}, by which all are over the same clients, and may name a subgroup. Install "
+            "the same version there"
         )
-    key = client.id, broadcast.stage
+    key = client.id, f"{broadcast.stage}/{subgroup or ''}"
     if key not in client.features.rows:
-        train = client.examples("train")
+        train = client.examples("train", subgroup)
         labelled = train.where(train.labels >= 0)
-        if not client.masked and client.id != SERVER:
-            refuse_rare(client, labelled)
-        sets = by_fold({"train": labelled})
-        admitted = admit(client.releases, client.id, GRADIENTS, sets, client.min_count)
-        told = np.concatenate([np.empty(0, np.int64), *(part.identities[:, 0] for part in admitted.values())])
-        kept = labelled.where(np.isin(labelled.identities[:, 0], told))
-        client.features.rows[key] = make_rows(broadcast.stage, client, kept)
+        if subgroup is None:
+            if not client.masked and client.id != SERVER:
+                refuse_rare(client, labelled)
+            kept = labelled.where(told_of(client, GRADIENTS, labelled))
+            client.features.rows[key] = make_rows(broadcast.stage, client, kept)
+        else:
+            rare = rare_classes(client, labelled)
+            fitted = told_of(client, GRADIENTS, labelled.where(~np.isin(labelled.labels, rare)), labelled)
+            judged = told_of(client, ANSWERS, labelled)
+            made = make_rows(broadcast.stage, client, labelled.where(fitted | judged))
+            client.features.rows[key] = weighed(made, fitted[fitted | judged], judged[fitted | judged])
     return client.features.rows[key]
+
+
+def told_of(client: Client, kind: str, some: Examples, among: Examples | None = None) -> NDArray[np.bool_]:
+    """Which of these examples, or of those among which they are, a sum of a kind may leave of."""
+    least = max(client.min_count, 1)
+    sets = {name: part for name, part in by_fold({"train": some}).items() if part.num_people >= least}
+    admitted = admit(client.releases, client.id, kind, sets, client.min_count)
+    pictures = [part.identities[:, 0] for part in admitted.values()]
+    within = some if among is None else among
+    return np.isin(within.identities[:, 0], np.concatenate([np.empty(0, np.int64), *pictures]))
+
+
+def weighed(made: HeadRows, fitted: NDArray[np.bool_], judged: NDArray[np.bool_]) -> HeadRows:
+    """Rows of which some are fitted to, and some are judged by the heads without their fold."""
+    views = len(made.rows) // max(len(fitted), 1)
+    fits, counts = (torch.from_numpy(np.tile(each, views)).double() for each in (fitted, judged))
+    return replace(made, mass=made.mass * fits, judged=made.mass * counts)
+
+
+def rare_classes(client: Client, examples: Examples) -> list[int]:
+    """The classes of which there are too few patients for a sum over them."""
+    patients = count_people(examples.labels, examples.people, len(client.dataset.labels))
+    return [k for k, n in enumerate(patients.tolist()) if 0 < n < client.min_count]
 
 
 def refuse_rare(client: Client, examples: Examples) -> None:
@@ -141,9 +183,7 @@ def refuse_rare(client: Client, examples: Examples) -> None:
     Raises:
         DataError: naming the classes.
     """
-    labels = client.dataset.labels
-    patients = count_people(examples.labels, examples.people, len(labels))
-    rare = [label.code for label, n in zip(labels, patients, strict=True) if 0 < n < client.min_count]
+    rare = [client.dataset.labels[k].code for k in rare_classes(client, examples)]
     if rare:
         raise DataError(
             f"{client.id} sends no gradients: it has training pictures of fewer than {client.min_count} "

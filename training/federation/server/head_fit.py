@@ -26,6 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -47,6 +48,9 @@ from training.federation.questions import (
 from training.messages.message import Shapes, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
 
+Heads = tuple[torch.Tensor, torch.Tensor]
+"""W `(heads, classes, features)` and b `(heads, classes)`, float64."""
+
 AskSum = Callable[[str, Tensors, Shapes], Tensors]
 """Asks all clients one question with these tensors, and returns the sum of their answers."""
 
@@ -63,6 +67,8 @@ class HeadFit:
         bias: b, `(heads, classes)` float64.
         n: N, the examples that the first is fitted to.
         loss: the penalised loss of the first.
+        left_out: the mean loss of examples by the heads without their fold; 0 without folds.
+        began_at: the same where the fit began.
         gradient: the largest absolute value of the gradient of any.
         evaluations: how often the clients were asked.
     """
@@ -71,8 +77,14 @@ class HeadFit:
     bias: torch.Tensor
     n: float
     loss: float
+    left_out: float
+    began_at: float
     gradient: float
     evaluations: int
+
+
+class NothingToldError(MessageError):
+    """No client may send rows to fit a head on."""
 
 
 class MostAskedError(Exception):
@@ -85,11 +97,13 @@ class KeptSums:
     Args:
         folder: of the stage's checkpoints.
         job: the job's digest.
+        fit: the name of one of several fits of the stage.
     """
 
-    def __init__(self, folder: Path, job: str) -> None:
+    def __init__(self, folder: Path, job: str, fit: str = "head") -> None:
         self._folder = folder
         self._job = job
+        self._fit = fit
 
     def get(self, place: int, asked: str) -> Tensors | None:
         """The answer to the question of this place and digest; None where there is none."""
@@ -109,7 +123,7 @@ class KeptSums:
             path.unlink()
 
     def _path(self, place: int) -> Path:
-        return self._folder / f"sum-{place:06d}.safetensors"
+        return self._folder / f"sum-{quote(self._fit, safe='')}-{place:06d}.safetensors"
 
 
 def fit_head(
@@ -122,6 +136,7 @@ def fit_head(
     watch: Callable[[int, float], None] = lambda evaluation, loss: None,
     folds: int = 0,
     seed: int = 0,
+    towards: Heads | None = None,
 ) -> HeadFit:
     """Fit a head of so many classes on rows of so many features, and one more without each fold.
 
@@ -135,12 +150,15 @@ def fit_head(
         watch: called with the number of each evaluation and the penalised loss there.
         folds: of the examples.
         seed: from which is drawn where the heads without a fold begin.
+        towards: heads for rows as they are at which they begin and that they are drawn to, W and b, in place
+            of 0.
 
     Raises:
-        MessageError: the sums are of no examples, or not finite.
+        NothingToldError: the sums are of no examples.
+        MessageError: they are not finite.
     """
     asked, heads = 0, 1 + folds
-    best, lowest = None, math.inf
+    best, lowest, left_out = None, math.inf, list[float]()
 
     def ask_once(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
         nonlocal asked
@@ -162,7 +180,7 @@ def fit_head(
     spread = ask_once(SPREAD, {}, {MASS: torch.Size([classes]), SUM: wide, SQUARES: wide})
     n = float(spread[MASS].sum())
     if not n > 0.5:
-        raise MessageError(
+        raise NothingToldError(
             "no client sent rows to fit a head on; look in their logs for what was held back, or lower "
             "privacy.min_count"
         )
@@ -172,13 +190,18 @@ def fit_head(
     scale = mean**0.5 if mean > 0 else 1.0
     share = (spread[MASS] / n).clamp(min=0.5 / n, max=1 - 0.5 / n)  # a class that nobody has counts half
     spreads = share * (1 - share)
-    steps = torch.cat([(spreads[:, None] * variances / scale**2 + penalty).flatten(), spreads]).rsqrt()
+    own = penalty if towards is not None else 0.0  # b is drawn to another head's alone
+    steps = torch.cat([(spreads[:, None] * variances / scale**2 + penalty).flatten(), spreads + own]).rsqrt()
     first = torch.cat([torch.zeros(classes * features, dtype=double), share.log() / steps[-classes:]])
     apart = torch.randn(heads, len(first), dtype=double, generator=torch.Generator().manual_seed(seed))
     apart[0] = 0
+    drawn_to = torch.zeros(heads, len(first), dtype=double)
     begin = first + APART * apart
+    if towards is not None:
+        drawn_to = torch.cat([(towards[0] * scale).flatten(1), towards[1] + towards[0] @ centre], dim=1)
+        begin = drawn_to / steps
     shapes = {
-        LOSS: torch.Size([2]),
+        LOSS: torch.Size([3]),
         WEIGHT: torch.Size([heads, classes, features]),
         BIAS: torch.Size([heads, classes]),
     }
@@ -192,15 +215,20 @@ def fit_head(
         own_weight = weight / scale  # of rows as they are
         own_bias = bias - own_weight @ centre
         sums = ask_once(GRADIENT, {WEIGHT: own_weight, BIAS: own_bias}, shapes)
-        squares = (weight**2).sum(dim=(1, 2))
+        away = flat - drawn_to
+        if towards is None:
+            away[:, -classes:] = 0
+        squares = (away**2).sum(dim=1)
         loss = float(sums[LOSS][0]) / n + penalty / 2 * float(squares[0])
         of_all = loss + float(sums[LOSS][1]) / n + penalty / 2 * float(squares[1:].sum())
+        left_out.append(float(sums[LOSS][2]) / n)
         watch(asked - 1, loss)
         of_weight = (sums[WEIGHT] - sums[BIAS][..., None] * centre) / scale
-        slope = torch.cat([(of_weight / n + penalty * weight).flatten(1), sums[BIAS] / n], dim=1)
+        slope = torch.cat([of_weight.flatten(1), sums[BIAS]], dim=1) / n + penalty * away
         if best is None or of_all < lowest:
             lowest = of_all
-            best = HeadFit(own_weight, own_bias, n, loss, float(slope.abs().max()), asked - 1)
+            gradient = float(slope.abs().max())
+            best = HeadFit(own_weight, own_bias, n, loss, left_out[-1], left_out[0], gradient, asked - 1)
         return of_all, (steps * slope).flatten().numpy()
 
     options = {"maxcor": MEMORY, "maxfun": most, "maxiter": most, "ftol": 1e-15, "gtol": 1e-8}

@@ -266,6 +266,11 @@ class Stage(FrozenConfig, ABC):
         return False
 
     @property
+    def needs_folds(self) -> bool:
+        """Whether it goes on from heads that are cross-fitted."""
+        return False
+
+    @property
     def compares_models(self) -> bool:
         """Whether it counts what one model gets right that another got wrong, which no noise covers."""
         return False

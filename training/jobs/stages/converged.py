@@ -4,20 +4,22 @@ The coordinator's half asks for features, then for one sum of rows, then for sum
 the head is fitted (`training.federation.server.head_fit`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from training.algorithms.client import Client
 from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.federation.census import Census
-from training.federation.questions import GRADIENT, SPREAD
+from training.federation.client.head_gradient import answer_gradient, answer_spread
+from training.federation.questions import GRADIENT, SPREAD, SUBGROUP
 from training.federation.server.ask import Traffic, ask_all, ask_sums
-from training.federation.server.head_fit import KeptSums, fit_head
+from training.federation.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.jobs.stages.base import StageContext
-from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors
+from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
 from training.models.groups import float_state
 from training.seeds import derive_seed
@@ -27,17 +29,27 @@ QUESTIONS = frozenset({SPREAD, GRADIENT})
 
 
 def ask_sum(
-    context: StageContext, traffic: Traffic, question: str, tensors: Tensors, shapes: Shapes
+    context: StageContext,
+    traffic: Traffic,
+    subgroup: str | None,
+    question: str,
+    tensors: Tensors,
+    shapes: Shapes,
 ) -> Tensors:
     """The sum of every client's answer to one question, under masks where the job has them.
+
+    Over one subgroup's examples where one is named.
 
     Raises:
         QuorumError: a client gave none.
     """
     masks = context.job.privacy.secure_aggregation or context.job.privacy.masked_counts
+    options = {"split": "train", **({} if subgroup is None else {SUBGROUP: subgroup})}
     broadcasts = [
-        Broadcast(client, context.key, 0, question, GLOBAL, tensors, {"split": "train"})
-        for client in context.trainers(context.all_subgroups, masked=masks is not None)
+        Broadcast(client, context.key, 0, question, subgroup or GLOBAL, tensors, options)
+        for client in context.trainers(
+            context.all_subgroups if subgroup is None else (subgroup,), masked=masks is not None
+        )
     ]
     if masks is not None:
         updates = ask_sums(context.engine, broadcasts, traffic, masks)
@@ -47,6 +59,11 @@ def ask_sum(
         name: sum((update.tensors[name] for update in updates), torch.zeros(shape, dtype=torch.float64))
         for name, shape in shapes.items()
     }
+
+
+def answer_sum(broadcast: Broadcast, client: Client) -> Update:
+    """A client's answer to either question, from the features of its pictures."""
+    return answer_spread(broadcast, client) if broadcast.ask == SPREAD else answer_gradient(broadcast, client)
 
 
 def fit_converged(
@@ -69,7 +86,7 @@ def fit_converged(
     log = context.metrics_log
     log.begin(context.key, most, 0)
     found = fit_head(
-        partial(ask_sum, context, traffic),
+        partial(ask_sum, context, traffic, None),
         KeptSums(context.folder, context.digest),
         classes,
         features,
@@ -104,6 +121,54 @@ def fit_converged(
         for weight, bias in zip(found.weight.float(), found.bias.float(), strict=True)
     )
     return head, tuple(without_fold), {"converged": facts}
+
+
+def fit_subgroup(
+    context: StageContext,
+    network: Classifier,
+    subgroup: str,
+    towards: Sequence[Tensors],
+    strengths: Sequence[float],
+    most: int,
+    traffic: Traffic,
+) -> tuple[Sequence[Tensors], float | None, dict[str, float]]:
+    """Fit a subgroup's heads drawn to given ones, as strongly as suits examples that they have not seen.
+
+    Args:
+        context: of the stage.
+        network: what is behind the encoder.
+        subgroup: whose training examples.
+        towards: the head of all, and those without each fold.
+        strengths: how strongly, λ.
+        most: evaluations of one.
+        traffic: what it costs is added to it.
+
+    Returns:
+        The heads, the λ that was chosen, None for the given heads, and the loss of examples that a head has
+        not seen by λ, over the number that is fitted to, `inf` for the given ones; empty where no client may
+        tell.
+    """
+    names = head_of(network)
+    weight, bias = (torch.stack([head[name] for head in towards]).double() for name in names)
+    given = weight, bias
+    _, classes, features = weight.shape
+    best: tuple[Sequence[Tensors], float | None] = towards, None
+    losses: dict[str, float] = {}
+    ask = partial(ask_sum, context, traffic, subgroup)
+    for place, strength in enumerate(strengths):
+        kept = KeptSums(context.folder, context.digest, f"{subgroup}-{place}")
+        try:
+            found = fit_head(
+                ask, kept, classes, features, strength, most, folds=len(towards) - 1, towards=given
+            )
+        except NothingToldError:
+            return towards, None, {}
+        losses.setdefault("inf", found.began_at)
+        if found.left_out < min(losses.values()):
+            heads = zip(found.weight.float(), found.bias.float(), strict=True)
+            best = [dict(zip(names, head, strict=True)) for head in heads], strength
+        losses[f"{strength:g}"] = found.left_out
+    return *best, losses
 
 
 def head_of(network: Classifier) -> tuple[str, str]:

@@ -25,8 +25,7 @@ from training.federation.census import Census
 from training.federation.client.embed import answer_embed, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.client.head_gradient import answer_gradient, answer_spread
-from training.federation.questions import EMBED, EVALUATE, GRADIENT, SPREAD, TEST
+from training.federation.questions import EMBED, EVALUATE, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
@@ -35,7 +34,7 @@ from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
-from training.jobs.stages.converged import QUESTIONS, fit_converged, head_of, require_sums
+from training.jobs.stages.converged import QUESTIONS, answer_sum, fit_converged, head_of, require_sums
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -334,10 +333,8 @@ class Federate(RoundsStage):
             if broadcast.ask == EMBED:
                 return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
             client = on_features(client, broadcast.stage)
-        if self.fit == "converged" and broadcast.ask == SPREAD:
-            return answer_spread(broadcast, client)
-        if self.fit == "converged" and broadcast.ask == GRADIENT:
-            return answer_gradient(broadcast, client)
+        if self.fit == "converged" and broadcast.ask in QUESTIONS:
+            return answer_sum(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         learner = replace(client, local_model=self.trains.local_model(client.local_model))

@@ -1,14 +1,18 @@
 """Cross-fitting from the head to the bundle: every training patient calibrates, scored by another's model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from personalization.calibration.temperature import RESOLUTION, TEMPERATURES
 from personalization.stages.calibration_poll import Poll
 from training.data.folds import in_folds
+from training.jobs.job import Job
 from training.models import build_model, initial_model
 from training.models.groups import float_state
 
@@ -108,3 +112,87 @@ def test_a_run_that_ended_before_calibration_goes_on_with_its_folds(
         one, other = (ran.result.stages["3-calibrate"].outcome.bundles[name] for ran in (whole, resumed))
         assert one.manifest == other.manifest
         assert one.graph == other.graph
+
+
+def shrunk(job):
+    """The job with heads that are drawn towards the global one, taken without proof."""
+    personal = {"stage": "personalize", "strategy": {"name": "shrink"}, "selection": {"proof": None}}
+    plain = job.resolved()
+    return Job.model_validate({**plain, "stages": [plain["stages"][0], personal]})
+
+
+def turned(pictures, subgroup):
+    """The pictures with the classes of one subgroup exchanged."""
+    held = {
+        key: replace(part, labels=np.where(part.subgroups == subgroup, 1 - part.labels, part.labels))
+        for key, part in pictures.held.items()
+    }
+    return replace(pictures, held=held)
+
+
+@pytest.mark.parametrize("privacy", [{"min_count": 1}, {"counts": {"masks": True}}], ids=["clear", "masks"])
+def test_a_subgroup_that_is_otherwise_gets_a_head_of_its_own(crossfit_job, run_job, pictures, privacy):
+    ran = run_job(shrunk(crossfit_job(**privacy)), turned(pictures, 1))
+    outcome = ran.result.stages["1-personalize"].outcome
+    told = outcome.facts["by_subgroup"]["dark"]
+    best = min(told["left_out"], key=lambda name: told["left_out"][name])
+    assert best == f"{told['strength']:g}"
+    assert told["left_out"]["1"] < told["left_out"]["inf"]
+    assert not torch.equal(outcome.models["dark"]["encoder.fc.weight"], ran.weights()["encoder.fc.weight"])
+    assert len(outcome.folds["dark"]) == 3
+
+
+def test_a_subgroup_head_is_that_of_its_pooled_data(crossfit_job, run_job, pictures):
+    """By another optimiser, at the λ that was chosen, for all and without each fold."""
+    job = shrunk(crossfit_job(min_count=1))
+    ran = run_job(job, turned(pictures, 1))
+    outcome, fitted = (ran.result.stages[key].outcome for key in ("1-personalize", "0-federate"))
+    strength = outcome.facts["by_subgroup"]["dark"]["strength"]
+    model = initial_model(job.model, job.seed, job.data.image_size, 2).eval()
+    rows, labels, folds = [], [], []
+    for client in pictures.clients:
+        examples = in_folds(turned(pictures, 1).examples(client, "train"), client, pictures.subgroups, 3, 1)
+        part = examples.where(examples.subgroups == 1)
+        shown = torch.from_numpy(part.images[part.rows]).permute(0, 3, 1, 2).float() / 255
+        with torch.no_grad():
+            rows.append(model.features(shown).half().double())
+        labels.append(torch.from_numpy(part.labels))
+        folds.append(part.folds)
+    x, y, of = torch.cat(rows), torch.cat(labels), np.concatenate(folds)
+    scale = float(x.var(dim=0, unbiased=False).mean()) ** 0.5
+    centre = x.mean(dim=0)
+    z = (x - centre) / scale
+    heads = [ran.weights(), *fitted.folds["global"]]
+    found = [outcome.models["dark"], *outcome.folds["dark"]]
+    for fold, (start, end) in enumerate(zip(heads, found, strict=True)):
+        seen = torch.from_numpy(of != fold - 1)
+        weight, bias = (start[f"encoder.fc.{name}"].double() for name in ("weight", "bias"))
+        goal = torch.cat([weight * scale, (bias + weight @ centre)[:, None]], dim=1).flatten()
+
+        def loss(point, seen=seen, goal=goal):
+            at = torch.from_numpy(point).requires_grad_()
+            head = at.view(2, -1)
+            logits = z[seen] @ head[:, :-1].T + head[:, -1]
+            losses = torch.nn.functional.cross_entropy(logits, y[seen], reduction="sum") / len(y)
+            total = losses + strength / 2 * ((at - goal) ** 2).sum()
+            total.backward()
+            return total.item(), at.grad.numpy()
+
+        best = minimize(loss, goal.numpy(), jac=True, method="BFGS", options={"gtol": 1e-9})
+        head = torch.from_numpy(best.x).view(2, -1)
+        expected = torch.softmax(z @ head[:, :-1].T + head[:, -1], dim=1)
+        weight, bias = (end[f"encoder.fc.{name}"].double() for name in ("weight", "bias"))
+        assert (torch.softmax(x @ weight.T + bias, dim=1) - expected).abs().max() < 5e-6
+
+
+def test_a_head_of_its_own_has_to_be_proven(crossfit_job, run_job, make_dataset, tmp_path):
+    """A subgroup that is like all others keeps the global head; one with other classes is shown to gain."""
+    plain = shrunk(crossfit_job(min_count=1)).resolved()
+    plain["stages"][1]["selection"] = {}
+    pictures = make_dataset({**SIZES, "south": {"dark": (140, 0, 0, 5)}, "west": {"light": (170, 0, 0, 3)}})
+    for subgroup, own in ((None, False), (1, True)):
+        shown = pictures if subgroup is None else turned(pictures, subgroup)
+        ran = run_job(Job.model_validate(plain), shown, out=tmp_path / str(own))
+        outcome = ran.result.stages["1-personalize"].outcome
+        same = torch.equal(outcome.models["dark"]["encoder.fc.weight"], ran.weights()["encoder.fc.weight"])
+        assert same is not own, outcome.facts["by_subgroup"]["dark"]

@@ -207,7 +207,7 @@ def test_gradients_with_and_without_a_patient_do_not_leave_both(make_job, datase
             "north",
             0,
             5,
-            SimpleNamespace(labels=dataset.labels, examples=lambda client, split: shown),
+            SimpleNamespace(labels=dataset.labels, subgroups=(), examples=lambda client, split: shown),
             None,
             local_model,
             releases=releases,
@@ -225,7 +225,9 @@ def test_a_question_cannot_choose_a_cohort_of_its_own(options):
     """Of another topic a second sum could lack one hospital, and tell it; of {split: train} none can."""
     held = HeadRows(torch.ones(6, 4).double(), torch.arange(6) % 2, torch.ones(6).double())
     client = SimpleNamespace(
-        id="a", features=FeatureMemory(rows={("a", "0"): held}), dataset=SimpleNamespace(labels=range(2))
+        id="a",
+        features=FeatureMemory(rows={("a", "0/"): held}),
+        dataset=SimpleNamespace(labels=range(2), subgroups=()),
     )
 
     def asked(options):
@@ -270,8 +272,8 @@ def test_rare_classes_do_not_hold_a_fit_up(tmp_path):
     client = SimpleNamespace(
         id="a",
         crossfit=None,
-        features=FeatureMemory(rows={("a", "0"): held}),
-        dataset=SimpleNamespace(labels=range(8)),
+        features=FeatureMemory(rows={("a", "0/"): held}),
+        dataset=SimpleNamespace(labels=range(8), subgroups=()),
     )
 
     def ask(question, tensors, shapes):
