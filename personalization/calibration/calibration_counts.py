@@ -3,8 +3,10 @@
 Both are merged where pictures are few, and each run is counted halfway down to the run below: a threshold at
 an occupied bin has exactly the pictures counted there and above at or above it. Of `truth` runs begin at the
 bottom, where the threshold of prediction sets lies; of `confidence` at the top, where that of referral is
-looked for. Pictures that are referred whatever their confidence are counted in bin 0 of it, where no
-confidence is: a threshold above it reports none of them.
+looked for. Wrong answers are counted once more, just below the run above: at any threshold, of several
+hospitals too, no fewer are wrong than there were and no more are answered, so that limits hold. Pictures
+that are referred whatever their confidence are counted in bin 0, where no confidence is: a threshold above
+it reports none of them.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.counts.merged_bins import lowest, merge
+from registry.bundle.counts.merged_bins import highest, lowest, merge
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
@@ -27,7 +29,7 @@ class CalibrationCounts:
 
     Attributes:
         truth: the probability of the true class, `(bins,)`.
-        confidence: the highest probability of wrong (0) and right (1) answers, `(2, bins)`.
+        confidence: the highest probability, of all answers (0) and of wrong ones (1), `(2, bins)`.
     """
 
     truth: NDArray[np.int64]
@@ -65,8 +67,11 @@ class CalibrationCounts:
         if held_back is not None:
             confidence = np.where(held_back, 0, confidence)
         confident = merge(confidence, patients, smallest_cell, lowest)
-        sides = np.bincount((answers == labels) * SCORE_BINS + confident, minlength=2 * SCORE_BINS)
-        return cls(np.bincount(of_truth, minlength=SCORE_BINS), sides.reshape(2, SCORE_BINS))
+        mistaken = merge(confidence, patients, smallest_cell, below_next)[answers != labels]
+        truth, of_all, of_wrong = (
+            np.bincount(of, minlength=SCORE_BINS) for of in (of_truth, confident, mistaken)
+        )
+        return cls(truth, np.stack([of_all, of_wrong]))
 
     def __add__(self, other: "CalibrationCounts") -> "CalibrationCounts":
         return CalibrationCounts(self.truth + other.truth, self.confidence + other.confidence)
@@ -88,12 +93,20 @@ class CalibrationCounts:
         nothing = cls.none()
         truth = read_counts(update, TRUTH, nothing.truth.shape)
         confidence = read_counts(update, CONFIDENCE, nothing.confidence.shape)
-        if truth.sum() != confidence.sum():
+        of_all, of_wrong = confidence.sum(axis=1)
+        if truth.sum() != of_all or of_wrong > of_all:
             raise MessageError(
-                f"{update.client} counts {truth.sum()} pictures by the probability of their class and "
-                f"{confidence.sum()} by their confidence; both are of the same pictures"
+                f"{update.client} counts {truth.sum()} pictures by the probability of their class, {of_all} "
+                f"by their confidence and {of_wrong} of these as wrong; all are of the same pictures"
             )
         return cls(truth, confidence)
+
+
+def below_next(bins: NDArray[np.int64], below: int | None, above: int | None) -> int:
+    """Just below the bin at which the run above is counted; what is held back stays at bin 0."""
+    if not bins.any():
+        return 0
+    return highest(bins, below, None if above is None else above - 1)
 
 
 def read_counts(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -5,17 +5,17 @@ x of n malignant calibration lesions are at a threshold or above, its sensitivit
 
     low(x) = B(1 − level; x, n − x + 1),  B(q; a, b) the q-quantile of Beta(a, b)
 
-(Clopper & Pearson 1934). The fewest x with low(x) ≥ target depend on n alone, and the highest threshold that
-so many reach is their score of a rank that n decides: a tolerance limit (Wilks 1941). So however scores are
-distributed, the true sensitivity is below low(x) in at most 1 − level of all calibrations, though all
-thresholds were looked at. It takes ⌈log(1 − level) / log(target)⌉ malignant lesions, 59 for 0.95, none of
-them missed. With fewer, the lowest score is taken, which misses none, and `sensitivity_low` is low(n).
+(Clopper & Pearson 1934). The fewest x with low(x) ≥ target depend on n alone, and the highest threshold at
+which so many are found is taken, of those that merged histograms propose: that their labels proposed them
+costs nothing (`personalization.calibration.at_thresholds`). It takes ⌈log(1 − level) / log(target)⌉ malignant
+lesions, 59 for 0.95, none of them missed. With fewer, the highest threshold that misses none is taken, and
+`sensitivity_low` is low(n). Where there is none, it is bin 0, and every lesion is suspicious.
 
 Hospitals count neighbours in runs, each at or below its lowest score: a threshold has at least as many
-malignant lesions at or above it as is told. So the limit holds, and merging costs specificity.
+malignant lesions at or above it as their histogram tells. So the limit holds without exact counts too, and
+merging costs specificity.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,14 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from personalization.calibration.at_thresholds import LEVEL, CountsAt, largest_shown, most_allowed, propose
 from registry.bundle.counts.merged_bins import lowest, merge
 from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
 from registry.bundle.metrics.exact import exact_low
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
-
-LEVEL: Final = 0.95
-"""In so many of all calibrations the true sensitivity is as high as is told."""
 
 HISTOGRAM: Final = "malignancy"
 
@@ -56,26 +54,40 @@ class WorkingPoint:
     reached: bool
 
 
-def fit_working_point(malignancy: NDArray[np.int64], target: float) -> WorkingPoint | None:
-    """The highest threshold that is shown to reach the target, or else the highest that misses nothing.
+def propose_working_points(malignancy: NDArray[np.int64], target: float) -> tuple[int, ...]:
+    """Thresholds to count at: score bins, rising; none without malignant lesions.
 
     Args:
         malignancy: calibration lesions that are not malignant (0) and malignant (1) by their malignancy, one
             picture of each, `(2, bins)`.
         target: the sensitivity that is asked for.
+    """
+    n = int(malignancy[1].sum())
+    return propose(malignancy[1:], [allowed_misses(n, target)]) if n else ()
+
+
+def fit_working_point(counts: CountsAt, target: float) -> WorkingPoint | None:
+    """The highest threshold that is shown to reach the target, or else the highest that misses nothing.
+
+    Args:
+        counts: of lesions that are not malignant (0) and malignant (1), one picture of each.
+        target: the sensitivity that is asked for.
 
     Returns:
         The working point; None without malignant lesions.
     """
-    of_malignant = malignancy[1]
-    n = int(of_malignant.sum())
+    n = int(counts.n[1])
     if not n:
         return None
-    fewest = bisect_left(range(n + 1), target, key=lambda found: sensitivity_low(found, n))
-    found = min(fewest, n)
-    at_or_above = of_malignant[::-1].cumsum()[::-1]
-    threshold_bin = int(np.flatnonzero(at_or_above >= found)[-1])
-    return WorkingPoint(target, LEVEL, threshold_bin, sensitivity_low(found, n), n, fewest <= n)
+    missed = allowed_misses(n, target)
+    threshold_bin = largest_shown(CountsAt(counts.thresholds, counts.between[1:]), [missed]) or 0
+    low = sensitivity_low(n - missed, n)
+    return WorkingPoint(target, LEVEL, threshold_bin, low, n, most_allowed(n, 1 - target) >= 0)
+
+
+def allowed_misses(n: int, target: float) -> int:
+    """The most misses of n malignant lesions that show the target; 0 where not even none does."""
+    return max(most_allowed(n, 1 - target), 0)
 
 
 def sensitivity_low(found: int, n: int) -> float:

@@ -2,7 +2,8 @@
 
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
 set in the graph, histograms of the calibration split, by malignancy for the working point where a sensitivity
-is asked for, then for prediction sets and abstention, with what the working point refers; sums of the
+is asked for, then for prediction sets and abstention, with what the working point refers, and under masks
+exact counts at the thresholds that these propose (`personalization.calibration.at_thresholds`); sums of the
 embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
 the counts of the test split, with what the thresholds do there; and how many patients of each skin tone that
 a subgroup names stand behind calibration and test. Every question about the calibration split is
@@ -25,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention
+from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
+from personalization.calibration.calibration_counts import CONFIDENCE
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
 from personalization.calibration.ood import (
@@ -39,7 +41,11 @@ from personalization.calibration.temperature import (
     fit_temperature,
     subgroup_temperature,
 )
-from personalization.calibration.working_point import WorkingPoint, fit_working_point
+from personalization.calibration.working_point import (
+    WorkingPoint,
+    fit_working_point,
+    propose_working_points,
+)
 from personalization.stages.calibrated_bundle import (
     Fit,
     decisions_of,
@@ -51,7 +57,7 @@ from personalization.stages.calibrated_bundle import (
     with_thresholds,
     with_tones,
 )
-from personalization.stages.calibration_answers import QUESTIONS, answer_calibration
+from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern, read_pattern, usual_patterns
@@ -225,14 +231,16 @@ class Calibrate(Stage):
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
         points = self.working_points(poll, name, bundle)
         counted = poll.thresholds(name, bundle.graph, points)
-        fits = []
-        for temperature, point, counts in zip(temperatures, points, counted, strict=True):
-            sets = fit_threshold(counts.truth, ConformalConfig(coverage=self.coverage))
-            allowed = AbstentionConfig(target_risk=self.target_risk)
-            lowest = max(sets.threshold_bin, 0 if points[0] is None else 1)  # bin 0 has what is held back
-            reported = fit_abstention(counts.confidence, allowed, lowest=lowest)
-            fits.append(Fit(temperature, sets, reported, point))
-        return fits
+        allowed = AbstentionConfig(target_risk=self.target_risk)
+        sets = [fit_threshold(counts.truth, ConformalConfig(coverage=self.coverage)) for counts in counted]
+        confidence = [counts.confidence for counts in counted]
+        proposed = [propose_thresholds(of_all, allowed) for of_all, _ in confidence]
+        answers = poll.at_thresholds(name, bundle.graph, {CONFIDENCE: confidence}, proposed, points)
+        reported = [
+            fit_abstention(counts, allowed, own.threshold_bin)
+            for counts, own in zip(answers, sets, strict=True)
+        ]
+        return [Fit(*each) for each in zip(temperatures, sets, reported, points, strict=True)]
 
     def working_points(self, poll: "Poll", name: str, bundle: BundleDraft) -> list[WorkingPoint | None]:
         """Fit the working points of one model; none where nobody asks, or no class or lesion is malignant.
@@ -243,7 +251,9 @@ class Calibrate(Stage):
         if self.sensitivity is None or not malignant.any() or malignant.all():
             return [None] * max(len(poll.sets), 1)
         histograms = poll.malignancies(name, bundle.graph)
-        points = [fit_working_point(histogram, self.sensitivity) for histogram in histograms]
+        proposed = [propose_working_points(histogram, self.sensitivity) for histogram in histograms]
+        counted = poll.at_thresholds(name, bundle.graph, {MALIGNANCY: histograms}, proposed)
+        points = [fit_working_point(counts, self.sensitivity) for counts in counted]
         return points if points[0] is not None else [None] * len(points)
 
     def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:

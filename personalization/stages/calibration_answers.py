@@ -1,5 +1,6 @@
 """A client's answers to the questions of `calibrate`: sums over what a graph says of its pictures."""
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 
@@ -7,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from personalization.calibration.calibration_counts import CalibrationCounts
+from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
+from personalization.calibration.calibration_counts import CONFIDENCE, CalibrationCounts
 from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.ood import (
     HISTOGRAM,
@@ -38,7 +40,7 @@ from training.federation.client.evaluate import (
     sendable,
     thresholds_of,
 )
-from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question
 from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
@@ -50,12 +52,18 @@ from training.messages.message import (
 
 LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
-QUESTIONS = frozenset({LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES})
+AT_THRESHOLDS = "at_thresholds"  # its thresholds are a tensor, named by the histogram that they cut
+QUESTIONS = frozenset(
+    {LIKELIHOODS, MALIGNANCY, THRESHOLDS, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
+)
 MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
 View = Callable[[Examples], Examples]
 """What is shown of some examples."""
+
+Scores = Callable[[Examples], NDArray[np.float32]]
+"""The probabilities of some examples, `(examples, classes)`, by whichever model scores them."""
 
 
 def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
@@ -74,6 +82,8 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     encoder = options.pop(ENCODER)
     question = EvaluateQuestion.model_validate(options)
     model = judged(broadcast, client, encoder, question.split)
+    if broadcast.ask == AT_THRESHOLDS:
+        return answer_at_thresholds(broadcast, question, client, model, encoder)
     if not question.patterns:
         return answer_in_view(broadcast, question, client, model, as_they_are)
     tensors: dict[str, torch.Tensor] = {}
@@ -92,13 +102,13 @@ def answer_in_view(
     if broadcast.ask == EMBEDDINGS:
         sums = embedding_sums(model, client, question.split, view)
         return reply(broadcast, tensors=sums.to_tensors())
-    in_folds = client.crossfit is not None and question.split == "train" and broadcast.ask != COUNTS
-    parts = sendable(client, question, view, in_folds=in_folds)
+    folded = in_folds(client, question) and broadcast.ask != COUNTS
+    parts = sendable(client, question, view, in_folds=folded)
     if broadcast.ask == LIKELIHOODS:
         likelihoods = np.zeros_like(TEMPERATURES)
         whole: dict[str, list[Examples]] = {}  # nothing is told by fold, and a sum is rounded once
         for name, part in parts.items():
-            whole.setdefault(name.rpartition("/")[0] if in_folds else name, []).append(part)
+            whole.setdefault(name.rpartition("/")[0] if folded else name, []).append(part)
         for pieces in whole.values():
             logits = np.concatenate([model.run(each).logits for each in pieces])
             likelihoods += log_likelihoods(logits, np.concatenate([each.labels for each in pieces]))
@@ -106,10 +116,12 @@ def answer_in_view(
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
-        by_part = (malignancy_counts(model, part, client) for part in parts.values())
+        cell = client.smallest_cell
+        by_part = (malignancy_counts(scores(model), part, client, cell) for part in parts.values())
         return reply(broadcast, tensors=to_tensors(sum(by_part, no_malignancies())))
     if broadcast.ask == THRESHOLDS:
-        of_parts = (threshold_counts(model, part, client, question) for part in parts.values())
+        cell = client.smallest_cell
+        of_parts = (threshold_counts(scores(model), part, client, question, cell) for part in parts.values())
         return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
@@ -130,17 +142,72 @@ def answer_in_view(
     raise unknown_question(broadcast)
 
 
-def malignancy_counts(model: Judged, part: Examples, client: Client) -> NDArray[np.int64]:
-    """The histogram of one subgroup's calibration pictures by their malignancy, `(2, bins)`."""
-    probabilities, malignant = model.run(part).probabilities, malignant_classes(client.dataset.labels)
-    return count_malignancies(probabilities, part.labels, malignant, part.people, client.smallest_cell)
+def answer_at_thresholds(
+    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, encoder: str
+) -> Update:
+    """Counts of a histogram between the thresholds that are named, in each view.
+
+    They are exact where they leave in a sum under masks and are the first that are asked for about the model.
+    Else the merged histogram is counted, which tells nothing that it did not tell itself.
+    """
+    what = MALIGNANCY if MALIGNANCY in broadcast.tensors else CONFIDENCE
+    shown = views(question, client) if question.patterns else [as_they_are]
+    thresholds = read_thresholds(broadcast.tensors.get(what), len(shown))
+    digest = hashlib.sha256()  # of all that scores depend on
+    for name in sorted(broadcast.tensors.keys() - {what}):
+        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
+    about = f"{what} {encoder} {digest.hexdigest()}"
+    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
+    exact = (
+        client.masked
+        and has_each_view_once(question)
+        and is_first_question(client.releases, client.id, about, asked, client.min_count)
+    )
+    cell = 1 if exact else client.smallest_cell
+    tensors: dict[str, torch.Tensor] = {}
+    for place, view in enumerate(shown):
+        counts = np.zeros((2, STEPS + 1), dtype=np.int64)
+        for part in sendable(client, question, view, in_folds=in_folds(client, question)).values():
+            histogram = (
+                malignancy_counts(scores(model), part, client, cell)
+                if what == MALIGNANCY
+                else threshold_counts(scores(model), part, client, question, cell).confidence
+            )
+            counts += CountsAt.of(histogram, thresholds[place].tolist()).between
+        name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
+        tensors[name] = torch.from_numpy(counts.astype(np.int32))
+    return reply(broadcast, tensors=tensors)
+
+
+def in_folds(client: Client, question: EvaluateQuestion) -> bool:
+    """Whether every fold is answered by itself, by the model without it."""
+    return client.crossfit is not None and question.split == "train"
+
+
+def has_each_view_once(question: EvaluateQuestion) -> bool:
+    """Whether it asks about all patterns together and each once: a view twice has twice the thresholds."""
+    together = question.patterns[0] if question.patterns else ()
+    once = (together, *((each,) for each in together)) if question.patterns else ()
+    return question.patterns == once and len(set(together)) == len(together) and not question.left_out
+
+
+def scores(model: Judged) -> Scores:
+    """What a model says of some examples."""
+    return lambda examples: model.run(examples).probabilities
+
+
+def malignancy_counts(of: Scores, part: Examples, client: Client, cell: int) -> NDArray[np.int64]:
+    """The histogram of some calibration pictures by malignancy, in runs of `cell` patients, `(2, bins)`."""
+    return count_malignancies(
+        of(part), part.labels, malignant_classes(client.dataset.labels), part.people, cell
+    )
 
 
 def threshold_counts(
-    model: Judged, part: Examples, client: Client, question: EvaluateQuestion
+    of: Scores, part: Examples, client: Client, question: EvaluateQuestion, cell: int
 ) -> CalibrationCounts:
-    """The histograms of one subgroup's calibration pictures, with what the working point refers."""
-    probabilities = model.run(part).probabilities
+    """The histograms of some calibration pictures in such runs, with what the working point refers."""
+    probabilities = of(part)
     thresholds = thresholds_of(question, part, case_of(client.dataset))
     held_back = is_held_back(
         probabilities,
@@ -148,7 +215,7 @@ def threshold_counts(
         malignant_classes(client.dataset.labels),
         None if thresholds is None else thresholds.malignant_from,
     )
-    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell, held_back)
+    return CalibrationCounts.count(probabilities, part.labels, part.people, cell, held_back)
 
 
 def views(question: EvaluateQuestion, client: Client) -> list[View]:

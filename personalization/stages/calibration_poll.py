@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, to_tensor
 from personalization.calibration.calibration_counts import CalibrationCounts, read_counts
 from personalization.calibration.mahalanobis import ClassSums, shapes, total
 from personalization.calibration.ood import (
@@ -23,6 +24,7 @@ from personalization.calibration.temperature import (
 )
 from personalization.calibration.working_point import WorkingPoint, no_malignancies, read_malignancies
 from personalization.stages.calibration_answers import (
+    AT_THRESHOLDS,
     COUNTED,
     COUNTS,
     DISTANCES,
@@ -146,6 +148,38 @@ class Poll:
             for answers in in_sets(updates, self.sets)
         ]
 
+    def at_thresholds(
+        self,
+        name: str,
+        graph: bytes,
+        histograms: Mapping[str, Sequence[NDArray[np.int64]]],
+        thresholds: Sequence[Sequence[int]],
+        points: Sequence[WorkingPoint | None] = (None,),
+    ) -> list[CountsAt]:
+        """Counts of the calibration split at thresholds, in the same order: exact ones under masks.
+
+        In the clear hospitals would count the histograms that they have sent, so they are not asked.
+
+        Args:
+            name: of the model.
+            graph: the model.
+            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(2, bins)`.
+            thresholds: score bins of each, rising, at most `STEPS`.
+            points: the model's working points, as in `thresholds`.
+        """
+        ((what, merged),) = histograms.items()
+        if self.context.job.privacy.masked_counts is None or not any(thresholds):
+            return [CountsAt.of(each, at) for each, at in zip(merged, thresholds, strict=True)]
+        options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
+        sent = {what: to_tensor(thresholds)}
+        updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
+        shape = (2, STEPS + 1)
+        between = [
+            sum((read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64))
+            for answers in in_sets(updates, self.sets)
+        ]
+        return [CountsAt.up_to(at, counts) for at, counts in zip(thresholds, between, strict=True)]
+
     def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
         """Counts of the test split by subgroup, with what the bundle's thresholds do there.
 
@@ -262,7 +296,7 @@ class Poll:
 
     def _heads(self, ask: str, name: str, graph: bytes) -> Tensors:
         """What follows the encoder in the models without each fold, at the graph's temperatures."""
-        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS):
+        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, AT_THRESHOLDS):
             return {}
         temperatures = temperatures_of(graph)
         return {

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from personalization.stages.calibration_answers import MEANS, QUESTIONS, TONES, WHITENING
+from personalization.stages.calibration_answers import MALIGNANCY, MEANS, QUESTIONS, TONES, WHITENING
 from personalization.stages.calibration_features import SUBGROUPS, place_of
 from tests.training.conftest import FEDERATE
 from training.algorithms.features import weights_digest
@@ -169,6 +169,7 @@ def test_no_answer_about_a_graph_holds_one(judge):
     kept = kept[(kept > 0.1).sum(axis=1) > 3]  # a row of noughts is in every histogram
     assert len(kept) > 25
     beside = {
+        MALIGNANCY: torch.full((1, 5), 160, dtype=torch.int32),
         MEANS: torch.zeros(2, kept.shape[1], dtype=torch.float64),
         WHITENING: torch.eye(kept.shape[1], dtype=torch.float64),
     }

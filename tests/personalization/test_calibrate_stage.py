@@ -12,7 +12,8 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import binom
 from sklearn.covariance import oas
 
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention
+from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
+from personalization.calibration.at_thresholds import CountsAt
 from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
@@ -207,15 +208,18 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
         confidence, wrong = score_bin(served.max(axis=1)), served.argmax(axis=1) != labels
-        sides = np.bincount(~wrong * SCORE_BINS + confidence, minlength=2 * SCORE_BINS).reshape(2, -1)
+        sides = np.stack([np.bincount(of, minlength=SCORE_BINS) for of in (confidence, confidence[wrong])])
+        allowed = AbstentionConfig(target_risk=0.4)
         # Where no class is in the set, none is reported.
-        fitted = fit_abstention(sides, AbstentionConfig(target_risk=0.4), lowest=expected)
+        fitted = fit_abstention(
+            CountsAt.of(sides, propose_thresholds(sides[0], allowed)), allowed, lowest=expected
+        )
         told = bundle.manifest.abstention
         assert (told.threshold_bin, told.risk, told.risk_high, told.level) == (
             fitted.threshold_bin,
             fitted.risk,
             fitted.risk_high,
-            0.9,
+            0.95,
         )
         assert bundle.manifest.abstention.n == len(labels)
 
@@ -533,23 +537,26 @@ def test_a_subgroups_bundle_names_the_calibrated_global_one_as_its_parent(make_j
     }  # fmt: skip
 
 
+def listening(ready, asked):
+    """The stage, with what it asks noted."""
+    engine = ready.context.engine
+
+    class Listening:
+        def __getattr__(self, name):
+            return getattr(engine, name)
+
+        def run_round(self, broadcasts):
+            asked.extend(broadcasts)
+            return engine.run_round(broadcasts)
+
+    ready.context = replace(ready.context, engine=Listening())
+    return ready
+
+
 def test_the_encoder_of_a_model_travels_once(make_job, stand, hospitals):
     ready = stand(calibrate_job(make_job), hospitals, place=2)
     asked = []
-
-    def listen(engine):
-        class Listening:
-            def __getattr__(self, name):
-                return getattr(engine, name)
-
-            def run_round(self, broadcasts):
-                asked.extend(broadcasts)
-                return engine.run_round(broadcasts)
-
-        return Listening()
-
-    ready.context = replace(ready.context, engine=listen(ready.context.engine))
-    ready.run(exported(calibrate_job(make_job), hospitals))
+    listening(ready, asked).run(exported(calibrate_job(make_job), hospitals))
     encoders = [one for one in asked if one.ask == EMBED]
     # The made-up models have one encoder, the mean colour: each hospital is shown it once.
     assert sorted(one.client for one in encoders) == ["north", "south"]
@@ -557,6 +564,33 @@ def test_the_encoder_of_a_model_travels_once(make_job, stand, hospitals):
     assert len(rest) > 20
     assert all(b"ReduceMean" not in as_bytes(one.tensors) for one in rest)
     assert all(b"ReduceMean" in as_bytes(one.tensors) for one in encoders)
+
+
+def test_exact_counts_are_asked_for_under_masks_and_cost_less_specificity(make_job, draw_hospitals, stand):
+    """Of three hospitals that count ten patients in a run, the sum is as exact as the pictures themselves."""
+    sizes, holders = {"light": (22, 20, 150, 30)}, {"north": "light", "south": "light", "east": "light"}
+    hospitals, points, asked = draw_hospitals(sizes, holders), {}, {False: [], True: []}
+    for masks in (False, True):
+        job = calibrate_job(make_job, sensitivity=0.7, target_risk=0.4).model_copy(
+            update={"privacy": PrivacyConfig(min_count=20, counts=CountsConfig(masks=masks))}
+        )
+        ready = listening(stand(job, hospitals, place=2, name=f"masks-{masks}"), asked[masks])
+        outcome = ready.run(exported(job, hospitals))
+        points[masks] = outcome.bundles[GLOBAL].manifest.working_point
+    parts = [hospitals.examples(name, "calibration") for name in holders]
+    images, labels, lesions = (
+        np.concatenate([getattr(part, of) for part in parts]) for of in ("images", "labels", "lesions")
+    )
+    first = np.unique(lesions, return_index=True)[1]
+    served = Graph(outcome.bundles[GLOBAL].graph).run(images[first]).probabilities
+    own = np.sort(score_bin(served[:, 0])[labels[first] == 0])
+    missed = max(m for m in range(len(own)) if binom.cdf(m, len(own), 0.3) <= 0.05)
+    assert points[False].n == points[True].n == len(own)
+    assert points[False].threshold_bin < points[True].threshold_bin <= own[missed]
+    assert (own < points[True].threshold_bin).sum() <= missed
+    told = {masks: [one for one in asked[masks] if one.ask == "at_thresholds"] for masks in asked}
+    assert not told[False]
+    assert {"malignancy", "confidence"} <= {name for one in told[True] for name in one.tensors}
 
 
 def seen(dataset, clients: str, split: str, tone: int) -> int:

@@ -267,6 +267,7 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
         yield Seen(
             "calibration",
             f"sums of log-likelihoods, histograms of scores and distances of {pictures} pictures"
+            + ("" if masks is None else ", and exact counts at up to five thresholds of each model")
             + (by_tone if isinstance(job.data.subgroups, ToneGroups) else ""),
             MASKED if masks is not None else "its sums, by subgroup",
             "temperature and thresholds fitted to all of them",

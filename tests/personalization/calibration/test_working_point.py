@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from personalization.calibration.at_thresholds import LEVEL, CountsAt
 from personalization.calibration.working_point import (
-    LEVEL,
     count_malignancies,
     fit_working_point,
     no_malignancies,
+    propose_working_points,
     read_malignancies,
     to_tensors,
 )
@@ -30,6 +31,12 @@ def histogram(malignant, others=()):
     return told
 
 
+def fit(counted, target, exact=None):
+    """The working point, from counts of a histogram at the thresholds that it proposes, or exact ones."""
+    at = propose_working_points(counted, target)
+    return fit_working_point(CountsAt.of(counted if exact is None else exact, at), target)
+
+
 def spread(n):
     """n scores in as many bins."""
     return 1 / (1 + np.exp(-np.linspace(-6, 6, n)))
@@ -43,7 +50,7 @@ def may_be_missed(n, target):
 @pytest.mark.parametrize("target", [0.8, 0.95])
 @pytest.mark.parametrize("n", [1, 13, 14, 58, 59, 92, 93, 150])
 def test_the_threshold_is_the_score_of_the_rank_that_the_binomial_gives(n, target):
-    point = fit_working_point(histogram(spread(n), [0.5] * 7), target)
+    point = fit(histogram(spread(n), [0.5] * 7), target)
     missed = may_be_missed(n, target)
     assert (point.n, point.target, point.level) == (n, target, 0.95)
     assert point.reached is (missed is not None)
@@ -54,24 +61,38 @@ def test_the_threshold_is_the_score_of_the_rank_that_the_binomial_gives(n, targe
 
 
 def test_59_malignant_lesions_are_the_fewest_for_95_of_100():
-    assert not fit_working_point(histogram(spread(58)), 0.95).reached
-    assert fit_working_point(histogram(spread(59)), 0.95).reached
-    few = fit_working_point(histogram(spread(21)), 0.95)
+    assert not fit(histogram(spread(58)), 0.95).reached
+    assert fit(histogram(spread(59)), 0.95).reached
+    few = fit(histogram(spread(21)), 0.95)
     assert few.threshold_bin == score_bin(spread(21))[0], "none is missed"
     assert few.sensitivity_low == pytest.approx(0.05 ** (1 / 21))
 
 
 def test_lesions_that_share_a_score_promise_no_more_than_their_number():
     """What is shown depends on n alone: of a limit that ties may choose, one in twenty would not hold."""
-    alike, apart = (
-        fit_working_point(histogram(scores), 0.95) for scores in ([0.3] * 40 + [0.9] * 80, spread(120))
-    )
+    alike, apart = (fit(histogram(scores), 0.95) for scores in ([0.3] * 40 + [0.9] * 80, spread(120)))
     assert alike.sensitivity_low == apart.sensitivity_low
     assert alike.threshold_bin == score_bin(np.array(0.3))
 
 
+def test_exact_counts_take_back_what_merging_cost():
+    """Where runs of eight hospitals count a few malignant lesions too low."""
+    random = np.random.default_rng(4)
+    labels, places = np.repeat([1, 0], [200, 800]), random.integers(0, 8, 1000)
+    scores = 1 / (1 + np.exp(-random.normal(np.where(labels, 2, -2), 1.2)))
+    exact, merged = histogram(scores[:200], scores[200:]), no_malignancies()
+    for at in (places == place for place in range(8)):
+        both = np.stack([1 - scores[at], scores[at]], axis=1)
+        merged += count_malignancies(both, labels[at], SIDES, np.arange(at.sum()), 5)
+    alone, counted, best = (
+        fit(*each).threshold_bin for each in ((merged, 0.95), (merged, 0.95, exact), (exact, 0.95))
+    )
+    assert alone < counted <= best
+    assert exact[1, :counted].sum() <= may_be_missed(200, 0.95)
+
+
 def test_without_malignant_lesions_there_is_none():
-    assert fit_working_point(histogram([], [0.2, 0.9]), 0.95) is None
+    assert fit(histogram([], [0.2, 0.9]), 0.95) is None
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 3), st.sampled_from([1, 3, 5]))

@@ -20,7 +20,9 @@ TOPICS = {
     "test": "counts",
     "parity": "parity",
     "log_likelihoods": "calibration",
+    "malignancy": "calibration",
     "thresholds": "calibration",
+    "at_thresholds": "calibration",
     "distances": "calibration",
     "tones": "calibration",
     "counts": "counts",
@@ -39,7 +41,7 @@ WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity", CENSUS}
     ids=["by default", "weights alone"],
 )
 def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy, masked):
-    stages = [federate_block(rounds=1), {"stage": "export"}, {"stage": "calibrate"}]
+    stages = [federate_block(rounds=1), {"stage": "export"}, {"stage": "calibrate", "sensitivity": 0.6}]
     job = over_network(own_job(stages=stages, privacy={"min_count": 2, **privacy}))
     there, answers = net(job), []
     for channel in there.channels.values():
@@ -53,6 +55,7 @@ def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy
     table = {row.topic: row for row in who_sees_what(job, NAMES)}
 
     assert {topic for topic, row in table.items() if row.coordinator == MASKED} == masked
+    assert ("at_thresholds" in {header.ask for header, _ in answers}) == ("calibration" in masked)
     heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in EMPTY}
     assert heard == table.keys() - {"introduction", "scalars"}
     for header, tensors in answers:

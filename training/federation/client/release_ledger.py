@@ -12,6 +12,9 @@ patients than the job's minimum,
 
 What is left leaves, and is written down before it does.
 
+Exact counts between thresholds that the coordinator names have an account of their own (`is_first_question`):
+those of one picture differ between two sets of thresholds a hair apart. So of each model one set is answered.
+
 Departures: combinations of three releases and more are not looked at.
 """
 
@@ -64,6 +67,28 @@ def admit(
     if kept:
         store.add(client, digest_of(kind, kept), rows_of(kind, kept))
     return kept
+
+
+def is_first_question(store: ReleaseStore, client: str, model: str, question: str, least: int) -> bool:
+    """Whether nothing else was asked about this model before; the first question is written down.
+
+    Args:
+        store: what was told before.
+        client: whose pictures.
+        model: what names the model, and what is counted.
+        question: all that it asks; the same again is the first.
+        least: the fewest patients that may be told of; where it is 1, every question counts as the first.
+
+    Raises:
+        MessageError: the account cannot be kept.
+    """
+    owner, digest = f"{client}\n{model}", hashlib.sha256(question.encode()).hexdigest()[:32]
+    if least <= 1 or store.has(owner, digest):
+        return True
+    if any(True for _ in store.all(owner)):
+        return False
+    store.add(owner, digest, np.zeros((0, 3), dtype=np.int64))
+    return True
 
 
 def apart_from(
