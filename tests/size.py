@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 64_550,
-    "modules": 948,
+    "lines of code": 65_270,
+    "modules": 951,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 86_800,
-    "lines of benchmarks": 17_960,
-    "recipes": 172,
+    "lines of tests": 87_740,
+    "lines of benchmarks": 18_540,
+    "recipes": 174,
     "decision records": 59,
-    "words of docs": 141_420,
+    "words of docs": 144_800,
     "words of the dialect in docs": 761,
 }
 

@@ -206,7 +206,7 @@ def distances_left_out(
 
 
 def left_out_of(sums: ClassSums) -> NDArray[np.float64]:
-    """What `distances_left_out` needs beside the Gaussians, `(classes + 1,)`."""
+    """What `distances_left_out` needs in addition to the Gaussians, `(classes + 1,)`."""
     covariance = sums.scatter / sums.n
     return np.append(sums.pictures, 1 - shrinkage(covariance, sums.n))
 

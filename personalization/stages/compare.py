@@ -87,7 +87,7 @@ def ask_compared_folds(
 
 
 def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
-    """The client's part, of features: zeros where nothing may be told.
+    """The client's part, of features: zeros where nothing may leave.
 
     Raises:
         MessageError: the question is not about the job's folds.

@@ -32,7 +32,7 @@ class Client:
         masked: whether what it tells leaves in a sum under masks alone.
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
-        crossfit: how many models are trained beside the released one, each without a fold; None for none.
+        crossfit: how many models are trained, each without a fold, with the released one; None for none.
     """
 
     id: str

@@ -11,10 +11,10 @@ weigh half.
 Of one subgroup classes with too few patients are not in the gradient, and only in the loss of examples that a
 head has not seen: what is chosen by it is not chosen for common classes alone.
 
-With cross-fitting K heads more are fitted beside the first, the k-th without the examples of fold k, and one
-question asks for the gradients of all. Of their losses only the sum is told, and that of the examples of each
-fold by the head without it; and nothing where two heads are the same, as at a common start: the difference of
-their gradients would be that of one fold.
+With cross-fitting K more heads are fitted, the k-th without the examples of fold k, and one question asks for
+the gradients of all. Of their losses only the sum is sent, and that of the examples of each fold by the head
+without it; and nothing where two heads are the same, as at a common start: the difference of their gradients
+would be that of one fold.
 
 Who chooses W chooses what is summed: at W = 0 and b = 0 a gradient is a sum of rows by class, and two large W
 that differ little can single out a row (`docs/privacy.md` says what a coordinator that lies learns). A client

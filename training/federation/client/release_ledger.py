@@ -73,7 +73,7 @@ def is_first_question(store: ReleaseStore, client: str, model: str, question: st
     """Whether nothing else was asked about this model before; the first question is written down.
 
     Args:
-        store: what was told before.
+        store: the account.
         client: whose pictures.
         model: what names the model, and what is counted.
         question: all that it asks; the same again is the first.

@@ -15,7 +15,7 @@ the diagonal of the Hessian there: a rare class has far less curvature than a co
 lesions in 3,861 columns, at a penalty of 1, the gradient is 2e-8 after 93 evaluations, else 1e-3 after 120.
 
 With cross-fitting K heads more are fitted, each without the examples of one fold and with the same total
-penalty, N λ / 2 ‖W‖², so that nobody has to tell how many a fold has. All K + 1 are variables of one problem,
+penalty, N λ / 2 ‖W‖², so that no hospital sends the size of a fold. All K + 1 are variables of one problem,
 whose loss is their sum: one sum is asked for an evaluation. They begin apart, `APART` in those variables.
 
 What has been answered is kept: a resumed fit asks nothing a second time, and takes the same steps.
