@@ -280,8 +280,8 @@ def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
         text += f"; {free / 1e9:.1f} GB free"
     yield CheckResult("memory", free is None or COPIES * size < free, text)
     shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
-    if model.origin is not None:
-        told = [*model.origin.lines, f"{model.origin.source.path}: {model.origin.source.sha256}"]
+    for origin in model.origins:
+        told = [*origin.lines, f"{origin.source.path}: {origin.source.sha256}"]
         yield CheckResult("encoder", True, "; ".join(told))
     yield CheckResult(
         "sent",

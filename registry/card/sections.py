@@ -1,6 +1,6 @@
 """The card's JSON as tables and lists of facts: what the page shows of one bundle."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
@@ -215,7 +215,7 @@ def lineage(card: Mapping[str, Any]) -> Facts:
         ("Registered", card["registered"] or "in no registry"),
         ("Job", said["job"]),
         ("Fine-tuned from", said["parent"] or "no other bundle"),
-        *(("Encoder", encoder(said["encoder"])) for _ in range(said["encoder"] is not None)),
+        *(("Encoder", encoder(each)) for each in encoders(said["encoder"])),
         ("Figures", measured(card)),
         ("Bundle", card["digest"]),
         ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),
@@ -226,6 +226,13 @@ def measured(card: Mapping[str, Any]) -> str:
     """Who has signed the figures: a key, whose owner a card does not know."""
     key = card.get("measured_by")
     return UNSIGNED if key is None else f"measured and signed by {key}"
+
+
+def encoders(said: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
+    """Each encoder of a lineage: none, one or several."""
+    if said is None:
+        return ()
+    return (said,) if isinstance(said, Mapping) else said
 
 
 def encoder(said: Mapping[str, Any]) -> str:

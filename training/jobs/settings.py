@@ -12,7 +12,6 @@ from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
 from training.jobs.about import About
 from training.models import ModelConfig
-from training.models.encoders.source import interpolation_of
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 SCHEMES = ("http", "https", "sqlite")
@@ -157,7 +156,7 @@ class JobSettings(FrozenConfig):
     def picture(self) -> PictureRule:
         """How a picture becomes pixels, in training and in service alike.
 
-        Resized as `data.interpolation` says, else as the encoder's pictures were.
+        Resized as `data.interpolation` says, else as the encoders' pictures were.
         """
-        how = self.data.interpolation or interpolation_of(self.model.weights, self.model.name)
+        how = self.data.interpolation or self.model.interpolation
         return self.data.picture.model_copy(update={"interpolation": how})

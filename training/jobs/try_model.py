@@ -29,8 +29,8 @@ def try_model(job: Job) -> tuple[str, ...]:
     logits = logits_of_black(model, job, size, "data.image_size")
     if not torch.isfinite(logits).all():
         raise JobError(
-            f"model.weights: with {job.model.weights} the model answers {logits.flatten().tolist()} to a "
-            "black picture; the file is damaged, fetch it again"
+            f"model.weights: with {', '.join(weights for _, weights in job.model.begins_with)} the model "
+            f"answers {logits.flatten().tolist()} to a black picture; the file is damaged, fetch it again"
         )
     return told_of(job, model)
 
@@ -41,7 +41,7 @@ def told_of(job: Job, model: Classifier) -> tuple[str, ...]:
     Where its weights are from, if they are not drawn; and which stage keeps less of it at clients than it
     seems.
     """
-    return (*(model.origin.lines if model.origin else ()), *half_kept(job, model))
+    return (*(line for origin in model.origins for line in origin.lines), *half_kept(job, model))
 
 
 def half_kept(job: Job, model: Classifier) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def half_kept(job: Job, model: Classifier) -> tuple[str, ...]:
     if positions is None or patches is None or positions.shape[1] == patches.num_patches:
         return ()
     return tuple(
-        f"stages.{place}.sync keeps class_token at its client, and {job.model.name} adds a learned position "
+        f"stages.{place}.sync keeps class_token at its client, and {job.model.named} adds a learned position "
         "to it, which gets the same gradient and travels: half of what the token learns leaves with it. To "
         "keep all of it, set model.options.no_embed_class: true"
         for place, stage in enumerate(job.stages)
@@ -85,7 +85,7 @@ def logits_of_black(model: Classifier, job: Job, size: int, setting: str) -> Ten
     except (RuntimeError, ValueError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise JobError(
-            f"model.name: {job.model.name} cannot take pictures of {size} x {size} pixels ({reason}); choose "
-            f"another {setting} or model.options"
+            f"model.name: {job.model.named} cannot take pictures of {size} x {size} pixels ({reason}); "
+            f"choose another {setting} or model.options"
         ) from error
     return logits

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field, model_validator
 from torch import nn
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.nearest import nearest
+from registry.bundle.pictures.rule import Interpolation
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier
@@ -17,14 +19,42 @@ from training.models.classifier import Classifier, normalised, with_flips
 from training.models.encoders.files import is_safetensors, read_file
 from training.models.encoders.loading import load_tensors
 from training.models.encoders.preprocessing import IMAGENET, Normalisation
-from training.models.encoders.source import Origin, Source, find_weights, preprocessing_of
+from training.models.encoders.several import Encoders, OneOfSeveral, View
+from training.models.encoders.source import (
+    NONE,
+    Origin,
+    Source,
+    find_weights,
+    interpolation_of,
+    preprocessing_of,
+)
 from training.models.fusion import FusionConfig
 from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
 
+AS_GIVEN = Normalisation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # each of several has its own
+
+
+class EncoderConfig(FrozenConfig):
+    """One of several frozen encoders.
+
+    Attributes:
+        name, weights, normalisation, options: as in `ModelConfig`.
+        layers: of a ViT, the blocks whose class token and mean patch are taken, from 0; empty for what the
+            encoder itself pools.
+        components: principal components that are kept of each view.
+    """
+
+    name: str
+    weights: str
+    normalisation: Normalisation | None = None
+    options: Mapping[str, Any] = {}
+    layers: tuple[int, ...] = ()
+    components: int = Field(128, ge=1)
+
 
 class ModelConfig(FrozenConfig):
-    """The `model` block of a job.
+    """The `model` block of a job: one encoder by its `name`, or several frozen ones.
 
     Attributes:
         name: a timm model, e.g. `resnet18`, `vgg11`, `vit_tiny_patch16_224`.
@@ -39,14 +69,52 @@ class ModelConfig(FrozenConfig):
         fusion: how pictures and facts of a case become one embedding; null for `FusionConfig()`.
         flips: whether an answer is the mean over a picture and its mirror image, which takes twice the time;
             see `Classifier`. Training sees one side.
+        encoders: several frozen encoders in place of `name`; see `training.models.encoders.several`.
+        views: what each of them is shown: the `full` picture, and the `center` square of .8 of its height.
     """
 
-    name: str
-    weights: str = "none"
+    name: str | None = None
+    weights: str = NONE
     normalisation: Normalisation | None = None
     options: Mapping[str, Any] = {}
     fusion: FusionConfig | None = None
     flips: bool = False
+    encoders: tuple[EncoderConfig, ...] = ()
+    views: tuple[View, ...] = ("full",)
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "ModelConfig":
+        if bool(self.encoders) == (self.name is not None):
+            raise ValueError("name one encoder by `name`, or several by `encoders`, and not both")
+        if self.encoders and (self.weights != NONE or self.normalisation or self.options or self.flips):
+            raise ValueError(
+                "weights, normalisation, options and flips of `model` are of one encoder; give each of "
+                "`encoders` its own weights, normalisation and options, and leave flips out"
+            )
+        if not self.encoders and self.views != ("full",):
+            raise ValueError("views are of `encoders`; list the one encoder there, or remove views")
+        if not self.views or len(set(self.views)) < len(self.views):
+            raise ValueError(f"views are {', '.join(self.views) or 'none'}; name each once, at least one")
+        return self
+
+    @property
+    def begins_with(self) -> tuple[tuple[str, str], ...]:
+        """The timm model and the weights of each encoder."""
+        if self.encoders:
+            return tuple((each.name, each.weights) for each in self.encoders)
+        assert self.name is not None, "validated"
+        return ((self.name, self.weights),)
+
+    @property
+    def named(self) -> str:
+        """The timm models, for what is said."""
+        return " + ".join(name for name, _ in self.begins_with)
+
+    @property
+    def interpolation(self) -> Interpolation:
+        """By which the encoders' pictures were resized; bicubic where they disagree."""
+        found = {interpolation_of(weights, name) for name, weights in self.begins_with}
+        return found.pop() if len(found) == 1 else "bicubic"
 
 
 def build_model(
@@ -71,9 +139,12 @@ def build_model(
     Raises:
         JobError: for an unknown timm model, options that it does not take, or weights that do not fit.
     """
+    if config.encoders:
+        return build_several(config, num_classes, seed, image_size, case)
     prepare_torchvision()
     import timm
 
+    assert config.name is not None, "validated"
     if config.name not in timm.list_models():
         raise JobError(f"model.name: unknown timm model `{config.name}`; {nearest_model(config.name)}")
     options = dict(config.options)
@@ -96,7 +167,36 @@ def build_model(
             model = CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
     if source is not None:
         notes = load_tensors(model, source.read(), str(source.path), config.name)
-        model.origin = Origin(source, config.name, notes)
+        model.origins = (Origin(source, config.name, notes),)
+    return model
+
+
+def build_several(
+    config: ModelConfig, num_classes: int, seed: int, image_size: int | None, case: CaseInput | None
+) -> Classifier:
+    """As `build_model`, of several encoders, whose projection is not known yet."""
+    if image_size is None:
+        raise JobError("model.encoders need the size of pictures; give image_size")
+    parts, origins = list[OneOfSeveral](), list[Origin]()
+    for each in config.encoders:
+        one = ModelConfig(
+            name=each.name, weights=each.weights, normalisation=each.normalisation, options=each.options
+        )
+        alone = build_model(one, 0, seed, image_size)
+        colours = alone.normalisation
+        parts.append(OneOfSeveral(alone.encoder, colours.mean, colours.std, each.layers))
+        origins += alone.origins
+    components = [each.components for each in config.encoders]
+    outputs = num_classes if case is None else 0
+    encoder = normalised(Encoders(parts, components, config.views, image_size, outputs), AS_GIVEN)
+    encoder.requires_grad_(False)
+    encoder.classifier.requires_grad_(True)
+    if case is None:
+        model = Classifier(encoder)
+        zero_head(model)
+    else:
+        model = CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
+    model.origins = tuple(origins)
     return model
 
 
@@ -114,7 +214,8 @@ def normalisation_of(config: ModelConfig, source: Source | None) -> Normalisatio
     """
     if config.normalisation is not None:
         return config.normalisation
-    told = preprocessing_of(config.weights, config.name)
+    ((name, weights),) = config.begins_with
+    told = preprocessing_of(weights, name)
     if told is not None:
         return told.normalisation
     named = source is not None and source.weights != str(source.path)

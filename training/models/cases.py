@@ -18,7 +18,7 @@ class CaseClassifier(Classifier):
     unknown kind without facts.
 
     Args:
-        encoder: a timm model without a classifier.
+        encoder: a timm model without a classifier, or `Encoders`.
         case: what a case has.
         config: how it is fused.
         num_classes: outputs of the head.
@@ -27,7 +27,8 @@ class CaseClassifier(Classifier):
     def __init__(self, encoder: Any, case: CaseInput, config: FusionConfig, num_classes: int) -> None:
         super().__init__(encoder)
         self.case = case
-        self.fusion = Fusion(self.num_features, case, config)
+        standardised = getattr(encoder, "standardised", False)
+        self.fusion = Fusion(self.num_features, case, config, normalises=not standardised)
         self.head = zero_linear(self.fusion.width, num_classes)
 
     @property

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from training.errors import JobError
 from training.models.case_batch import CaseBatch, Inputs
 from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.encoders.several import pooled_width
 from training.models.encoders.source import Origin
 
 IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
@@ -32,7 +33,7 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
-    origin: Origin | None = None
+    origins: tuple[Origin, ...] = ()
 
     def __init__(self, encoder: Any) -> None:  # a timm model; timm has no types
         super().__init__()
@@ -59,7 +60,7 @@ class Classifier(nn.Module):
     @property
     def num_features(self) -> int:
         """The width of what the encoder makes of a picture."""
-        return int(getattr(self.encoder, "head_hidden_size", None) or self.encoder.num_features)
+        return pooled_width(self.encoder)
 
     @property
     def head_names(self) -> tuple[str, ...]:

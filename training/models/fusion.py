@@ -2,10 +2,10 @@
 
     e = [ s_k p_k for every kind k | m_k s for every kind k | g(context) ],   s_k = m_k s,   s = 1 / Σ_k m_k
 
-for p_k the mean of the normalised features of the pictures of kind k, m_k whether there is one, and g a small
-perceptron, or nothing. A linear layer on e is the mean of one linear layer for each kind that is there, and
-one for the facts: with a single picture it says what a layer of that kind alone would say, with several
-their mean.
+for p_k the mean of the normalised features of the pictures of kind k (those that come standardised are left
+as they are), m_k whether there is one, and g a small perceptron, or nothing. A linear layer on e is the mean
+of one linear layer for each kind that is there, and one for the facts: with a single picture it says what a
+layer of that kind alone would say, with several their mean.
 
 In training pictures, facts and kinds are left out at random (modality dropout, Neverova et al. 2016), so that
 any part of a case can be answered.
@@ -56,11 +56,14 @@ class Fusion(nn.Module):
         features: the width of a picture's features.
         case: what a case has.
         config: how they are fused.
+        normalises: whether a picture's features are normalised over their width first.
     """
 
-    def __init__(self, features: int, case: CaseInput, config: FusionConfig) -> None:
+    def __init__(
+        self, features: int, case: CaseInput, config: FusionConfig, *, normalises: bool = True
+    ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.normalises = config, normalises
         self.kinds = 1 + len(case.kinds)  # with those of unknown kind
         self.facts = FactColumns(case.facts)
         inputs = self.facts.width
@@ -81,7 +84,7 @@ class Fusion(nn.Module):
             kinds: of the pictures, `(batch, slots)`; -1 where a slot is empty.
             context: the facts, `(batch, facts)`, NaN where one is not known.
         """
-        normalised = F.layer_norm(features, features.shape[-1:])
+        normalised = F.layer_norm(features, features.shape[-1:]) if self.normalises else features
         of_kind = (kinds[..., None] == torch.arange(self.kinds, device=kinds.device)).to(normalised.dtype)
         counts = of_kind.sum(dim=1)
         means = torch.einsum("bsk,bsf->bkf", of_kind, normalised) / counts.clamp(min=1)[..., None]

@@ -36,8 +36,8 @@ class Lineage(Frozen):
         seed: the job's seed.
         parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
             for a global model, of the file of weights that the job named, if it named one.
-        encoder: what its encoder was before the run; None for one of random weights, and in bundles of older
-            versions, and then not written.
+        encoder: what its encoder was before the run, or each of several in their order; None for one of
+            random weights, and in bundles of older versions, and then not written.
         code_version: the dermfed that made it.
         created: when, if the maker says so; left out, the digest does not depend on time.
     """
@@ -47,6 +47,6 @@ class Lineage(Frozen):
     data: Mapping[str, str] = Field(default_factory=dict)
     seed: int
     parent: Digest | None = None
-    encoder: EncoderOrigin | None = None
+    encoder: EncoderOrigin | tuple[EncoderOrigin, ...] | None = None
     code_version: str
     created: str | None = None

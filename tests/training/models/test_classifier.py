@@ -63,7 +63,7 @@ def test_a_file_with_another_head_gives_the_encoder_and_the_head_stays_zero(tmp_
     save_file(source.state_dict(), tmp_path / "seven.safetensors")
     model = narrow(tmp_path / "seven.safetensors", seed=1)
     assert not any(parameter.any() for parameter in model.encoder.fc.parameters())
-    [note] = model.origin.notes
+    [note] = model.origins[0].notes
     assert note == "the file's `encoder.fc.` (7, 32) is left out; the model's begins anew"
     for name, value in float_state(source).items():
         if not name.startswith("encoder.fc"):

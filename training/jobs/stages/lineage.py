@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from registry.bundle.folder import bundle_digest
 from registry.bundle.manifest.lineage import EncoderOrigin
+from registry.bundle.manifest.schema import sha256
 from training.errors import JobError
 from training.jobs.attest import Attest, unsigned
 from training.jobs.stages.base import BundleDraft
@@ -22,27 +23,45 @@ from training.models.encoders.source import find_weights
 def weights_digest(model: ModelConfig) -> str | None:
     """The digest of the file of weights that a job begins with; None for weights drawn from its seed.
 
+    Of several encoders it is that of their digests, a line each.
+
     Raises:
-        JobError: the file is gone.
+        JobError: a file is gone.
     """
-    source = find_weights(model.weights, model.name)
-    try:
-        return source.sha256 if source else None
-    except OSError as error:
-        raise JobError(
-            f"model.weights: {model.weights} cannot be read any more ({error.strerror}); put it back, so "
-            "that the bundles can say what the model began from"
-        ) from error
+    digests = [origin.sha256 for origin in encoder_origins(model)]
+    if len(model.begins_with) == 1 or not digests:
+        return digests[0] if digests else None
+    return sha256("\n".join(digests).encode())
 
 
-def encoder_origin(model: ModelConfig) -> EncoderOrigin | None:
-    """What is written of a job's encoder; None for weights drawn from its seed."""
-    source, digest = find_weights(model.weights, model.name), weights_digest(model)
-    if source is None or digest is None:
-        return None
-    # Where a file lies is nobody else's business.
-    said = source.path.name if source.weights == str(source.path) else source.weights
-    return EncoderOrigin(name=model.name, source=said, sha256=digest, licence=source.licence)
+def encoder_origins(model: ModelConfig) -> tuple[EncoderOrigin, ...]:
+    """What is written of a job's encoders; nothing of one with weights drawn from its seed.
+
+    Raises:
+        JobError: a file is gone.
+    """
+    found = []
+    for name, weights in model.begins_with:
+        source = find_weights(weights, name)
+        if source is None:
+            continue
+        # Where a file lies is nobody else's business.
+        said = source.path.name if source.weights == str(source.path) else source.weights
+        try:
+            digest = source.sha256
+        except OSError as error:
+            raise JobError(
+                f"model.weights: {weights} cannot be read any more ({error.strerror}); put it back, so "
+                "that the bundles can say what the model began from"
+            ) from error
+        found.append(EncoderOrigin(name=name, source=said, sha256=digest, licence=source.licence))
+    return tuple(found)
+
+
+def encoder_origin(model: ModelConfig) -> EncoderOrigin | tuple[EncoderOrigin, ...] | None:
+    """As a lineage has it: one, several in their order, or None for weights drawn from the seed."""
+    found = encoder_origins(model)
+    return found if len(model.begins_with) > 1 else next(iter(found), None)
 
 
 def with_parents(bundles: Mapping[str, BundleDraft], attest: Attest = unsigned) -> dict[str, BundleDraft]:

@@ -194,7 +194,7 @@ def test_clip_by_the_names_of_transformers_is_clip(tmp_path):
     images = torch.rand(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(1))
     ours, theirs = (build(tmp_path / file, model, {}).eval() for file in ("model.safetensors", "openai.pt"))
     assert_close_in_norm(ours.embed(images), theirs.embed(images))
-    assert any("beside the encoder are left out" in note for note in ours.origin.notes)
+    assert any("beside the encoder are left out" in note for note in ours.origins[0].notes)
 
 
 def test_panderm_large_has_its_encoder_in_front_of_a_decoder_and_a_teacher(tmp_path):
@@ -207,8 +207,8 @@ def test_panderm_large_has_its_encoder_in_front_of_a_decoder_and_a_teacher(tmp_p
     )
     for name, value in base.state_dict().items():
         assert torch.equal(large.state_dict()[name], value), name
-    assert "2 tensors beside the encoder are left out: decoder, teacher" in large.origin.notes
-    assert "tensors taken from `model`" in large.origin.notes
+    assert "2 tensors beside the encoder are left out: decoder, teacher" in large.origins[0].notes
+    assert "tensors taken from `model`" in large.origins[0].notes
 
 
 def test_panderm_sees_as_its_authors_code_does(tmp_path):
@@ -252,7 +252,7 @@ def test_positions_of_pictures_of_another_size_are_resampled_and_it_is_said(tmp_
     model = build(tmp_path / "made-up.pth", "vit_base_patch14_dinov2", {"img_size": 2 * SIZE})
     assert model.encoder.pos_embed.shape == (1, 4 * TOKENS + 1, WIDTH)
     said = "position embedding (1, 17, 32) resampled to (1, 65, 32): pictures are of another size"
-    assert said in model.origin.notes
+    assert said in model.origins[0].notes
 
 
 @pytest.mark.parametrize(

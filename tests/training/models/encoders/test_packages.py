@@ -96,11 +96,11 @@ def test_a_model_of_cases_has_the_same_encoder():
     for name, value in of_cases.encoder.state_dict().items():
         assert torch.equal(value, theirs[name]), name
     assert of_cases.normalisation == plain.normalisation
-    assert any("classifier" in note for note in of_cases.origin.notes)
+    assert any("classifier" in note for note in of_cases.origins[0].notes)
 
 
 def test_the_digest_is_that_of_the_file():
-    source = encoder(PACKAGES[0]).origin.source
+    source = encoder(PACKAGES[0]).origins[0].source
     assert source.sha256 == "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
     assert source.licence == "Apache-2.0"
 

@@ -39,7 +39,7 @@ def test_one_of_timms_own_has_its_normalisation_and_licence(hub):
     model = build_model(ModelConfig(name=NAME, weights="hub:augreg_in21k"), 2, 0)
     assert hub == [("timm/vit_tiny_patch16_224.augreg_in21k", "model.safetensors")]
     assert model.mean.flatten().tolist() == model.std.flatten().tolist() == [0.5] * 3
-    assert model.origin.source.licence == "apache-2.0"
+    assert model.origins[0].source.licence == "apache-2.0"
     assert preprocessing_of("hub:augreg_in21k", NAME).interpolation == "bicubic"
 
 
