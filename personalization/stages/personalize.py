@@ -50,8 +50,7 @@ from training.federation.server.head_fit import KeptSums
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
-from training.jobs.stages.converged import QUESTIONS as CONVERGED
-from training.jobs.stages.converged import answer_sum, fit_subgroup, head_of
+from training.jobs.stages.converged import HEAD_SUMS, answer_sum, fit_subgroup, head_of
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
@@ -73,7 +72,7 @@ class Personalize(Stage):
         per: whose a personal model is.
     """
 
-    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE, *CONVERGED})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE, *HEAD_SUMS})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
@@ -89,6 +88,11 @@ class Personalize(Stage):
     def without_cases(self) -> str | None:
         """The strategy, if it trains a part of a model of single pictures."""
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
+
+    @property
+    def one_encoder(self) -> bool:
+        """Epochs run on pictures, through the whole model."""
+        return self.strategy.epochs > 0
 
     @property
     def routes_by_tone(self) -> bool:
@@ -407,7 +411,7 @@ class Personalize(Stage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train on one subgroup's or all of the client's pictures, or evaluate."""
-        if isinstance(self.strategy, Shrink) and broadcast.ask in (COMPARE, *CONVERGED):
+        if isinstance(self.strategy, Shrink) and broadcast.ask in (COMPARE, *HEAD_SUMS):
             learner = on_features(client, features_before(client, broadcast.stage))
             answers = answer_compare_folds if broadcast.ask == COMPARE else answer_sum
             return answers(broadcast, learner)

@@ -16,6 +16,8 @@ NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pict
 
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
 
+MOMENTS = "moments"  # sums over what several encoders make of pictures, for their projection
+GRAM = "gram"  # of answers, before a block's number, as is SUM
 SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
 WEIGHT, BIAS = "weight", "bias"  # of a head, in a question, and of its gradient, in the answer
 SUBGROUP = "subgroup"  # in their options, where they are over one alone
@@ -27,5 +29,6 @@ IN_WORDS = {  # for who waits
     EVALUATE: "evaluating",
     TEST: "testing",
     EMBED: "making features",
+    MOMENTS: "summing features",
     GRADIENT: "fitting the head",
 }

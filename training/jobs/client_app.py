@@ -21,7 +21,7 @@ from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
-from training.federation.questions import COLLECT, FIT, GRADIENT, JUDGE, SPREAD
+from training.federation.questions import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
@@ -97,10 +97,12 @@ def without_losses_of_few(update: Update, client: Client) -> Update:
 def withheld_questions(privacy: PrivacyConfig, stage: Stage) -> frozenset[str]:
     """The questions of a stage of whose answers only sums under masks leave: for weights, and for counts.
 
-    Gradients of a head are both: sums like counts, from which weights follow.
+    Gradients of a head and sums of features are both: sums like counts, from which weights follow.
     """
     weights = (
-        frozenset({FIT, COLLECT, SPREAD, GRADIENT}) if privacy.secure_aggregation is not None else frozenset()
+        frozenset({FIT, COLLECT, MOMENTS, SPREAD, GRADIENT})
+        if privacy.secure_aggregation is not None
+        else frozenset()
     )
     return weights | (stage.summed if privacy.masked_counts is not None else frozenset())
 

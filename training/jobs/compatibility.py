@@ -18,6 +18,7 @@ from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
+from training.models.encoders.source import NONE
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 
@@ -89,11 +90,33 @@ def refuse_unknowing_encoder(stages: Sequence[Stage], model: ModelConfig) -> Non
             and isinstance(getattr(stage, "trains", TrainsAll()), TrainsAll)
             for stage in stages[:place]
         )
-        if model.weights == "none" and not trained:
+        if any(weights == NONE for _, weights in model.begins_with) and not trained:
             raise ValueError(
                 f"trains: {each.trains.name} leaves the encoder as it is, and model.weights is none: it "
                 "knows nothing. Name weights, put a stage pretrain before it, or set trains: {name: all}"
             )
+
+
+def refuse_several_encoders(stages: Sequence[Stage], model: ModelConfig, privacy: PrivacyConfig) -> None:
+    """Refuse to train or probe several encoders, and sums of features that no noise covers.
+
+    Raises:
+        ValueError: saying what, and what else there is.
+    """
+    if not model.encoders:
+        return
+    other = next((stage for stage in stages if stage.one_encoder), None)
+    if other is not None:
+        raise ValueError(
+            f"stage {other.stage} works on one encoder, or trains it, and model.encoders are several and "
+            "stay as they are; set trains: {name: head} for federate and the strategy none for personalize, "
+            "leave other training out, or name one encoder by model.name"
+        )
+    if privacy.client_level is not None or privacy.noisy_counts is not None:
+        raise ValueError(
+            "model.encoders are projected by exact sums of features, which no noise of privacy.client_level "
+            "or of privacy.counts.epsilon covers; remove the noise, or name one encoder by model.name"
+        )
 
 
 def refuse_growing_pictures(stages: Sequence[Stage], data: DataConfig) -> None:

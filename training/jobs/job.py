@@ -13,6 +13,7 @@ from training.errors import JobError
 from training.jobs.compatibility import (
     refuse_growing_pictures,
     refuse_routing_by_others,
+    refuse_several_encoders,
     refuse_uncrossed,
     refuse_unfit,
     refuse_unknowing_encoder,
@@ -63,6 +64,7 @@ class Job(JobSettings):
     def _model_and_data_fit(self) -> "Job":
         refuse_without_cases(self.stages, self.data, self.model)
         refuse_unknowing_encoder(self.stages, self.model)
+        refuse_several_encoders(self.stages, self.model, self.privacy)
         refuse_growing_pictures(self.stages, self.data)
         refuse_routing_by_others(self.stages, self.data)
         refuse_uncrossed(self.stages, self.data)

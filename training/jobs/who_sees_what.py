@@ -150,8 +150,17 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
             "the models made of all",
             "; ".join([way or "in the clear: no privacy.secure_aggregation", *noise]),
         )
+    masks, folds = secure or privacy.masked_counts, job.data.crossfit
+    if job.model.encoders:
+        yield Seen(
+            "moments",
+            "exact sums of what the frozen encoders make of all training pictures, and of its products in "
+            "pairs, once",
+            MASKED if masks else "all of them",
+            "the projection",
+            under_masks(masks, hospitals) or f"in the clear; of {of_patients(privacy.min_count)}",
+        )
     if converged:
-        masks, folds = secure or privacy.masked_counts, job.data.crossfit
         heads = "a head's" if folds is None else f"{1 + folds} heads' (all but the first without a fold)"
         yield Seen(
             "gradients",

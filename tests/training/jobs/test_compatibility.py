@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from training.jobs.job import read_job
+from training.jobs.job import Job, read_job
 from training.updates.settings import CountsConfig
 
 MASKS = {"secure_aggregation": {}}
@@ -117,3 +117,53 @@ def test_with_folds_nothing_is_kept_for_calibration_alone(make_job):
     shares = make_job(**job, data={"crossfit": 5}).data.split
     assert (shares.train, shares.validation, shares.calibration, shares.test) == (0.8, 0, 0, 0.2)
     assert make_job(**job).data.split.calibration == 0.1
+
+
+HEAD = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+SEVERAL = {"encoders": [{"name": "resnet18", "weights": "x"}, {"name": "resnet34", "weights": "y"}]}
+
+
+@pytest.mark.parametrize(
+    ("stages", "privacy", "reason"),
+    [
+        ([HEAD, {"stage": "export"}], {}, None),
+        ([HEAD, {"stage": "personalize", "strategy": {"name": "none"}}], {}, None),
+        (["rounds"], {}, "stage federate works on one encoder"),
+        (["last"], {}, "stage federate works on one encoder"),
+        (["rounds on features"], {}, None),
+        ([{"stage": "probe", "rounds": 1}, HEAD], {}, "stage probe works on one encoder"),
+        (
+            [HEAD, {"stage": "personalize", "strategy": {"name": "head", "epochs": 1}}],
+            {},
+            "stage personalize",
+        ),
+        (
+            [{"stage": "finetune", "epochs": 1, "objective": {"name": "supervised"}}, HEAD],
+            {},
+            "stage finetune",
+        ),
+        (["rounds on features"], {"counts": {"epsilon": 1.0}}, "projected by exact sums of features"),
+        (
+            ["rounds on features"],
+            {"client_level": {"clip": 1.0, "noise_multiplier": 1.0}},
+            "projected by exact sums of features",
+        ),
+    ],
+)
+def test_several_encoders_stay_as_they_are_and_are_projected_exactly(
+    make_job, federate_block, monkeypatch, stages, privacy, reason
+):
+    monkeypatch.setattr("training.jobs.compatibility.find_spec", lambda name: name)
+    in_rounds = {
+        "rounds": federate_block(),
+        "last": federate_block(trains={"name": "last", "blocks": 1}),
+        "rounds on features": federate_block(trains={"name": "head"}),
+    }
+    stages = [in_rounds.get(each, each) if isinstance(each, str) else each for each in stages]
+    one = make_job(stages=stages, model={"weights": "x"}, privacy=privacy)
+    plain = {**one.resolved(), "model": SEVERAL}
+    if reason is None:
+        assert Job.model_validate(plain).model.named == "resnet18 + resnet34"
+        return
+    with pytest.raises(ValueError, match=reason):
+        Job.model_validate(plain)

@@ -88,6 +88,16 @@ def test_gradients_of_a_converged_head_have_a_row(make_job, masks, seen, holds):
     assert "gradients" not in rows(make_job())
 
 
+@pytest.mark.parametrize(("masks", "seen"), [(True, MASKED), (False, "all of them")])
+def test_sums_for_a_projection_have_a_row(make_job, masks, seen):
+    stage = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+    one = make_job(stages=[stage], model={"weights": "x"}, privacy={"counts": {"masks": masks}})
+    several = {"encoders": [{"name": "resnet18", "weights": "x"}]}
+    job = type(one).model_validate({**one.resolved(), "model": several})
+    assert rows(job)["moments"].coordinator == seen
+    assert "moments" not in rows(one)
+
+
 def test_how_many_helpers_a_coordinator_that_lies_needs_is_told(make_job):
     ten = [f"clinic-{number}" for number in range(10)]
 

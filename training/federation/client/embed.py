@@ -1,6 +1,7 @@
 """The question `embed`: a client's pictures as a frozen encoder sees them, made once before the first round.
 
 Features stay at the client. What was made for the same encoder, pictures and views is there after a restart.
+Of several encoders raw features are made first and once: they are projected when the projection arrives.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ from training.errors import DataError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import to_model_input
+from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
 from training.progress import Watch
 from training.seeds import derive_seed
 
@@ -53,23 +55,54 @@ def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConf
     views_of_all = sum(
         len(rows) * (1 + (views if split == "train" else 0)) for split, rows in rows_in.items()
     )
+    several = local_model.model.encoder if isinstance(local_model.model.encoder, Encoders) else None
+    place = broadcast.stage if several is None else raw_place(broadcast.stage)
     before = 0  # views of the splits before
     for split, rows in rows_in.items():
         examples = client.examples(split)
         drawn = views if split == "train" else 0
-        seen = f"{encoder} {local_model.model.normalisation} {'flips' if local_model.model.flips else ''}"
-        digest = features_digest(seen, examples.images, rows, drawn, augmentation)
-        known = client.features.find(client.store, client.id, broadcast.stage, split)
+        digest = features_digest(seen_by(local_model), examples.images, rows, drawn, augmentation)
+        known = client.features.find(client.store, client.id, place, split)
         if known is None or known[0] != digest:
             seed = derive_seed(client.seed, broadcast.stage, client.id, "views")
             watch = partial(tell_share, client.watch, before, views_of_all)
             made = make_features(local_model, examples.images, rows, drawn, augmentation, seed, watch)
-            client.features.keep(client.store, client.id, broadcast.stage, split, digest, made)
+            known = digest, made
+            client.features.keep(client.store, client.id, place, split, *known)
             LOGGER.info(
                 "%s: features of %d %s pictures, %d views each", client.id, len(rows), split, 1 + drawn
             )
+        if several is not None and several.is_projected:
+            made = project(several, known[1], local_model.device)
+            of = hashlib.sha256(f"{encoder} {digest}".encode()).hexdigest()
+            client.features.keep(client.store, client.id, broadcast.stage, split, of, made)
         before += len(rows) * (1 + drawn)
     return reply(broadcast)
+
+
+def raw_place(stage: str) -> str:
+    """Where raw features of several encoders are kept for a stage."""
+    return f"{stage}-raw"
+
+
+def project(several: Encoders, raw: ClientFeatures, device: torch.device) -> ClientFeatures:
+    """Raw features, projected."""
+    made = np.zeros((len(raw.features), several.num_features), dtype=np.float16)
+    with torch.inference_mode():
+        for start in range(0, len(made), EVALUATION_BATCH):
+            batch = slice(start, start + EVALUATION_BATCH)
+            shown = torch.from_numpy(raw.features[batch]).to(device).float()
+            made[batch] = several.projected(shown).cpu().numpy()
+    return ClientFeatures(made, raw.rows)
+
+
+def seen_by(local_model: LocalModel) -> str:
+    """What names how pictures become features: of several encoders, raw ones."""
+    model = local_model.model
+    if isinstance(model.encoder, Encoders):
+        raw = encoder_digest(local_model, but=(CENTRES, COMPONENTS))
+        return f"{raw} {model.encoder.views} {[each.layers for each in model.encoder.parts]}"
+    return f"{encoder_digest(local_model)} {model.normalisation} {'flips' if model.flips else ''}"
 
 
 def tell_share(watch: Watch, before: int, total: int, made: int) -> None:
@@ -135,28 +168,31 @@ def make_features(
     `made_so_far` is told how many views are made.
     """
     model = local_model.model.eval()
+    raw = model.encoder if isinstance(model.encoder, Encoders) else None
+    see, width = (model.features, model.num_features) if raw is None else (raw.raw, sum(raw.widths))
     random = torch.Generator().manual_seed(seed)
-    made = np.zeros((len(rows), 1 + views, model.num_features), dtype=np.float16)
+    made = np.zeros((len(rows), 1 + views, width), dtype=np.float16)
     with torch.inference_mode(), local_model.autocast():
         for start in range(0, len(rows), EVALUATION_BATCH):
             place = slice(start, start + EVALUATION_BATCH)
             pictures = to_model_input(images[rows[place]], local_model.device)
             for view in range(1 + views):
                 shown = augment(pictures, augmentation, random) if view else pictures
-                made[place, view] = model.features(shown).float().cpu().numpy()
+                made[place, view] = see(shown).float().cpu().numpy()
             made_so_far(min(start + EVALUATION_BATCH, len(rows)) * (1 + views))
     if not np.isfinite(made).all():
         raise DataError(
             "features of this encoder are not finite in half precision; choose another model.name, or train "
             "it on pictures (trains: {name: all}) and leave probes out"
         )
-    return ClientFeatures(made.reshape(-1, model.num_features), rows)
+    return ClientFeatures(made.reshape(-1, width), rows)
 
 
-def encoder_digest(local_model: LocalModel) -> str:
-    """The digest of the weights in front of the head."""
+def encoder_digest(local_model: LocalModel, but: tuple[str, ...] = ()) -> str:
+    """The digest of the weights in front of the head, but of those whose names begin so."""
     head = set(local_model.model.head_names)
-    return weights_digest(local_model.take(tuple(name for name in local_model.names if name not in head)))
+    names = [name for name in local_model.names if name not in head and not (but and name.startswith(but))]
+    return weights_digest(local_model.take(tuple(names)))
 
 
 def features_digest(

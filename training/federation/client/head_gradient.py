@@ -35,7 +35,7 @@ from training.data.folds import by_fold
 from training.data.small_cells import count_people
 from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
-from training.federation.client.release_ledger import ANSWERS, GRADIENTS, admit
+from training.federation.client.release_ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
 from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
 from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import as_inputs
@@ -140,18 +140,26 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
     if key not in client.features.rows:
         train = client.examples("train", subgroup)
         labelled = train.where(train.labels >= 0)
+        kind = kind_of(client)
         if subgroup is None:
             if not client.masked and client.id != SERVER:
                 refuse_rare(client, labelled)
-            kept = labelled.where(told_of(client, GRADIENTS, labelled))
+            kept = labelled.where(told_of(client, kind, labelled))
             client.features.rows[key] = make_rows(broadcast.stage, client, kept)
         else:
             rare = rare_classes(client, labelled)
-            fitted = told_of(client, GRADIENTS, labelled.where(~np.isin(labelled.labels, rare)), labelled)
+            fitted = told_of(client, kind, labelled.where(~np.isin(labelled.labels, rare)), labelled)
             judged = told_of(client, ANSWERS, labelled)
             made = make_rows(broadcast.stage, client, labelled.where(fitted | judged))
             client.features.rows[key] = weighed(made, fitted[fitted | judged], judged[fitted | judged])
     return client.features.rows[key]
+
+
+def kind_of(client: Client) -> str:
+    """What gradients are sums of: of rows that are linear in features, other sums of these subtract from them."""
+    model = client.local_model.model
+    linear = not isinstance(model, CaseClassifier) or not model.fusion.normalises
+    return EMBEDDING_SUMS if linear else GRADIENTS
 
 
 def told_of(client: Client, kind: str, some: Examples, among: Examples | None = None) -> NDArray[np.bool_]:

@@ -256,6 +256,11 @@ class Stage(FrozenConfig, ABC):
         return None
 
     @property
+    def one_encoder(self) -> bool:
+        """Whether it trains or judges an encoder, and there can be one alone."""
+        return False
+
+    @property
     def routes_by_tone(self) -> bool:
         """Whether it makes models for subgroups of declared skin tone."""
         return False

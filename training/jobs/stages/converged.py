@@ -15,7 +15,7 @@ from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.federation.census import Census
 from training.federation.client.head_gradient import answer_gradient, answer_spread
-from training.federation.questions import GRADIENT, SPREAD, SUBGROUP
+from training.federation.questions import GRADIENT, MOMENTS, SPREAD, SUBGROUP
 from training.federation.server.ask import Traffic, ask_all, ask_sums
 from training.federation.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.jobs.stages.base import StageContext
@@ -25,7 +25,8 @@ from training.models.groups import float_state
 from training.seeds import derive_seed
 from training.updates.settings import PrivacyConfig
 
-QUESTIONS = frozenset({SPREAD, GRADIENT})
+HEAD_SUMS = frozenset({SPREAD, GRADIENT})
+QUESTIONS = HEAD_SUMS | {MOMENTS}
 
 
 def ask_sum(

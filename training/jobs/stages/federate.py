@@ -25,7 +25,8 @@ from training.federation.census import Census
 from training.federation.client.embed import answer_embed, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.questions import EMBED, EVALUATE, TEST
+from training.federation.client.moments import answer_moments
+from training.federation.questions import EMBED, EVALUATE, MOMENTS, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
@@ -34,7 +35,14 @@ from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
-from training.jobs.stages.converged import QUESTIONS, answer_sum, fit_converged, head_of, require_sums
+from training.jobs.stages.converged import (
+    HEAD_SUMS,
+    QUESTIONS,
+    answer_sum,
+    fit_converged,
+    head_of,
+    require_sums,
+)
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -42,7 +50,7 @@ from training.jobs.stages.final_test import (
     figures_by_client,
     figures_on_unseen,
 )
-from training.jobs.stages.on_features import make_features
+from training.jobs.stages.projection import make_projected
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
@@ -182,6 +190,11 @@ class Federate(RoundsStage):
         return self.rounds if self.fit == "rounds" else None
 
     @property
+    def one_encoder(self) -> bool:
+        """A head on features has any number."""
+        return not isinstance(self.trains, TrainsHead)
+
+    @property
     def minimised(self) -> Objective:
         """The objective, over the part that learns."""
         return self.trains.objective(self.objective)
@@ -202,7 +215,7 @@ class Federate(RoundsStage):
         plan = self.plan(context, network)
         making = Traffic()
         if isinstance(self.trains, TrainsHead):
-            make_features(context, start, making)
+            start = {**start, **make_projected(context, start, making)}
         if self.fit == "converged":
             head, folds, facts = fit_converged(context, network, self.penalty, self.evaluations, making)
             fitted = self.judged(context, start, head, making, facts)
@@ -332,8 +345,10 @@ class Federate(RoundsStage):
         if isinstance(self.trains, TrainsHead):
             if broadcast.ask == EMBED:
                 return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
+            if broadcast.ask == MOMENTS:
+                return answer_moments(broadcast, client)
             client = on_features(client, broadcast.stage)
-        if self.fit == "converged" and broadcast.ask in QUESTIONS:
+        if self.fit == "converged" and broadcast.ask in HEAD_SUMS:
             return answer_sum(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)

@@ -84,6 +84,11 @@ class Finetune(Stage):
         return self.epochs
 
     @property
+    def one_encoder(self) -> bool:
+        """All of a model trains."""
+        return True
+
+    @property
     def without_cases(self) -> str | None:
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"

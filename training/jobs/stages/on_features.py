@@ -16,7 +16,7 @@ from training.models.groups import float_state
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:
     """Have every client make features of its pictures.
 
-    The encoder travels only where it is another than the job begins with: every client has that.
+    Of the encoder only what is not as the job begins travels: every client has that.
 
     Raises:
         QuorumError: when a client cannot.
@@ -31,8 +31,7 @@ def embedding_questions(context: StageContext, weights: Tensors, clients: Iterab
     head = set(context.model.head_names)
     initial = float_state(context.model)
     encoder = {name: weights[name] for name in initial if name not in head}
-    as_begun = context.key.startswith("0-") and all(
-        torch.equal(tensor, initial[name]) for name, tensor in encoder.items()
-    )
-    tensors, options = {} if as_begun else encoder, {ENCODER: weights_digest(encoder)}
+    changed = {name: tensor for name, tensor in encoder.items() if not torch.equal(tensor, initial[name])}
+    tensors = changed if context.key.startswith("0-") else encoder
+    options = {ENCODER: weights_digest(encoder)}
     return [Broadcast(client, context.key, 0, EMBED, GLOBAL, tensors, options) for client in clients]

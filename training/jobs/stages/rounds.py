@@ -79,6 +79,11 @@ class RoundsStage(Stage):
         return None if self.objective.takes_cases else f"objective {self.objective.name}"
 
     @property
+    def one_encoder(self) -> bool:
+        """Rounds train one, unless they say otherwise."""
+        return True
+
+    @property
     def minimised(self) -> Objective:
         """What a client minimises."""
         return self.objective

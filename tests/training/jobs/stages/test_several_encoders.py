@@ -1,0 +1,173 @@
+"""A whole job of two encoders in two views, from the sums of its projection to calibrated bundles."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.model_file.graph import Graph
+from training.data.cases import Cases
+from training.data.settings import CasesConfig
+from training.federation.client import embed
+from training.federation.questions import MOMENTS
+from training.jobs.job import Job
+from training.jobs.stages import projection
+from training.models import ModelConfig, build_model, initial_model
+from training.models.export import answer, graph_inputs
+
+CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
+SIZES = {
+    "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},
+    "south": {"dark": (29, 0, 0, 5)},
+    "west": {"light": (24, 0, 0, 3), "undeclared": (13, 0, 0, 2)},
+}
+STAGES = [
+    {"stage": "federate", "fit": "converged", "trains": {"name": "head"}, "penalty": 0.1},
+    {"stage": "personalize", "strategy": {"name": "none"}},
+    {"stage": "export"},
+    {"stage": "calibrate", "sensitivity": 0.5},
+]
+SPLIT = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
+ENCODERS = [
+    {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}, "components": 5},
+    {
+        "name": "vit_tiny_patch16_224",
+        "options": {"embed_dim": 12, "depth": 2, "num_heads": 2, "patch_size": 4},
+        "layers": [0, 1],
+        "components": 7,
+    },
+]
+
+
+@dataclass(frozen=True)
+class OfCases:
+    """Pictures as cases, most of two kinds with an age; every fourth training case of north has no label."""
+
+    inner: object
+    case: CaseInput = CasesConfig(**CASES).input
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def examples(self, client, split):
+        examples = self.inner.examples(client, split)
+        rows, alone = examples.rows, np.arange(len(examples)) % 4 == 3
+        pictures = np.stack([rows, np.where(alone, -1, np.roll(rows, 1))], axis=1)
+        kinds = np.where(pictures < 0, -1, [1, 2])
+        ages = np.where(alone, np.nan, 40 + 30 * examples.labels)[:, None].astype(np.float32)
+        unknown = (rows % 4 == 1) & (split == "train") & (client == "north")
+        labels = np.where(unknown, -1, examples.labels)
+        return replace(examples, labels=labels, cases=Cases(pictures, kinds, ages))
+
+
+@pytest.fixture
+def job_of(make_job, tmp_path):
+    """Jobs of both encoders, from files, and so many stages."""
+    encoders = []
+    for number, each in enumerate(ENCODERS):
+        path = tmp_path / f"{number}.safetensors"
+        one = ModelConfig(name=each["name"], options=each["options"])
+        save_file(build_model(one, 0, 11 + number, 16).encoder.state_dict(), path)
+        encoders.append({**each, "weights": str(path)})
+    model = {"encoders": encoders, "views": ["full", "center"], "fusion": {"width": 0}}
+
+    def build(stages, **privacy):
+        data = {"crossfit": 3, "split": SPLIT, "unit": "lesion", "cases": CASES}
+        one = {"weights": encoders[0]["weights"]}
+        job = make_job(stages=stages, data=data, privacy={"min_count": 2, **privacy}, model=one)
+        return Job.model_validate({**job.resolved(), "model": model})
+
+    return build
+
+
+@pytest.fixture
+def cases(make_dataset):
+    return OfCases(make_dataset(SIZES))
+
+
+def pooled_projections(job, cases):
+    """Of each block the mean and P/s, by a singular value decomposition of all training pictures."""
+    model = initial_model(job.model, job.seed, 16, 2, cases.case).eval()
+    shown = []
+    for client in cases.clients:
+        examples = cases.examples(client, "train")
+        shown.append(torch.from_numpy(examples.images[np.unique(embed.rows_of(examples))]))
+    with torch.no_grad():
+        raw = model.encoder.forward_features(torch.cat(shown).permute(0, 3, 1, 2).float() / 255)
+    for block, count in zip(raw, (5, 5, 7, 7), strict=True):
+        values = block.half().double().numpy()
+        mean = values.mean(axis=0)
+        _, singular, right = np.linalg.svd(values - mean, full_matrices=False)
+        yield mean, right[:count] / np.sqrt((singular[:count] ** 2).mean() / len(values))
+
+
+def require_pooled(job, cases, weights):
+    for n, (mean, rows) in enumerate(pooled_projections(job, cases)):
+        np.testing.assert_allclose(weights[f"encoder.centre{n}"], mean, atol=1e-5)
+        found = weights[f"encoder.components{n}"].double().numpy()
+        sign = np.sign((found * rows).sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(found, sign * rows, atol=1e-3 * np.abs(rows).max())
+
+
+def test_the_projection_is_that_of_pooled_pictures_and_the_graph_answers_as_judged(
+    job_of, run_job, cases, monkeypatch
+):
+    made, real = [], embed.make_features
+    monkeypatch.setattr(embed, "make_features", lambda *given: made.append(1) or real(*given))
+    job = job_of(STAGES, counts={"masks": True})
+    ran = run_job(job, cases)
+    weights = ran.weights()
+    require_pooled(job, cases, weights)
+    assert len(made) == 3 * 4, "raw features are made once of each client's splits"
+    bundles = ran.result.stages["3-calibrate"].outcome.bundles
+    manifest = bundles["global"].manifest
+    assert [one.name for one in manifest.lineage.encoder] == [each["name"] for each in ENCODERS]
+    assert manifest.picture.interpolation == "bilinear"
+    assert manifest.basis == "cross-fitted"
+    assert manifest.out_of_distribution is not None
+    graph, right, n = Graph(bundles["global"].graph), 0, 0
+    for client in cases.clients:
+        examples = cases.examples(client, "test")
+        given = answer(graph, graph_inputs(examples, np.arange(len(examples)))).logits
+        right += int((given.argmax(axis=1) == examples.labels).sum())
+        n += len(examples)
+    test = ran.result.stages["0-federate"].outcome.test
+    assert sum(block.point.n for block in test.values()) == n == manifest.metrics["n"]
+    assert round(ran.result.summary["test"]["accuracy"] * n) == right > n / 2
+
+
+def test_a_run_that_ended_behind_the_projection_goes_on_with_the_same_sums(
+    job_of, run_job, cases, tmp_path, monkeypatch
+):
+    job = job_of(STAGES[:1])
+    whole = run_job(job, cases, out=tmp_path / "whole").weights()
+    require_pooled(job, cases, whole)  # in the clear, too
+
+    def killed(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("training.jobs.stages.federate.fit_converged", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(job, cases, out=tmp_path / "again")
+    asked, real = Counter(), projection.ask_sum
+    monkeypatch.setattr(projection, "ask_sum", lambda *given: asked.update([given[2]]) or real(*given))
+    resumed = run_job(job, cases, out=tmp_path / "again").weights()
+    assert not asked[MOMENTS]
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_rounds_learn_a_head_on_projected_features(job_of, run_job, cases, federate_block):
+    job = job_of(STAGES[:1])
+    rounds = federate_block(
+        rounds=1, evaluate_on=None, trains={"name": "head", "views": 1}, objective={"augment": {"flip": True}}
+    )
+    plain = {**job.resolved(), "stages": [rounds]}
+    plain["data"]["crossfit"] = None
+    weights = run_job(Job.model_validate(plain), cases).weights()
+    assert all(weights[name].any() for name in ("encoder.components0", "head.weight"))
+    assert weights["head.weight"].shape == (2, 3 * (24 + 1) + 6)
