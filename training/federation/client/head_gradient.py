@@ -156,7 +156,7 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
 
 
 def kind_of(client: Client) -> str:
-    """What gradients are sums of: of rows that are linear in features, other sums of these subtract from them."""
+    """What gradients are sums of: where rows are linear in features, other sums of features subtract."""
     model = client.local_model.model
     linear = not isinstance(model, CaseClassifier) or not model.fusion.normalises
     return EMBEDDING_SUMS if linear else GRADIENTS

@@ -1,7 +1,7 @@
 """A client's sums for the projection of several encoders: their raw features' number, sum and Gram matrices.
 
 They are over all its training pictures, with labels and without, each group where it is of as many patients
-as the job's minimum. What is told of a class elsewhere (sums of embeddings in calibration, a gradient) and of
+as the job's minimum. What leaves of a class elsewhere (sums of embeddings in calibration, a gradient) and of
 all pictures here would tell the others by subtraction, since features are linear in these: so all of them
 stand in one account of releases. And sums asked for a second time are of the same pictures or of as many
 more.

@@ -6,7 +6,7 @@ With n pictures, the sum Σ r and the Gram matrix G = Σ r rᵀ of their raw fea
 
 the first k components are the rows u_1 … u_k, divided by s = (λ_1 + … + λ_k)^½ k^−½: what they give has a
 variance of 1 on average. Sums of hospitals add up to those of pooled pictures, and so does all that follows.
-Of a Gram matrix the triangle on and above the diagonal is told, row after row.
+Of a Gram matrix the triangle on and above the diagonal is sent, row after row.
 """
 
 import torch
