@@ -120,10 +120,13 @@ def test_the_graph_answers_as_torch_does_for_cases_of_several_pictures(model):
     examples = Examples(images, cases.pictures[:, 0], numbers % 3, 0 * numbers, numbers, cases=cases)
     graph = export_graph(model, SIZE)
     outputs = answer(Graph(graph), graph_inputs(examples, numbers))
+    inputs = as_inputs(examples, numbers, torch.device("cpu"))
     with torch.no_grad():
-        logits = model(as_inputs(examples, numbers, torch.device("cpu"))).numpy()
+        logits, embedded = model(inputs).numpy(), model.embed(inputs).numpy()
         features = model.features(torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255).numpy()
     assert np.abs(outputs.logits - logits).max() < 1e-4
+    width = model.num_features  # case 1 is picture 2, of kind 2, whose features the head takes as they are
+    assert np.abs(embedded[1, 2 * width : 3 * width] - features[2]).max() < 1e-5
     assert np.ptp(outputs.logits[:, 0]) > 0.1
     assert largest_differences(graph, model, examples, 1).max() < 1e-5
     assert cell_rule(model, SIZE) is None
