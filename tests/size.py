@@ -32,7 +32,7 @@ LIMITS = {
     "lines of benchmarks": 18_540,
     "recipes": 174,
     "decision records": 59,
-    "words of docs": 144_800,
+    "words of docs": 144_900,
     "words of the dialect in docs": 761,
 }
 
