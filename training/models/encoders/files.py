@@ -38,10 +38,12 @@ class FileContent:
     Attributes:
         tensors: by the names in the file, without what others wrap around them.
         notes: what was passed over on the way to the tensors.
+        antialias: whether positions of another size are resampled with antialiasing.
     """
 
     tensors: Tensors
     notes: tuple[str, ...] = ()
+    antialias: bool = True
 
 
 def read_file(path: Path) -> FileContent:

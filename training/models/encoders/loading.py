@@ -1,8 +1,11 @@
 """Tensors of others into a model: every tensor of the encoder finds its place, or an error names it."""
 
 from collections.abc import Mapping, Sequence
+from math import isqrt
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.errors import JobError
@@ -33,6 +36,9 @@ def load_tensors(model: nn.Module, content: FileContent, where: str, name: str) 
     encoder: Any = model.get_submodule("encoder")
     own, heads = dict(model.state_dict()), head_prefixes(encoder)
     inside, beside = of_the_encoder(content.tensors)
+    as_read = inside
+    if not content.antialias:
+        inside = with_positions(inside, encoder)
     try:
         given = as_timm_names(inside, encoder, name)
     except JobError as error:
@@ -40,7 +46,7 @@ def load_tensors(model: nn.Module, content: FileContent, where: str, name: str) 
     body = {key: value for key, value in given.items() if not key.startswith(heads)}
     own_body = {key: value for key, value in named(own, ENCODER).items() if not key.startswith(heads)}
     refuse_unfit(own_body, body, where, name)
-    notes = [*content.notes, *resampled(inside, body)]
+    notes = [*content.notes, *resampled(as_read, body)]
     taken = prefixed({key: value for key, value in body.items() if key in own_body}, ENCODER)
     rest = prefixed({key: value for key, value in given.items() if key.startswith(heads)}, ENCODER) | beside
     for prefix in (*(ENCODER + head for head in heads), "fusion.", "head."):
@@ -56,6 +62,18 @@ def load_tensors(model: nn.Module, content: FileContent, where: str, name: str) 
         notes.append(f"{len(rest)} tensors beside the encoder are left out: {kinds}")
     model.load_state_dict({**own, **taken})
     return tuple(notes)
+
+
+def with_positions(tensors: Tensors, encoder: Any) -> dict[str, Tensor]:
+    """The tensors with positions as a graph resamples them that does not antialias: bicubic, half pixels."""
+    own, given = getattr(encoder, POSITION, None), tensors.get(POSITION)
+    if own is None or given is None or given.shape == own.shape:
+        return dict(tensors)
+    first = encoder.num_prefix_tokens
+    before, after = (isqrt(each.shape[1] - first) for each in (given, own))
+    grid = given[:, first:].reshape(1, before, before, -1).permute(0, 3, 1, 2)
+    grid = F.interpolate(grid, size=(after, after), mode="bicubic", align_corners=False)
+    return {**tensors, POSITION: torch.cat([given[:, :first], grid.flatten(2).transpose(1, 2)], dim=1)}
 
 
 def resampled(before: Tensors, after: Tensors) -> list[str]:

