@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 65_660,
-    "modules": 955,
+    "lines of code": 65_760,
+    "modules": 956,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 88_280,
+    "lines of tests": 88_460,
     "lines of benchmarks": 18_540,
     "recipes": 174,
     "decision records": 59,

@@ -15,7 +15,7 @@ from training.algorithms.client import Client
 from training.algorithms.features import ClientFeatures, FeatureMemory, HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
-from training.errors import MessageError
+from training.errors import DataError, MessageError
 from training.federation.client import head_gradient
 from training.federation.client.embed import raw_place
 from training.federation.client.head_gradient import answer_spread
@@ -31,7 +31,7 @@ FEATURES = np.random.default_rng(0).normal(size=(len(LABELS), WIDTH)).astype(np.
 NAMES = np.random.default_rng(1).integers(-(2**62), 2**62, (len(LABELS), 2))
 
 
-def hospital(releases, without=(), least=LEAST):
+def hospital(releases, without=(), least=LEAST, *, masked=True):
     """One with all these patients but some, a picture each, whose features have been made."""
     rows = np.setdiff1d(np.arange(len(LABELS)), without)
     shown = Examples(FEATURES, rows, LABELS[rows], 0 * rows, rows, names=NAMES[rows])
@@ -42,7 +42,7 @@ def hospital(releases, without=(), least=LEAST):
     model = SimpleNamespace(model=SimpleNamespace(encoder=several), device="cpu")
     made = ClientFeatures(FEATURES[rows], rows)
     memory = FeatureMemory(held={("north", raw_place(STAGE), "train"): ("", made)})
-    return Client("north", 0, least, dataset, None, model, releases=releases, features=memory, masked=True)
+    return Client("north", 0, least, dataset, None, model, releases=releases, features=memory, masked=masked)
 
 
 def moments(client, options=None):
@@ -131,3 +131,16 @@ def test_a_sum_of_nothing_projects_nothing():
     nothing = torch.zeros(WIDTH).double(), torch.zeros(WIDTH * (WIDTH + 1) // 2).double()
     with pytest.raises(MessageError, match="no spread"):
         principal(0, *nothing, 2)
+
+
+def test_a_matrix_of_no_more_pictures_than_features_stays_in_the_clear():
+    """It spans what its pictures do: whose features lie within is among them. Control: of more, all do."""
+    few, more = np.arange(WIDTH, len(LABELS)), np.arange(2 * WIDTH, len(LABELS))
+    with pytest.raises(DataError, match="of 4 pictures"):
+        moments(hospital(MemoryReleases(), without=few, least=1, masked=False))
+    assert moments(hospital(MemoryReleases(), without=few, least=1))[0] == WIDTH
+    assert moments(hospital(MemoryReleases(), without=more, least=1, masked=False))[0] == 2 * WIDTH
+    inside = [
+        np.linalg.matrix_rank(np.vstack([FEATURES[:n], FEATURES[-1:]])) == min(n, WIDTH) for n in (3, 8)
+    ]
+    assert inside == [False, True]

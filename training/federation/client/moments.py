@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from training.algorithms.client import Client
+from training.data.dataset import SERVER
 from training.errors import DataError, MessageError
 from training.federation.client.embed import raw_place, rows_of
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
@@ -25,7 +26,7 @@ def answer_moments(broadcast: Broadcast, client: Client) -> Update:
 
     Raises:
         MessageError: the question chooses pictures or clients of its own, or the model has one encoder.
-        DataError: the client was never asked for features.
+        DataError: the client was never asked for features, or has too few pictures for sums in the clear.
     """
     several = client.local_model.model.encoder
     if broadcast.options != {"split": "train"} or not isinstance(several, Encoders):
@@ -45,6 +46,12 @@ def answer_moments(broadcast: Broadcast, client: Client) -> Update:
     enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
     told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
     rows = np.unique(np.concatenate([np.empty(0, np.int64), *map(rows_of, told.values())]))
+    if not client.masked and client.id != SERVER and 0 < len(rows) <= max(several.widths):
+        raise DataError(
+            f"{client.id} sends no sums of features in the clear: they would be of {len(rows)} pictures, and "
+            f"of no more than {max(several.widths)} a matrix tells which pictures are among them. Set "
+            "privacy.counts.masks or privacy.secure_aggregation, or name encoders with fewer features"
+        )
     made = known[1]
     shown = made.features[np.searchsorted(made.rows, rows) * made.views]
     raw = torch.from_numpy(shown).double()

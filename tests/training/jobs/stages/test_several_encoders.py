@@ -78,7 +78,12 @@ def job_of(make_job, tmp_path):
     def build(stages, **privacy):
         data = {"crossfit": 3, "split": SPLIT, "unit": "lesion", "cases": CASES}
         one = {"weights": encoders[0]["weights"]}
-        job = make_job(stages=stages, data=data, privacy={"min_count": 2, **privacy}, model=one)
+        job = make_job(
+            stages=stages,
+            data=data,
+            privacy={"min_count": 2, "counts": {"masks": True}, **privacy},
+            model=one,
+        )
         return Job.model_validate({**job.resolved(), "model": model})
 
     return build
@@ -118,7 +123,7 @@ def test_the_projection_is_that_of_pooled_pictures_and_the_graph_answers_as_judg
 ):
     made, real = [], embed.make_features
     monkeypatch.setattr(embed, "make_features", lambda *given: made.append(1) or real(*given))
-    job = job_of(STAGES, counts={"masks": True})
+    job = job_of(STAGES)
     ran = run_job(job, cases)
     weights = ran.weights()
     require_pooled(job, cases, weights)

@@ -123,6 +123,7 @@ def as_timms(path, **changes):
         "normalisation": PLAIN,
         "weights": str(path),
         "layers": [0, 1],
+        "components": 8,
     }
     return build_model(ModelConfig(encoders=[{**vit, **changes}]), 2, 0, SIZE).eval()
 
