@@ -409,6 +409,18 @@ FIGURES: tuple[Figure, ...] = (
         table="skin-tone-from-pixels",
     ),
     Figure(
+        "honesty",
+        (
+            Panel(
+                "not malignant, below the threshold",
+                ("one place", "four under masks", "four in the clear"),
+                ("one place", "four hospitals under masks", "in the clear"),
+            ),
+        ),
+        ("missed at most", "tone"),
+        said="{}, {}",
+    ),
+    Figure(
         "near-duplicates",
         tuple(
             Panel(f"copies found, {title}", (f"recall, {name}",), limits=(0.95, 1))

@@ -29,10 +29,10 @@ LIMITS = {
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
     "lines of tests": 88_460,
-    "lines of benchmarks": 18_540,
+    "lines of benchmarks": 18_560,
     "recipes": 174,
     "decision records": 59,
-    "words of docs": 144_900,
+    "words of docs": 145_000,
     "words of the dialect in docs": 761,
 }
 

@@ -162,13 +162,6 @@ class SplitConfig(FrozenConfig):
         return self
 
 
-def split_for(earlier: Mapping[str, Any]) -> SplitConfig:
-    """The shares of a job that names none: with cross-fitting nothing is kept for calibration alone."""
-    if earlier.get("crossfit") is None:
-        return SplitConfig()
-    return SplitConfig(train=0.8, validation=0, calibration=0, test=0.2)
-
-
 class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
@@ -187,7 +180,7 @@ class DataConfig(FrozenConfig):
     crossfit: int | None = Field(
         None, ge=2, le=20
     )  # folds, each scored by a model that is trained without it
-    split: SplitConfig = Field(default_factory=split_for)
+    split: SplitConfig = SplitConfig()
     server: ServerConfig | None = None
     label_fraction: float = Field(1.0, ge=0, le=1)  # of each client's training pictures; others lose theirs
     labelled_clients: tuple[str, ...] | None = (
@@ -223,6 +216,9 @@ class DataConfig(FrozenConfig):
 
     @model_validator(mode="after")
     def _calibrates_once(self) -> "DataConfig":
+        if self.crossfit is not None and "split" not in self.model_fields_set:
+            folded = SplitConfig(train=0.8, validation=0, calibration=0, test=0.2)
+            object.__setattr__(self, "split", folded)  # the shares of a job that names none
         if self.crossfit is not None and self.split.calibration:
             raise ValueError(
                 f"crossfit calibrates on training pictures, and split.calibration is "

@@ -96,11 +96,13 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
             "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
             "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
             "abstention": {"threshold_bin": 300, "target_risk": 0.1, "risk": 0.05, "coverage": 0.6, "n": 52},
+            "basis": "cross-fitted",
         },
         "dark": {
             "temperature": {"value": 1.4, "fitted": None, "n": 3},
             "conformal": {"threshold_bin": 0, "coverage": 0.9, "n": 3, "rank": 4},
             "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 3},
+            "basis": "split",
         },
     }
     key = "1-personalize"
@@ -112,6 +114,7 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
     assert everybody.conformal == ConformalThreshold(120, 0.9, 50, 46)
     assert dark.abstention == AbstentionThreshold(500, 0.1, None, 0.0, 3)
     assert not dark.conformal.guaranteed
+    assert [model.basis for model in data.calibration] == ["cross-fitted", "split"]
 
 
 def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
