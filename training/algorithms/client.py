@@ -71,5 +71,6 @@ class Client:
 
     def by_subgroup(self, split: Split) -> dict[str, Examples]:
         """The pictures of one split by subgroup; those without pictures are absent."""
-        parts = {name: self.examples(split, name) for name in (*self.subgroups, UNDECLARED)}
+        whole = self.examples(split)
+        parts = {name: in_subgroup(whole, self.subgroups, name) for name in (*self.subgroups, UNDECLARED)}
         return {name: part for name, part in parts.items() if len(part)}
