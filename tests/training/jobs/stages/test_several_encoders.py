@@ -1,17 +1,16 @@
 """A whole job of two encoders in two views, from the sums of its projection to calibrated bundles."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.model_file.graph import Graph
-from training.data.cases import Cases
-from training.data.settings import CasesConfig
+from tests.training.jobs.stages.test_crossfit import SIZES, SPLIT, STAGES
+from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.federation.client import embed
 from training.federation.questions import MOMENTS
 from training.jobs.job import Job
@@ -19,19 +18,6 @@ from training.jobs.stages import projection
 from training.models import ModelConfig, build_model, initial_model
 from training.models.export import answer, graph_inputs
 
-CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
-SIZES = {
-    "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},
-    "south": {"dark": (29, 0, 0, 5)},
-    "west": {"light": (24, 0, 0, 3), "undeclared": (13, 0, 0, 2)},
-}
-STAGES = [
-    {"stage": "federate", "fit": "converged", "trains": {"name": "head"}, "penalty": 0.1},
-    {"stage": "personalize", "strategy": {"name": "none"}},
-    {"stage": "export"},
-    {"stage": "calibrate", "sensitivity": 0.5},
-]
-SPLIT = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
 ENCODERS = [
     {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}, "components": 5},
     {
@@ -43,25 +29,13 @@ ENCODERS = [
 ]
 
 
-@dataclass(frozen=True)
-class OfCases:
-    """Pictures as cases, most of two kinds with an age; every fourth training case of north has no label."""
-
-    inner: object
-    case: CaseInput = CasesConfig(**CASES).input
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
+class WithUnlabelled(OfCases):
+    """Those cases, where every fourth training case of north has no label."""
 
     def examples(self, client, split):
-        examples = self.inner.examples(client, split)
-        rows, alone = examples.rows, np.arange(len(examples)) % 4 == 3
-        pictures = np.stack([rows, np.where(alone, -1, np.roll(rows, 1))], axis=1)
-        kinds = np.where(pictures < 0, -1, [1, 2])
-        ages = np.where(alone, np.nan, 40 + 30 * examples.labels)[:, None].astype(np.float32)
-        unknown = (rows % 4 == 1) & (split == "train") & (client == "north")
-        labels = np.where(unknown, -1, examples.labels)
-        return replace(examples, labels=labels, cases=Cases(pictures, kinds, ages))
+        examples = super().examples(client, split)
+        unknown = (examples.rows % 4 == 1) & (split == "train") & (client == "north")
+        return replace(examples, labels=np.where(unknown, -1, examples.labels))
 
 
 @pytest.fixture
@@ -91,7 +65,7 @@ def job_of(make_job, tmp_path):
 
 @pytest.fixture
 def cases(make_dataset):
-    return OfCases(make_dataset(SIZES))
+    return WithUnlabelled(make_dataset(SIZES))
 
 
 def pooled_projections(job, cases):
