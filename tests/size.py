@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 65_760,
+    "lines of code": 65_780,
     "modules": 956,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 88_460,
+    "lines of tests": 88_490,
     "lines of benchmarks": 18_560,
     "recipes": 174,
     "decision records": 59,

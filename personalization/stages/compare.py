@@ -36,13 +36,18 @@ def ask_compared(
         QuorumError: when one of them does not answer.
         MessageError: when an answer is no paired counts.
     """
-    masks = context.job.privacy.masked_counts
     differs = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     tensors = {**prefixed(before, BEFORE), **prefixed(differs, AFTER)}
     question = EvaluateQuestion(split="validation", subgroups=track.subgroups).model_dump()
     broadcasts = [
         Broadcast(client, context.key, 0, COMPARE, track.name, tensors, question) for client in track.judges
     ]
+    return ask_paired(context, broadcasts, traffic)
+
+
+def ask_paired(context: StageContext, broadcasts: Sequence[Broadcast], traffic: Traffic) -> PairedCounts:
+    """The sum of the paired counts of all answers, under masks where counts are."""
+    masks = context.job.privacy.masked_counts
     updates = (
         ask_all(context.engine, broadcasts, traffic)
         if masks is None
@@ -68,7 +73,6 @@ def ask_compared_folds(
         after: those that may take their place.
         traffic: what it costs is added to it.
     """
-    masks = context.job.privacy.masked_counts
     tensors: dict[str, torch.Tensor] = {}
     for fold, (old, new) in enumerate(zip(before, after, strict=True)):
         tensors |= {**prefixed(old, f"{fold}/{BEFORE}"), **prefixed(new, f"{fold}/{AFTER}")}
@@ -77,13 +81,7 @@ def ask_compared_folds(
         Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, question)
         for client in context.judges("train", [subgroup])
     ]
-    updates = (
-        ask_all(context.engine, broadcasts, traffic)
-        if masks is None
-        else ask_sums(context.engine, broadcasts, traffic, masks)
-    )
-    classes = len(context.labels)
-    return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
+    return ask_paired(context, broadcasts, traffic)
 
 
 def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import model_validator
+
 from personalization.selection.candidates import Candidates, candidate_files
 from personalization.selection.frontier import frontier_facts
 from personalization.selection.proof import Proof, prove
@@ -79,6 +81,15 @@ class Personalize(Stage):
     selection: SelectionConfig = SelectionConfig()
     per: Literal["subgroup", "client"] = "subgroup"
 
+    @model_validator(mode="after")
+    def _heads_are_of_subgroups(self) -> "Personalize":
+        if self.needs_folds and self.per == "client":
+            raise ValueError(
+                f"strategy {self.strategy.name} fits heads of subgroups, and per is client; remove per, or "
+                "choose another strategy"
+            )
+        return self
+
     @property
     def num_rounds(self) -> int:
         """One an epoch."""
@@ -107,13 +118,12 @@ class Personalize(Stage):
     @property
     def needs_folds(self) -> bool:
         """The strategy, if it fits heads to convergence."""
-        return self.strategy.fits
+        return isinstance(self.strategy, Shrink)
 
     @property
     def compares_models(self) -> bool:
         """Where an epoch must be proven better than the global model."""
-        proves = self.strategy.epochs > 0 or isinstance(self.strategy, Shrink)
-        return proves and self.selection.asks_proof is not None
+        return (self.strategy.epochs > 0 or self.needs_folds) and self.selection.asks_proof is not None
 
     def inherit(self, earlier: Sequence[Stage]) -> "Personalize":
         """Train with the objective of the training stage before, unless the job gives one."""
@@ -154,27 +164,26 @@ class Personalize(Stage):
         weight, bias = head_of(network)
         towards = [{name: start[name] for name in (weight, bias)}, *before.folds[GLOBAL]]
         heads: dict[str, Sequence[Tensors]] = {}
-        facts: dict[str, Any] = {}
+        by_subgroup: dict[str, Any] = {}
+        proofs: dict[str, Any] = {}
         for name in context.subgroups:
-            own, strength, losses = fit_subgroup(
+            own, strength, fitted = fit_subgroup(
                 context, network, name, towards, strategy.strengths, strategy.evaluations, traffic
             )
-            facts[name] = {"epoch": 0, "strength": strength, "left_out": losses}
-            if strength is None:
-                continue
-            proof = self.proof_of_folds(context, name, towards, own, traffic)
+            by_subgroup[name] = {"epoch": 0, "strength": strength, **fitted}
+            proof = None if strength is None else self.proof_of_folds(context, name, towards, own, traffic)
             if proof is not None:
-                facts[name]["proof"] = proof.to_json()
-            if proof is None or proof.holds:
-                heads[name] = own
-        told = ", ".join(
-            f"{name} {fact['strength']:g}" + ("" if name in heads else " (not proven)")
-            for name, fact in facts.items()
-            if fact["strength"] is not None
-        )
-        context.metrics_log.log(f"{context.key}: heads of their own, by strength: {told or 'none'}")
+                proofs[name] = proof.to_json()
+            if strength is None:
+                said = "keeps the global head"
+            elif proof is None or proof.holds:
+                heads[name], said = own, f"has a head of its own, of strength {strength:g}"
+            else:
+                said = f"keeps the global head: strength {strength:g} is not taken, {proof.reason}"
+            context.metrics_log.log(f"{context.key}: {name} {said}")
         chosen = {name: {**start, **own[0]} for name, own in heads.items()}
-        done = self.outcome(context, chosen, before, traffic, {"by_subgroup": facts})
+        facts = {"by_subgroup": by_subgroup, "proofs": proofs}
+        done = self.outcome(context, chosen, before, traffic, facts)
         return replace(done, folds={**done.folds, **{name: tuple(own[1:]) for name, own in heads.items()}})
 
     def proof_of_folds(
@@ -190,14 +199,9 @@ class Personalize(Stage):
         if config is None:
             return None
         assert isinstance(self.strategy, Shrink)
-        malignant = malignant_classes(context.labels)
-        return prove(
-            ask_compared_folds(context, name, before[1:], after[1:], traffic),
-            1,
-            len(self.strategy.strengths),
-            config,
-            has_malignancy=bool(malignant.any() and not malignant.all()),
-        )
+        counts = ask_compared_folds(context, name, before[1:], after[1:], traffic)
+        tried = len(self.strategy.strengths)
+        return prove(counts, 1, tried, config, has_malignancy=tells_malignancy(context))
 
     def chooses_nothing(self, census: Census) -> bool:
         """Whether every subgroup is to have the global model, with nothing to judge it by on the way."""
@@ -251,14 +255,13 @@ class Personalize(Stage):
         config = self.selection.asks_proof
         if config is None:
             return {}
-        malignant = malignant_classes(context.labels)
         return {
             track.name: prove(
                 ask_compared(context, track, start, candidates.weights(track.name, epoch), traffic),
                 epoch,
                 len(candidates.accuracies[track.name]) - 1,
                 config,
-                has_malignancy=bool(malignant.any() and not malignant.all()),
+                has_malignancy=tells_malignancy(context),
             )
             for track in plan.tracks
             if (epoch := selection.epochs.get(track.name, 0))
@@ -442,6 +445,12 @@ class Personalize(Stage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         raise unknown_question(broadcast)
+
+
+def tells_malignancy(context: StageContext) -> bool:
+    """Whether some of the classes are malignant and others not."""
+    malignant = malignant_classes(context.labels)
+    return bool(malignant.any() and not malignant.all())
 
 
 def initial_state(network: Classifier, start: Tensors) -> Tensors:

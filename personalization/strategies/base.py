@@ -1,14 +1,14 @@
 """The base class of strategies: epochs, local objective and sync of personal models."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import OBJECTIVES, Objective
-from training.algorithms.sync import Sync
+from training.algorithms.sync import Sync, SyncAll
 from training.config import FrozenConfig
 from training.messages.message import Tensors
 from training.models import Classifier
@@ -20,11 +20,9 @@ class Strategy(FrozenConfig, ABC):
     Attributes:
         epochs: fine-tuning epochs; each is a round among the clients that train the model.
         takes_cases: whether it can train a model of cases.
-        fits: whether heads are fitted to convergence, in place of epochs.
     """
 
     takes_cases: ClassVar[bool] = False
-    fits: ClassVar[bool] = False
     name: str
     epochs: int = Field(ge=1)
 
@@ -60,6 +58,25 @@ class Strategy(FrozenConfig, ABC):
     def merged(self, weights: Tensors) -> Tensors:
         """The state of the job's plain model, from that of the network that trained."""
         return weights
+
+
+class WithoutEpochs(Strategy):
+    """A strategy that asks no hospital to train."""
+
+    takes_cases: ClassVar[bool] = True
+    epochs: Literal[0] = 0
+
+    def inherit(self, objective: Objective | None) -> Self:
+        """Nothing is taken over."""
+        return self
+
+    def local_objective(self) -> Objective:
+        """No client is asked to train."""
+        raise AssertionError(f"strategy {self.name} has no epochs")
+
+    def sync(self) -> Sync:
+        """The model travels to be evaluated."""
+        return SyncAll()
 
 
 class Training(Strategy):

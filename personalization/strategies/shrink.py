@@ -9,16 +9,14 @@ with cross-fitting a head without fold k is drawn to the global head without fol
 Departures: `b` is drawn, too; a class that a tone has no example of would else never be named.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
-from personalization.strategies.base import Strategy
-from training.algorithms.objectives import Objective
-from training.algorithms.sync import Sync, SyncAll
+from personalization.strategies.base import WithoutEpochs
 
 
-class Shrink(Strategy):
+class Shrink(WithoutEpochs):
     """Heads of subgroups that are fitted to convergence.
 
     Attributes:
@@ -26,10 +24,7 @@ class Shrink(Strategy):
         evaluations: how often the gradient of one is asked for, at most.
     """
 
-    takes_cases: ClassVar[bool] = True
-    fits: ClassVar[bool] = True
     name: Literal["shrink"] = "shrink"
-    epochs: Literal[0] = 0
     strengths: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
     evaluations: int = Field(60, ge=1)
 
@@ -41,15 +36,3 @@ class Shrink(Strategy):
                 f"strengths are {list(strengths)}; name different numbers above 0, such as [1, 3, 10]"
             )
         return strengths
-
-    def inherit(self, objective: Objective | None) -> "Shrink":
-        """Nothing is taken over."""
-        return self
-
-    def local_objective(self) -> Objective:
-        """No client trains in rounds."""
-        raise AssertionError("strategy shrink has no epochs")
-
-    def sync(self) -> Sync:
-        """The model travels to be evaluated."""
-        return SyncAll()

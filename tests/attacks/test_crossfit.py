@@ -124,8 +124,9 @@ def test_heads_that_begin_together_are_refused(features, monkeypatch):
     weight, bias = torch.zeros(1 + FOLDS, 2, 6).double(), torch.zeros(1 + FOLDS, 2).double()
     with pytest.raises(MessageError, match="two are the same"):
         gradients(client, weight, bias)
-    with pytest.raises(MessageError, match=f"its job has {1 + FOLDS}"):
-        gradients(client, weight[:3], bias[:3])
+    for some, few in ((weight[:3], bias[:3]), (weight[0], bias[0]), (weight, bias[:, :1])):
+        with pytest.raises(MessageError, match=f"its job has {1 + FOLDS} of 2 classes"):
+            gradients(client, some, few)
     apart = torch.randn(weight.shape, dtype=torch.float64)
     assert gradients(client, apart, bias)[WEIGHT].shape == weight.shape
     monkeypatch.setattr(head_gradient, "refuse_heads", lambda *asked: None)

@@ -162,10 +162,12 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
         )
     if converged:
         heads = "a head's" if folds is None else f"{1 + folds} heads' (all but the first without a fold)"
+        own = any(stage.needs_folds for stage in job.stages)
         yield Seen(
             "gradients",
             f"exact sums of {heads} loss and gradient over all labelled training pictures, at weights that "
-            f"the coordinator chooses, {converged[0].evaluations} times if it keeps to the method",
+            f"the coordinator chooses, {converged[0].evaluations} times if it keeps to the method"
+            + ("; then over those of each subgroup, for heads of their own" if own else ""),
             MASKED if masks else "all of them",
             "the head",
             under_masks(masks, hospitals)

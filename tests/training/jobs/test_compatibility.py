@@ -167,3 +167,20 @@ def test_several_encoders_stay_as_they_are_and_are_projected_exactly(
         return
     with pytest.raises(ValueError, match=reason):
         Job.model_validate(plain)
+
+
+SHRINK = {"stage": "personalize", "strategy": {"name": "shrink"}}
+
+
+@pytest.mark.parametrize(
+    ("stage", "data", "said"),
+    [
+        ({**SHRINK, "per": "client"}, {"crossfit": 5}, "fits heads of subgroups, and per is client"),
+        (SHRINK, {}, "the job has no folds"),
+    ],
+)
+def test_heads_of_their_own_are_of_subgroups_and_need_folds(make_job, stage, data, said):
+    job = {"model": {"weights": "encoder.safetensors"}, "data": data}
+    with pytest.raises(ValueError, match=said):
+        make_job(stages=[CONVERGED, stage], **job)
+    assert make_job(stages=[CONVERGED, SHRINK], **{**job, "data": {"crossfit": 5}})

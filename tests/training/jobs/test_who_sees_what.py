@@ -86,6 +86,11 @@ def test_gradients_of_a_converged_head_have_a_row(make_job, masks, seen, holds):
     row = rows(job)["gradients"]
     assert (row.coordinator, holds in row.holds) == (seen, True)
     assert "gradients" not in rows(make_job())
+    own = {"stage": "personalize", "strategy": {"name": "shrink"}}
+    folded = make_job(stages=[stage, own], model={"weights": "x"}, data={"crossfit": 5})
+    assert "6 heads'" in rows(folded)["gradients"].what
+    assert "each subgroup" in rows(folded)["gradients"].what
+    assert "each subgroup" not in row.what
 
 
 @pytest.mark.parametrize(("masks", "seen"), [(True, MASKED), (False, "all of them")])

@@ -22,6 +22,7 @@ answers in the clear only where each class that it holds has as many patients as
 account of releases holds all evaluations as one.
 """
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +42,8 @@ from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
 from training.seeds import derive_seed
+
+LOGGER = logging.getLogger(__name__)
 
 
 def answer_spread(broadcast: Broadcast, client: Client) -> Update:
@@ -75,8 +78,8 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
         DataError: in the clear, a class of fewer patients than the job's minimum.
     """
     weight, bias = broadcast.tensors[WEIGHT], broadcast.tensors[BIAS]
-    heads, classes, features = weight.shape
     refuse_heads(client, weight, bias)
+    heads, classes, features = weight.shape
     held = head_rows(broadcast, client)
     mass = held.mass[:, None].expand(-1, heads).clone()
     if heads > 1:
@@ -108,11 +111,12 @@ def refuse_heads(client: Client, weight: torch.Tensor, bias: torch.Tensor) -> No
     Raises:
         MessageError: saying which.
     """
-    expected = 1 + (client.crossfit or 0)
-    if len(weight) != expected:
+    expected = 1 + (client.crossfit or 0), len(client.dataset.labels)
+    if weight.ndim != 3 or not weight.shape[:2] == bias.shape == expected:
         raise MessageError(
-            f"{client.id} was asked for gradients of {len(weight)} heads, and its job has {expected} "
-            "(data.crossfit). Send it the same job"
+            f"{client.id} was asked for gradients of heads of shapes {tuple(weight.shape)} and "
+            f"{tuple(bias.shape)}, and its job has {expected[0]} of {expected[1]} classes (data.crossfit). "
+            "Send it the same job"
         )
     if len(torch.unique(torch.cat([weight.flatten(1), bias], dim=1), dim=0)) < len(weight):
         raise MessageError(
@@ -144,12 +148,19 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
         if subgroup is None:
             if not client.masked and client.id != SERVER:
                 refuse_rare(client, labelled)
-            kept = labelled.where(told_of(client, kind, labelled))
+            kept = labelled.where(told_of(client, kind, "train", labelled))
             client.features.rows[key] = make_rows(broadcast.stage, client, kept)
         else:
             rare = rare_classes(client, labelled)
-            fitted = told_of(client, kind, labelled.where(~np.isin(labelled.labels, rare)), labelled)
-            judged = told_of(client, ANSWERS, labelled)
+            if rare:
+                codes = ", ".join(client.dataset.labels[k].code for k in rare)
+                LOGGER.warning(
+                    "%s: the head of %s is not fitted to %s, of fewer than %d patients (privacy.min_count)",
+                    *(client.id, subgroup, codes, client.min_count),
+                )
+            common = labelled.where(~np.isin(labelled.labels, rare))
+            fitted = told_of(client, kind, subgroup, common, labelled)
+            judged = told_of(client, ANSWERS, subgroup, labelled)
             made = make_rows(broadcast.stage, client, labelled.where(fitted | judged))
             client.features.rows[key] = weighed(made, fitted[fitted | judged], judged[fitted | judged])
     return client.features.rows[key]
@@ -162,10 +173,20 @@ def kind_of(client: Client) -> str:
     return EMBEDDING_SUMS if linear else GRADIENTS
 
 
-def told_of(client: Client, kind: str, some: Examples, among: Examples | None = None) -> NDArray[np.bool_]:
+def told_of(
+    client: Client, kind: str, called: str, some: Examples, among: Examples | None = None
+) -> NDArray[np.bool_]:
     """Which of these examples, or of those among which they are, a sum of a kind may leave of."""
     least = max(client.min_count, 1)
-    sets = {name: part for name, part in by_fold({"train": some}).items() if part.num_people >= least}
+    parts = by_fold({called: some})
+    sets = {name: part for name, part in parts.items() if part.num_people >= least}
+    few = sum(len(part) for part in parts.values()) - sum(len(part) for part in sets.values())
+    if few:
+        LOGGER.warning(
+            "%s: %d pictures of %s are in no sum: too few patients in their fold or in all "
+            "(privacy.min_count)",
+            *(client.id, few, called),
+        )
     admitted = admit(client.releases, client.id, kind, sets, client.min_count)
     pictures = [part.identities[:, 0] for part in admitted.values()]
     within = some if among is None else among

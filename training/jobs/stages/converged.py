@@ -103,13 +103,8 @@ def fit_converged(
             f"{context.key}: the head was not yet at its minimum after {most} evaluations (gradient "
             f"{found.gradient:.2g}); raise `evaluations` or `penalty`"
         )
-    held = sum(context.census.held(name, "train", context.all_subgroups) for name in context.census.counts)
     n = round(found.n)
-    if n < held:
-        log.log(
-            f"{context.key}: the head is fitted to {n} of {held} labelled training examples; the others were "
-            "held back where sums with them would show few patients, as the logs of their hospitals say"
-        )
+    held = say_held_back(context, "the head is", n, context.all_subgroups)
     facts = {
         "n": n,
         "held": held,
@@ -132,7 +127,7 @@ def fit_subgroup(
     strengths: Sequence[float],
     most: int,
     traffic: Traffic,
-) -> tuple[Sequence[Tensors], float | None, dict[str, float]]:
+) -> tuple[Sequence[Tensors], float | None, dict[str, Any]]:
     """Fit a subgroup's heads drawn to given ones, as strongly as suits examples that they have not seen.
 
     Args:
@@ -145,9 +140,9 @@ def fit_subgroup(
         traffic: what it costs is added to it.
 
     Returns:
-        The heads, the λ that was chosen, None for the given heads, and the loss of examples that a head has
-        not seen by λ, over the number that is fitted to, `inf` for the given ones; empty where no client may
-        tell.
+        The heads, the λ that was chosen, None for the given heads, and the facts: to how many of the
+        examples that are `held` heads are fitted, `n`, and by λ the loss of examples that a head has not
+        seen, over n, `left_out`; `inf` is for the given ones.
     """
     names = head_of(network)
     weight, bias = (torch.stack([head[name] for head in towards]).double() for name in names)
@@ -156,6 +151,7 @@ def fit_subgroup(
     best: tuple[Sequence[Tensors], float | None] = towards, None
     losses: dict[str, float] = {}
     ask = partial(ask_sum, context, traffic, subgroup)
+    n = 0
     for place, strength in enumerate(strengths):
         kept = KeptSums(context.folder, context.digest, f"{subgroup}-{place}")
         try:
@@ -163,13 +159,30 @@ def fit_subgroup(
                 ask, kept, classes, features, strength, most, folds=len(towards) - 1, towards=given
             )
         except NothingToldError:
-            return towards, None, {}
+            break
+        n = round(found.n)
         losses.setdefault("inf", found.began_at)
         if found.left_out < min(losses.values()):
             heads = zip(found.weight.float(), found.bias.float(), strict=True)
             best = [dict(zip(names, head, strict=True)) for head in heads], strength
         losses[f"{strength:g}"] = found.left_out
-    return *best, losses
+    held = say_held_back(context, f"heads of {subgroup} are", n, [subgroup])
+    return *best, {"n": n, "held": held, "left_out": losses}
+
+
+def say_held_back(context: StageContext, heads: str, n: int, subgroups: Sequence[str]) -> int:
+    """Say to how many of some subgroups' labelled training examples heads are fitted, if not to all.
+
+    Returns:
+        How many there are.
+    """
+    held = sum(context.census.held(name, "train", subgroups) for name in context.census.counts)
+    if n < held:
+        context.metrics_log.log(
+            f"{context.key}: {heads} fitted to {n} of {held} labelled training examples; the others were "
+            "held back where sums with them would show few patients, as the logs of their hospitals say"
+        )
+    return held
 
 
 def head_of(network: Classifier) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 from personalization.calibration.temperature import RESOLUTION, TEMPERATURES
 from personalization.stages.calibration_poll import Poll
 from training.data.folds import in_folds
+from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.models import build_model, initial_model
 from training.models.groups import float_state
@@ -185,6 +186,34 @@ def test_a_subgroup_head_is_that_of_its_pooled_data(crossfit_job, run_job, pictu
         assert (torch.softmax(x @ weight.T + bias, dim=1) - expected).abs().max() < 5e-6
 
 
+def test_classes_and_subgroups_that_are_not_fitted_are_said(
+    crossfit_job, run_job, pictures, monkeypatch, caplog
+):
+    """A kind of lesion that is too rare in a tone, and a tone of which no hospital may send a sum."""
+    said = []
+    monkeypatch.setattr(MetricsLog, "log", lambda self, text: said.append(text))
+    held = dict(pictures.held)
+    north = held["north", "train"]
+    labels = np.where(north.subgroups == 1, 0, north.labels)
+    labels[np.flatnonzero(north.subgroups == 1)[:3]] = (
+        1  # three malignant ones of dark skin, and 13 in the south
+    )
+    held["north", "train"] = replace(north, labels=labels)
+    for client in ("north", "west"):  # of light skin three have a label at each
+        part = held[client, "train"]
+        hidden = (part.subgroups == 0) & (np.cumsum(part.subgroups == 0) > 3)
+        held[client, "train"] = replace(part, labels=np.where(hidden, -1, part.labels))
+    job = shrunk(crossfit_job(min_count=4, counts={"masks": True}))
+    told = run_job(job, replace(pictures, held=held)).result.stages["1-personalize"].outcome.facts
+    assert told["by_subgroup"]["light"] == {"epoch": 0, "strength": None, "n": 0, "held": 6, "left_out": {}}
+    dark = told["by_subgroup"]["dark"]
+    assert dark["held"] - dark["n"] > 3  # and a fold that, less these, would tell them
+    assert "north: nothing is told of dark/" in caplog.text
+    assert any(f"heads of dark are fitted to {dark['n']} of 50 labelled" in line for line in said)
+    assert any("light keeps the global head" in line for line in said)
+    assert "north: the head of dark is not fitted to malignant, of fewer than 4 patients" in caplog.text
+
+
 def test_a_head_of_its_own_has_to_be_proven(crossfit_job, run_job, make_dataset, tmp_path):
     """A subgroup that is like all others keeps the global head; one with other classes is shown to gain."""
     plain = shrunk(crossfit_job(min_count=1)).resolved()
@@ -194,5 +223,7 @@ def test_a_head_of_its_own_has_to_be_proven(crossfit_job, run_job, make_dataset,
         shown = pictures if subgroup is None else turned(pictures, subgroup)
         ran = run_job(Job.model_validate(plain), shown, out=tmp_path / str(own))
         outcome = ran.result.stages["1-personalize"].outcome
+        strength = outcome.facts["by_subgroup"]["dark"]["strength"]
+        assert strength is None or outcome.facts["proofs"]["dark"]["holds"] is own
         same = torch.equal(outcome.models["dark"]["encoder.fc.weight"], ran.weights()["encoder.fc.weight"])
         assert same is not own, outcome.facts["by_subgroup"]["dark"]
