@@ -178,7 +178,20 @@ def distances_left_out(
         left_out: n_k of each of the job's classes, 0 where it has no Gaussian, then 1 − ρ; `(classes + 1,)`.
         embedding: `(pictures, features)`.
         labels: class indices `(pictures,)`.
+
+    Raises:
+        MessageError: the numbers are not of these Gaussians.
     """
+    if left_out.ndim != 1 or np.count_nonzero(left_out[:-1] > 0) != len(gaussians.means):
+        raise MessageError(
+            f"numbers of pictures {left_out.tolist()} came with {len(gaussians.means)} Gaussians; they have "
+            "one above 0 for each. Install the same version at the coordinator"
+        )
+    if len(labels) and labels.max() >= len(left_out) - 1:
+        raise MessageError(
+            f"numbers of pictures are of {len(left_out) - 1} classes, and there are pictures of class "
+            f"{labels.max()}. Send the same job"
+        )
     pictures, kept = left_out[:-1], left_out[-1]
     present, n = np.flatnonzero(pictures), pictures.sum()
     turned = torch.from_numpy(gaussians.whitening.astype(np.float64)).T

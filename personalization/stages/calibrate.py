@@ -17,7 +17,7 @@ its Gaussian, and no client receives a model that it would not have received any
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Literal
@@ -188,7 +188,14 @@ class Calibrate(Stage):
             **figures_by_name(context, "left_out", poll.parts, left_out),
         }
         return StageResult(
-            before.models, with_parents(bundles, context.attest), traffic=poll.traffic, test=test, facts=facts
+            before.models,
+            {
+                name: replace(bundle, folds=())
+                for name, bundle in with_parents(bundles, context.attest).items()
+            },
+            traffic=poll.traffic,
+            test=test,
+            facts=facts,
         )
 
     def chosen_patterns(self, case: CaseInput | None) -> tuple[Pattern, ...]:

@@ -102,7 +102,7 @@ def answer_in_view(
     if broadcast.ask == EMBEDDINGS:
         sums = embedding_sums(model, client, question.split, view)
         return reply(broadcast, tensors=sums.to_tensors())
-    folded = in_folds(client, question) and broadcast.ask != COUNTS
+    folded = answers_by_fold(client, question) and broadcast.ask != COUNTS
     parts = sendable(client, question, view, in_folds=folded)
     if broadcast.ask == LIKELIHOODS:
         likelihoods = np.zeros_like(TEMPERATURES)
@@ -167,7 +167,7 @@ def answer_at_thresholds(
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
         counts = np.zeros((2, STEPS + 1), dtype=np.int64)
-        for part in sendable(client, question, view, in_folds=in_folds(client, question)).values():
+        for part in sendable(client, question, view, in_folds=answers_by_fold(client, question)).values():
             histogram = (
                 malignancy_counts(scores(model), part, client, cell)
                 if what == MALIGNANCY
@@ -179,7 +179,7 @@ def answer_at_thresholds(
     return reply(broadcast, tensors=tensors)
 
 
-def in_folds(client: Client, question: EvaluateQuestion) -> bool:
+def answers_by_fold(client: Client, question: EvaluateQuestion) -> bool:
     """Whether every fold is answered by itself, by the model without it."""
     return client.crossfit is not None and question.split == "train"
 

@@ -118,8 +118,9 @@ def judged(broadcast: Broadcast, client: Client, encoder: str, split: Split) -> 
         DataError: when the client was never given the encoder.
         MessageError: models without a fold, other than the job has, or of pictures that are in none.
     """
-    folds = [name for name in broadcast.tensors if name.startswith(FOLD)]
-    if folds and (split != "train" or len(folds) != client.crossfit):
+    folds = {name for name in broadcast.tensors if name.startswith(FOLD)}
+    expected = [f"{FOLD}{number}" for number in range(client.crossfit or 0)]
+    if folds and (split != "train" or folds != set(expected)):
         raise MessageError(
             f"{client.id} was sent {len(folds)} models without a fold to judge its {split} pictures by, and "
             f"its job has {client.crossfit or 0} (data.crossfit), of training pictures. Send it the same job"
@@ -134,7 +135,7 @@ def judged(broadcast: Broadcast, client: Client, encoder: str, split: Split) -> 
     return Judged(
         HeadPart(as_bytes(broadcast.tensors), threads),
         known[1],
-        tuple(HeadPart(bytes(broadcast.tensors[f"{FOLD}{k}"].numpy()), threads) for k in range(len(folds))),
+        tuple(HeadPart(bytes(broadcast.tensors[name].numpy()), threads) for name in expected if folds),
     )
 
 

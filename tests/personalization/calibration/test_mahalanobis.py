@@ -201,3 +201,12 @@ def test_a_picture_of_a_class_without_a_gaussian_is_left_out_of_nothing():
     of_none = labels == 2
     np.testing.assert_allclose(told[of_none], gaussians.distances(embedding)[of_none], rtol=1e-5)
     assert (told[~of_none] > gaussians.distances(embedding)[~of_none]).all()
+
+
+@pytest.mark.parametrize("left_out", [np.ones(2), np.array([5.0, 0, 0, 1]), np.ones((2, 2))])
+def test_numbers_of_pictures_of_other_gaussians_are_refused(left_out):
+    embedding, labels = drawn(5)
+    gaussians = fit_gaussians(class_sums(embedding, labels, CLASSES, 1))
+    assert gaussians is not None
+    with pytest.raises(MessageError, match="Install the same version"):
+        distances_left_out(gaussians, left_out, embedding, labels)
