@@ -138,7 +138,8 @@ def test_folds_over_a_network_are_those_of_one_machine(own_job, model, net, here
         {"stage": "calibrate"},
     ]
     split = {"train": 0.7, "validation": 0, "calibration": 0, "test": 0.3}
-    plain = own_job(data={"crossfit": 2, "split": split}).resolved()
+    plain = own_job().resolved()
+    plain["data"] |= {"crossfit": 2, "split": split}
     privacy = {"min_count": 1, "counts": {"masks": masks}}
     job = Job.model_validate({**plain, "model": model, "privacy": privacy, "stages": stages})
     far, near = net(job).run(), here(job)
