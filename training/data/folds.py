@@ -1,13 +1,15 @@
 """Folds of a hospital's training patients, for models of which each is trained without one fold.
 
 A patient's fold follows from the digest by which linked pictures (of a lesion, of a patient, duplicates) are
-known in every run. Neither the job's seed nor another patient changes it, so that two runs do not tell
-sums over folds that differ by a few patients.
+known in every run, and from the number of folds of its subgroup. The job's seed does not change it, nor does
+another patient as long as that number stays, so that two runs do not tell sums over folds that differ by a
+few patients; where it changes, the account of releases decides.
 
 A sum over one fold is what a coordinator may learn that sends models of its own making. So every subgroup has
-as many folds as give each of them the job's least number of patients, at most as many as the job has, and one
-of fewer than twice that number is in one fold. Which models then leave it out is drawn from the hospital's
-and the subgroup's names, or small subgroups of all hospitals would be missing from the same one.
+the most folds, up to those of the job, of which each has the job's least number of its patients; one of fewer
+than twice that number is in one fold, and one of fewer than that number in those of the largest subgroup.
+Which model leaves a single fold out is drawn from the hospital's and the subgroup's names, or small subgroups
+of all hospitals would be missing from the same one.
 """
 
 import hashlib

@@ -177,9 +177,7 @@ class DataConfig(FrozenConfig):
     interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
     subgroups: Subgroups | None = None
     clients: ClientsConfig = ClientsConfig()
-    crossfit: int | None = Field(
-        None, ge=2, le=20
-    )  # folds, each scored by a model that is trained without it
+    crossfit: int | None = Field(None, ge=2, le=20)  # folds, each scored by a model that did not see it
     split: SplitConfig = SplitConfig()
     server: ServerConfig | None = None
     label_fraction: float = Field(1.0, ge=0, le=1)  # of each client's training pictures; others lose theirs
