@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 88_490,
+    "lines of tests": 88_500,
     "lines of benchmarks": 18_560,
     "recipes": 174,
     "decision records": 59,
