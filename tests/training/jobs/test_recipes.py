@@ -65,7 +65,8 @@ def parts_of(name):
         (stage["stage"], *((stage.get(part) or {}).get("name") for part in PARTS))
         for stage in PLAIN[name]["stages"]
     ]
-    return *stages, PLAIN[name]["model"]["name"].startswith("vit")
+    name_of_model = PLAIN[name]["model"].get("name", "several")
+    return *stages, "vit" if name_of_model.startswith("vit") else name_of_model == "several"
 
 
 FIRST_OF_ITS_PARTS = {parts_of(name): name for name in reversed(TRAINED)}.values()
@@ -75,6 +76,7 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TRAINING = ("pretrain", "finetune", "federate", "personalize")
 
 
+SMALL_FILE = "small.safetensors"
 SMALL_VIT = {"img_size": 16, "patch_size": 8, "depth": 1, "embed_dim": 16, "num_heads": 2}
 # Of a ViT's options, those that say how it works rather than how large it is.
 KINDS = ("class_token", "fc_norm", "global_pool")
@@ -142,7 +144,7 @@ def shrunk_otherwise(recipe: dict[str, Any], data: dict[str, Any]) -> dict[str, 
         "data": data,
         "model": small_model(recipe["model"]),
         "engine": {**engine, "workers": 1},
-        "privacy": {"min_count": 1},
+        "privacy": {"min_count": 1, "counts": {"masks": "encoders" in recipe["model"]}},
         "evaluation": {},
         "stages": [short(stage) for stage in recipe["stages"]],
     }
@@ -150,6 +152,8 @@ def shrunk_otherwise(recipe: dict[str, Any], data: dict[str, Any]) -> dict[str, 
 
 def small_model(model: dict[str, Any]) -> dict[str, Any]:
     """A model of the same kind, with weights from the same place."""
+    if "encoders" in model:
+        return {**model, "encoders": [small_encoder(encoder) for encoder in model["encoders"]]}
     weights = model.get("weights", "none")
     if weights.startswith("package:"):
         return model
@@ -157,6 +161,24 @@ def small_model(model: dict[str, Any]) -> dict[str, Any]:
         return {"name": "resnet18", "weights": weights, "options": {"channels": [4, 8, 16, 32]}}
     kinds = {name: value for name, value in model.get("options", {}).items() if name in KINDS}
     return {"name": "vit_tiny_patch16_224", "weights": weights, "options": {**SMALL_VIT, **kinds}}
+
+
+def small_encoder(encoder: dict[str, Any]) -> dict[str, Any]:
+    """One of several: one of a package as it is, in place of one from the hub a small ViT's file."""
+    if not encoder["weights"].startswith("hub:"):
+        return {**encoder, "components": 4}
+    same = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    small = {**small_model(encoder), "weights": SMALL_FILE, "normalisation": same}
+    return {**small, "layers": [0], "components": 4}
+
+
+def save_small_vit(folder: Path) -> None:
+    """The file of a small ViT's weights."""
+    prepare_torchvision()
+    import timm
+
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=0, **SMALL_VIT)
+    save_file(model.state_dict(), folder / SMALL_FILE)
 
 
 def short(stage: dict[str, Any]) -> dict[str, Any]:
@@ -273,8 +295,10 @@ def test_no_recipe_is_documented_that_is_not_there():
 )
 def test_a_recipe_trains_a_round(name, train_command, job_file, tmp_path):
     recipe = shrunk(PLAIN[name])
+    if "encoders" in recipe["model"]:
+        save_small_vit(tmp_path)
     recipe["stages"] = [stage for stage in recipe["stages"] if stage["stage"] in TRAINING]
-    if recipe["model"]["weights"] != "none":
+    if recipe["model"].get("weights", "none") != "none":
         make_documented_weights(tmp_path)
     ended = train_command(job_file(recipe), "--out", "run")
     assert ended.code == 0, ended.err
@@ -291,6 +315,8 @@ def test_a_recipe_trains_a_round(name, train_command, job_file, tmp_path):
 @pytest.mark.parametrize("name", EXPORTING)
 def test_a_recipe_runs_to_its_bundles(name, train_command, job_file, tmp_path):
     recipe = shrunk(PLAIN[name])
+    if "encoders" in recipe["model"]:
+        save_small_vit(tmp_path)
     ended = train_command(job_file(recipe), "--out", "run")
     assert ended.code == 0, ended.err
     assert (tmp_path / "run" / "bundles" / "global" / "model.onnx").exists()
