@@ -178,11 +178,14 @@ def build_several(
     if image_size is None:
         raise JobError("model.encoders need the size of pictures; give image_size")
     parts, origins = list[OneOfSeveral](), list[Origin]()
-    for each in config.encoders:
+    for place, each in enumerate(config.encoders):
         one = ModelConfig(
             name=each.name, weights=each.weights, normalisation=each.normalisation, options=each.options
         )
-        alone = build_model(one, 0, seed, image_size)
+        try:
+            alone = build_model(one, 0, seed, image_size)
+        except JobError as error:
+            raise JobError(str(error).replace("model.", f"model.encoders.{place}.")) from error
         colours = alone.normalisation
         parts.append(OneOfSeveral(alone.encoder, colours.mean, colours.std, each.layers))
         origins += alone.origins
