@@ -28,6 +28,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from training.algorithms.client import Client
 from training.algorithms.features import HeadRows
@@ -38,7 +39,7 @@ from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.federation.client.release_ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
 from training.federation.questions import BIAS, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
-from training.messages.message import Broadcast, Update, reply
+from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
 from training.seeds import derive_seed
@@ -49,16 +50,7 @@ LOGGER = logging.getLogger(__name__)
 def answer_spread(broadcast: Broadcast, client: Client) -> Update:
     """The number of examples of each class, and the sums of rows and of their squares."""
     held = head_rows(broadcast, client)
-    weighed = held.rows * held.mass[:, None]
-    of_class = torch.zeros(len(client.dataset.labels), dtype=torch.float64)
-    return reply(
-        broadcast,
-        tensors={
-            MASS: of_class.index_add(0, held.labels, held.mass),
-            SUM: weighed.sum(dim=0),
-            SQUARES: (weighed * held.rows).sum(dim=0),
-        },
-    )
+    return reply(broadcast, tensors=sums_of_rows(held, len(client.dataset.labels)))
 
 
 def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
@@ -79,8 +71,22 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
     """
     weight, bias = broadcast.tensors[WEIGHT], broadcast.tensors[BIAS]
     refuse_heads(client, weight, bias)
+    return reply(broadcast, tensors=sums_of_gradient(head_rows(broadcast, client), weight, bias))
+
+
+def sums_of_rows(held: HeadRows, classes: int) -> Tensors:
+    """The number of rows of each class, and the sums of rows and of their squares."""
+    weighed = held.rows * held.mass[:, None]
+    return {
+        MASS: torch.zeros(classes, dtype=torch.float64).index_add(0, held.labels, held.mass),
+        SUM: weighed.sum(dim=0),
+        SQUARES: (weighed * held.rows).sum(dim=0),
+    }
+
+
+def sums_of_gradient(held: HeadRows, weight: Tensor, bias: Tensor) -> Tensors:
+    """Sums of loss and gradient at heads `(heads, classes, features)` and `(heads, classes)`."""
     heads, classes, features = weight.shape
-    held = head_rows(broadcast, client)
     mass = held.mass[:, None].expand(-1, heads).clone()
     if heads > 1:
         assert held.folds is not None, "with cross-fitting every example has a fold"
@@ -95,17 +101,14 @@ def answer_gradient(broadcast: Broadcast, client: Client) -> Update:
     if held.folds is not None:
         judged = held.mass if held.judged is None else held.judged
         left_out = (losses[torch.arange(len(losses)), 1 + held.folds] * judged).sum()
-    return reply(
-        broadcast,
-        tensors={
-            LOSS: torch.stack([of_each[0], of_each[1:].sum(), left_out]),
-            WEIGHT: (wrong.flatten(1).T @ held.rows).view(heads, classes, features),
-            BIAS: wrong.sum(dim=0),
-        },
-    )
+    return {
+        LOSS: torch.stack([of_each[0], of_each[1:].sum(), left_out]),
+        WEIGHT: (wrong.flatten(1).T @ held.rows).view(heads, classes, features),
+        BIAS: wrong.sum(dim=0),
+    }
 
 
-def refuse_heads(client: Client, weight: torch.Tensor, bias: torch.Tensor) -> None:
+def refuse_heads(client: Client, weight: Tensor, bias: Tensor) -> None:
     """Refuse other heads than the job has, and two that are the same.
 
     Raises:
