@@ -4,7 +4,7 @@
    with replacement (duplicate pairs together), thresholds are fitted on each sample by tone, by the functions
    that `calibrate` calls, and the truth is that of the whole population. Lesions lie in one place, or are
    dealt to four hospitals that merge to five patients (`min_count: 10`) and count exactly under masks.
-2. Drawn models, of 20 to 600 malignant lesions: with ties, of one class, and without a kind.
+2. Drawn models, of 20 to 2,000 malignant lesions: with ties, of one class, and without a kind.
 3. The answer "benign" under a guarantee over all answers of all tones, by tone: the share of fits in which
    more than .1 of these answers are malignant, and how many are in the mean.
 4. The share of the lesions that are not malignant below the threshold under which each kind of malignancy is
@@ -19,7 +19,7 @@ it. Controls must be found broken, by
 tone: a target over all malignant lesions, read as one for melanoma, and a bound over all answers, read as one
 for the answer "benign".
 
-Forty splits of the whole chain, with models trained again, are not in here.
+What models cost that are trained again is in `forty_splits.py`.
 
     DERMFED_DATA=... python benchmarks/honesty.py --draws 1000
 """
@@ -70,7 +70,7 @@ PAIRS = (
     ("IL_6365837", "IL_2779245"),
     ("IL_9247349", "IL_6755192"),
 )
-SIMULATED = (20, 60, 200, 600)  # malignant lesions
+SIMULATED = (20, 60, 200, 600, 2000)  # malignant lesions
 LONG_RUN = 200_000
 
 
@@ -271,7 +271,7 @@ def milk10k() -> tuple[dict[str, Lesions], dict[str, Ints]]:
     tones = table(folder / "milk10k" / "MILK10k_Training_Metadata.csv")
     names, codes, logits = scores(folder, truth)
     labels = np.array([max(range(len(codes)), key=lambda k: float(truth[name][codes[k]])) for name in names])
-    kinds = np.array([KIND_OF.get(code, -1) for code in codes])
+    kinds = kinds_of(codes)
     hashes = [int(hashlib.sha256(name.encode()).hexdigest(), 16) for name in names]
     whole = scored(softmax(logits.astype(np.float64), axis=1), labels, kinds)
     whole = replace(whole, kept_aside=np.array([each % 2 == 1 for each in hashes]))
@@ -280,6 +280,11 @@ def milk10k() -> tuple[dict[str, Lesions], dict[str, Ints]]:
     units = np.unique([first.get(name, name) for name in names], return_inverse=True)[1]
     at = {name: np.isin(tone, of) for name, of in TONES.items()}
     return {name: whole.where(of) for name, of in at.items()}, {name: units[of] for name, of in at.items()}
+
+
+def kinds_of(codes: Sequence[str]) -> Ints:
+    """The kind of malignancy of each class; -1 of benign ones."""
+    return np.array([KIND_OF.get(code, -1) for code in codes])
 
 
 def table(path: Path) -> dict[str, dict[str, str]]:
@@ -479,9 +484,7 @@ def below_threshold(deals: int) -> list[list[object]]:
 
 
 def main(
-    draws: Annotated[
-        int, typer.Option(help="Samples of the population; a fifth as many of each drawn model.")
-    ] = 1000,
+    draws: Annotated[int, typer.Option(help="Samples of the population, and of each drawn model.")] = 1000,
     deals: Annotated[int, typer.Option(help="How often lesions are dealt to four hospitals.")] = 50,
 ) -> None:
     """Draw, fit, and print how often promises are broken."""
@@ -491,7 +494,7 @@ def main(
         print(f"**{'One place' if hospitals == 1 else f'{hospitals} hospitals under masks'}**\n")
         print_table(["tone", "guarantee", *header], from_population(draws, hospitals))
     print("**Drawn models, where each is broken most often**\n")
-    print_table(["guarantee", "model", "malignant lesions", *header], simulated(max(draws // 5, 1)))
+    print_table(["guarantee", "model", "malignant lesions", *header], simulated(draws))
     print('**Malignant among answers "benign", where at most .1 of all answers may be wrong**\n')
     columns = ["guarantee over", "judged on", "told", 'any answer "benign"', "share of lesions", "malignant"]
     print_table([*columns, "over .1, of all fits"], answers_benign(draws))

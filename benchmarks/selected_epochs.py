@@ -22,7 +22,7 @@ from personalization.selection.proof import ProofConfig, prove
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.paired import PairedCounts
 
-LESIONS = (20, 50, 100, 300, 1000)
+LESIONS = (20, 50, 100, 500, 1000)
 EPOCHS = 6
 RIGHT = 0.75  # of the global model's answers, benign and malignant alike
 CHANGED = 0.125  # of all answers, at least
