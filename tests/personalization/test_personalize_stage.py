@@ -9,6 +9,7 @@ from personalization.selection.candidates import candidate_files
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
 from training.federation.server.checkpoint import Checkpoints
+from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL, named
 from training.models import build_model
 from training.models.groups import float_state
@@ -120,6 +121,24 @@ def test_each_subgroup_is_judged_by_its_own_model(make_job, stand, hospitals):
         expected = accuracy(job, outcome.models[subgroup], test)
         assert np.trace(counts.confusion) / counts.n == pytest.approx(expected)
         assert counts.n == len(test)
+
+
+@pytest.mark.parametrize(
+    ("asked", "again"),
+    [
+        ([{"stage": "personalize", "strategy": {"name": "none"}}], False),
+        (stages(band=1.0, rule="paper"), True),
+    ],
+)
+def test_weights_that_answered_the_test_pictures_are_not_asked_again(
+    asked, again, make_job, stand, hospitals
+):
+    job = make_job(asked)
+    first = stand(job, hospitals, name="first")
+    known = StageResult({GLOBAL: first.start}, test=first.run().test)
+    other = stand(job, hospitals.with_labels("test", flipped), name="other").run(known)
+    confusions = [each.test["light"].point.confusion.tolist() for each in (known, other)]
+    assert (confusions[0] != confusions[1]) == again
 
 
 def test_tidy_removes_the_candidates_and_may_run_twice(make_job, stand, hospitals):
