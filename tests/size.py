@@ -28,11 +28,11 @@ LIMITS = {
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 88_500,
-    "lines of benchmarks": 18_560,
-    "recipes": 174,
+    "lines of tests": 88_540,
+    "lines of benchmarks": 19_100,
+    "recipes": 176,
     "decision records": 59,
-    "words of docs": 145_000,
+    "words of docs": 145_900,
     "words of the dialect in docs": 761,
 }
 
