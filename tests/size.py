@@ -32,7 +32,7 @@ LIMITS = {
     "lines of benchmarks": 19_100,
     "recipes": 176,
     "decision records": 59,
-    "words of docs": 145_900,
+    "words of docs": 146_200,
     "words of the dialect in docs": 761,
 }
 
