@@ -55,7 +55,7 @@ def read_recipe(name: str) -> dict[str, Any]:
 def shortened(job: dict[str, Any]) -> dict[str, Any]:
     """The same parts on few pictures, in a round or an epoch of every stage."""
     stages = [
-        stage
+        {**stage, "evaluations": 5}
         if stage.get("fit") == "converged"
         else {**stage, **{name: short(name, stage[name]) for name in SHORT if name in stage}}
         for stage in job["stages"]

@@ -29,7 +29,7 @@ LIMITS = {
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
     "lines of tests": 88_540,
-    "lines of benchmarks": 19_100,
+    "lines of benchmarks": 19_110,
     "recipes": 176,
     "decision records": 59,
     "words of docs": 146_200,
