@@ -220,9 +220,10 @@ class Personalize(Stage):
         start = before.models[GLOBAL]
         models = {GLOBAL: start, **dict.fromkeys(context.subgroups, start), **chosen}
         folds = dict.fromkeys(models, before.folds[GLOBAL]) if before.folds else {}
-        # The same weights answer as before: test pictures are not looked at twice.
-        same = before.test and all(model is start for model in models.values())
-        test = before.test if same else figures_on_test(context, models, traffic)
+        test = before.test
+        of_start = list(before.models) == [GLOBAL] and not before.stay_home
+        if not test or not of_start or any(model is not start for model in models.values()):
+            test = figures_on_test(context, models, traffic)
         return StageResult(
             models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts, folds=folds
         )

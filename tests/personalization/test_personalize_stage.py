@@ -1,5 +1,7 @@
 """The stage `personalize`, against a plain loop of torch written out here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -123,21 +125,29 @@ def test_each_subgroup_is_judged_by_its_own_model(make_job, stand, hospitals):
         assert counts.n == len(test)
 
 
+NONE = [{"stage": "personalize", "strategy": {"name": "none"}}]
+
+
 @pytest.mark.parametrize(
-    ("asked", "again"),
+    ("strategy", "before", "again"),
     [
-        ([{"stage": "personalize", "strategy": {"name": "none"}}], False),
-        (stages(band=1.0, rule="paper"), True),
+        (NONE, {}, False),
+        (stages(band=1.0, rule="paper"), {}, True),
+        (NONE, {"test": {}}, True),
+        (NONE, {"stay_home": True}, True),
+        (NONE, {"own": "light"}, True),
     ],
+    ids=["same", "other models", "no figures", "figures of a probe", "figures of a subgroup's own"],
 )
-def test_weights_that_answered_the_test_pictures_are_not_asked_again(
-    asked, again, make_job, stand, hospitals
+def test_only_the_model_that_was_tested_before_is_not_tested_again(
+    strategy, before, again, make_job, stand, hospitals
 ):
-    job = make_job(asked)
-    first = stand(job, hospitals, name="first")
-    known = StageResult({GLOBAL: first.start}, test=first.run().test)
-    other = stand(job, hospitals.with_labels("test", flipped), name="other").run(known)
-    confusions = [each.test["light"].point.confusion.tolist() for each in (known, other)]
+    first = stand(make_job(NONE), hospitals, name="first")
+    own = {before["own"]: first.start} if "own" in before else {}
+    changes = {name: value for name, value in before.items() if name != "own"}
+    known = replace(StageResult({GLOBAL: first.start, **own}, test=first.run().test), **changes)
+    other = stand(make_job(strategy), hospitals.with_labels("test", flipped), name="other").run(known)
+    confusions = [each.test["light"].point.confusion.tolist() for each in (first.run(), other)]
     assert (confusions[0] != confusions[1]) == again
 
 
