@@ -1,5 +1,6 @@
 """The model of a job: which, and with which weights it begins."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,6 +34,9 @@ from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
 
 AS_GIVEN = Normalisation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # each of several has its own
+SETTING = re.compile(
+    r"(?<![\w./-])model\.(?=(name|weights|normalisation|options)\b)"
+)  # in what is said of one
 
 
 class EncoderConfig(FrozenConfig):
@@ -185,7 +189,7 @@ def build_several(
         try:
             alone = build_model(one, 0, seed, image_size)
         except JobError as error:
-            raise JobError(str(error).replace("model.", f"model.encoders.{place}.")) from error
+            raise JobError(SETTING.sub(f"model.encoders.{place}.", str(error))) from error
         colours = alone.normalisation
         parts.append(OneOfSeveral(alone.encoder, colours.mean, colours.std, each.layers))
         origins += alone.origins

@@ -166,7 +166,7 @@ def test_two_ways_to_name_encoders_do_not_mix(config, changes, said):
         (0, {"layers": [3]}, "has blocks 0 to 2"),
         (1, {"layers": [1]}, "is no ViT"),
         (1, {"components": 17}, "17 components .* whose features here are 16"),
-        (1, {"weights": "/nowhere"}, r"^model\.encoders\.1\.weights: "),
+        (1, {"weights": "/no/model.bin"}, r"^model\.encoders\.1\.weights: /no/model\.bin does"),
     ],
 )
 def test_an_encoder_has_its_layers_and_components(config, place, changes, said):
