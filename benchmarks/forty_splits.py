@@ -11,7 +11,7 @@ lesions is read as one for melanoma.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +39,8 @@ from tables import print_conditions, print_table
 
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.score_bins import SCORE_BINS
+
+Which = Callable[[Lesions], Bools]
 
 
 @dataclass
@@ -68,42 +70,34 @@ class Tally:
 def judge(tallies: Mapping[str, Tally], sample: Lesions, other: Lesions, cell: int) -> None:
     """Fit what `calibrate` guarantees of one tone on a half, and look at the other."""
 
-    def beyond(
-        name: str, in_sample: tuple[Bools, Bools], in_other: tuple[Bools, Bools], limit: float
-    ) -> None:
-        (of, among), (of_other, among_other) = in_sample, in_other
-        if among_other.any():
-            counts = (int((of & among).sum()), int(among.sum()))
-            others = (int((of_other & among_other).sum()), int(among_other.sum()))
-            tallies[name].add(*counts, *others, limit)
+    def add(name: str, limit: float, beyond: Which, among: Which) -> None:
+        """How many of some lesions are beyond the limit, in both halves."""
+        (x, n), (k, m) = (
+            (int((beyond(half) & among(half)).sum()), int(among(half).sum())) for half in (sample, other)
+        )
+        if m:
+            tallies[name].add(x, n, k, m, limit)
 
-    both = sample, other
+    def below(threshold: int) -> Which:
+        return lambda half: half.malignancy < threshold
+
+    def of_kind(kind: int) -> Which:
+        return lambda half: half.kind == kind
+
     point = working_point(sample, cell)
     if point is not None and point.reached:
-        missed, malignant = (
-            [f(each) for each in both]
-            for f in (lambda each: each.malignancy < point.threshold_bin, lambda each: each.malignant)
-        )
-        melanoma = [each.kind == 0 for each in both]
-        name = f"sensitivity {TARGET}"
-        beyond(name, (missed[0], malignant[0]), (missed[1], malignant[1]), 1 - TARGET)
-        control = f"control: {name}, of {KINDS[0]}"
-        beyond(control, (missed[0], melanoma[0]), (missed[1], melanoma[1]), 1 - TARGET)
+        missed, name = below(point.threshold_bin), f"sensitivity {TARGET}"
+        add(name, 1 - TARGET, missed, lambda half: half.malignant)
+        add(f"control: {name}, of {KINDS[0]}", 1 - TARGET, missed, of_kind(0))
     for beta in BETAS:
         threshold = rules_out(sample, beta, cell)
-        for kind, called in enumerate(KINDS):
-            if threshold:
-                below, own = (
-                    [each.malignancy < threshold for each in both],
-                    [each.kind == kind for each in both],
-                )
-                beyond(
-                    f"missed in at most {beta:.2f}: {called}", (below[0], own[0]), (below[1], own[1]), beta
-                )
+        for kind, called in enumerate(KINDS) if threshold else ():
+            add(f"missed in at most {beta:.2f}: {called}", beta, below(threshold), of_kind(kind))
     threshold = refers_below(sample, sample.confidence, sample.wrong, cell)
     if threshold < SCORE_BINS:
-        told = [each.confidence >= threshold for each in both]
-        beyond(f"referral, risk {RISK}", (sample.wrong, told[0]), (other.wrong, told[1]), RISK)
+        add(
+            f"referral, risk {RISK}", RISK, lambda half: half.wrong, lambda half: half.confidence >= threshold
+        )
 
 
 def forty_splits(study: Study, splits: int, folds: int) -> tuple[list[list[object]], list[list[object]]]:

@@ -14,7 +14,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +25,8 @@ import typer
 from honesty import BETAS, KINDS, Bools, Ints, kinds_of, rules_out, share, working_point
 from numpy.typing import NDArray
 from quick import start
-from run_heads import Answered, Study, answer, answers, heads_of, in_parts, read, run_of
-from scipy.special import betaincinv
+from run_heads import Answered, Study, answered_by, answers, heads_of, in_parts, read, run_of
+from scipy.special import betaincinv, log_softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 from tables import print_conditions, print_table
@@ -42,28 +42,14 @@ PARTS, REPLICATES, EPOCHS = 5, 2000, 5
 
 def figures(study: Study, run: Path) -> list[list[object]]:
     """Rows: AUROC of malignancy and macro F1 of the run's head on its test lesions, over all and by tone."""
-    rest = [~each.trained_on for each in study.hospitals]
-    weight, bias = (each[0] for each in heads_of(run, 0))
-    rows = [each.rows[torch.from_numpy(kept)] for each, kept in zip(study.hospitals, rest, strict=True)]
-    test = answer(study, rest, [each @ weight.T + bias for each in rows])
+    test = answered_by(study, [~each.trained_on for each in study.hospitals], heads_of(study, run))
     malignant = kinds_of(study.codes) >= 0
     found = []
     for number, tone in enumerate(["all", *study.subgroups]):
         some = test if tone == "all" else test.of(number - 1)
         likely = torch.softmax(torch.from_numpy(some.logits), dim=1).numpy()
         score, truth = likely[:, malignant].sum(axis=1), malignant[some.labels]
-        owner = np.unique(some.people, return_inverse=True)[1]
-        random = np.random.default_rng(0)
-        drawn = [
-            roc_auc_score(
-                truth,
-                score,
-                sample_weight=np.bincount(
-                    random.choice(owner.max() + 1, owner.max() + 1), minlength=owner.max() + 1
-                )[owner],
-            )
-            for _ in range(REPLICATES)
-        ]
+        drawn = [roc_auc_score(truth, score, sample_weight=times) for times in resampled(some.people)]
         low, high = np.quantile(drawn, [0.025, 0.975])
         f1 = f1_score(some.labels, likely.argmax(axis=1), average="macro")
         found.append(
@@ -72,13 +58,21 @@ def figures(study: Study, run: Path) -> list[list[object]]:
     return found
 
 
+def resampled(people: Ints) -> Iterator[Ints]:
+    """How often each lesion is drawn, patients with replacement."""
+    owner, random = np.unique(people, return_inverse=True)[1], np.random.default_rng(0)
+    for _ in range(REPLICATES):
+        drawn = random.integers(0, owner.max() + 1, owner.max() + 1)
+        yield np.bincount(drawn, minlength=owner.max() + 1)[owner]
+
+
 def proven(study: Study, run: Path) -> tuple[list[list[object]], list[list[object]]]:
     """Rows: what the run's calibration proves by tone and by kind, and what its test lesions show."""
     folds, cell = study.job.data.crossfit or 0, smallest_cell(study.job.privacy.min_count)
     fitted = [each.trained_on for each in study.hospitals]
     rest = [~each for each in fitted]
     overall, by_kind = list[list[object]](), list[list[object]]()
-    for tone, sample, test in answers(study, heads_of(run, folds), fitted, rest, folds):
+    for tone, sample, test in answers(study, heads_of(study, run), fitted, rest, folds):
         point, below = working_point(sample, cell), rules_out(sample, BETAS[0], cell)
         assert point is not None
         found = int((test.malignancy >= point.threshold_bin)[test.malignant].sum())
@@ -105,7 +99,7 @@ def beside_one_place(study: Study, run: Path) -> float:
     scaled = (rows - centre) / rows[trained_on].var(axis=0).mean() ** 0.5
     fitted = LogisticRegression(C=1 / (study.penalty * trained_on.sum()), tol=1e-8, solver="newton-cg")
     fitted.fit(scaled[trained_on], labels[trained_on])
-    weight, bias = (of_all[0] for of_all in heads_of(run, 0))
+    weight, bias = (each[0] for each in heads_of(study, run))
     ours = torch.softmax(torch.from_numpy(rows) @ weight.T + bias, dim=1).numpy()
     return float(np.abs(ours[:, fitted.classes_] - fitted.predict_proba(scaled)).max())
 
@@ -139,25 +133,22 @@ def own_heads(study: Study, folds: int) -> tuple[list[list[object]], list[list[o
     """Rows: each way to a tone's head beside the global one; and which strengths were chosen."""
     of = in_parts(study, PARTS, np.random.default_rng(PARTS))
     strategy = Shrink()
-    logits: dict[tuple[str, str], list[NDArray[np.float64]]] = defaultdict(list)
-    judged: dict[str, list[Answered]] = defaultdict(list)
+    judged: dict[str, list[dict[str, Answered]]] = defaultdict(list)
     chosen: list[list[object]] = []
     for part in range(PARTS):
         fitted, rest = [each != part for each in of], [each == part for each in of]
-        both = study.fit(study.held(fitted, folds), folds)
+        held = study.held(fitted, folds)
+        both = study.fit(held, folds)
         heads = both.weight, both.bias
         for number, tone in enumerate(study.subgroups):
-            own = [
-                kept & (each.examples.subgroups == number)
-                for each, kept in zip(study.hospitals, fitted, strict=True)
-            ]
+            of_tone = [each.examples.subgroups == number for each in study.hospitals]
             placed = [
                 replace(
                     each, rows=each.rows[at], labels=each.labels[at], mass=each.mass[at], folds=each.folds[at]
                 )
                 for each, at in (
-                    (whole, torch.from_numpy(mine[kept]))
-                    for whole, mine, kept in zip(study.held(fitted, folds), own, fitted, strict=True)
+                    (whole, torch.from_numpy(own[kept]))
+                    for whole, own, kept in zip(held, of_tone, fitted, strict=True)
                 )
             ]
             ways = {"global": heads}
@@ -174,33 +165,22 @@ def own_heads(study: Study, folds: int) -> tuple[list[list[object]], list[list[o
             ways["finetune"] = fine_tuned(placed, heads, torch.Generator().manual_seed(part))
             alone = study.fit([replace(each, folds=None) for each in placed], 0)
             ways["alone"] = alone.weight, alone.bias
-            test = [
-                kept & (each.examples.subgroups == number)
-                for each, kept in zip(study.hospitals, rest, strict=True)
-            ]
-            for way, (weight, bias) in ways.items():
-                rows = [
-                    each.rows[torch.from_numpy(at)] for each, at in zip(study.hospitals, test, strict=True)
-                ]
-                answered = answer(study, test, [each @ weight[0].T + bias[0] for each in rows])
-                logits[tone, way].append(answered.logits)
-                if way == "global":
-                    judged[tone].append(answered)
+            test = [kept & own for kept, own in zip(rest, of_tone, strict=True)]
+            found = {way: answered_by(study, test, own) for way, own in ways.items()}
+            judged[tone].append(found)
             chosen.append([tone, part + 1, best, *(f"{loss:.4f}" for loss in losses.values())])
             print(f"part {part + 1}, {tone}: strength {best}", flush=True)
     kinds = kinds_of(study.codes)
     rows = []
     for tone, parts in judged.items():
         labels, people = (
-            np.concatenate([getattr(each, of) for each in parts]) for of in ("labels", "people")
+            np.concatenate([getattr(each["global"], of) for each in parts]) for of in ("labels", "people")
         )
-        malignant = kinds[labels] >= 0
         scores = {
-            way: torch.log_softmax(torch.from_numpy(np.concatenate(logits[tone, way])), dim=1).numpy()
-            for way in ("global", "shrink", "finetune", "alone")
+            way: log_softmax(np.concatenate([each[way].logits for each in parts]), axis=1) for way in parts[0]
         }
         for way, found in scores.items():
-            rows.append([tone, way, *beside(found, scores["global"], labels, malignant, kinds >= 0, people)])
+            rows.append([tone, way, *beside(found, scores["global"], labels, kinds >= 0, people)])
     return rows, sorted(chosen, key=lambda row: study.subgroups.index(str(row[0])))
 
 
@@ -208,19 +188,15 @@ def beside(
     found: NDArray[np.float64],
     reference: NDArray[np.float64],
     labels: Ints,
-    malignant: Bools,
     classes: Bools,
     people: Ints,
 ) -> list[object]:
     """Log loss and AUROC of log-probabilities, and how they differ from the reference's, with intervals."""
+    malignant = classes[labels]
     losses = [-each[np.arange(len(labels)), labels] for each in (found, reference)]
     scores = [np.exp(each[:, classes]).sum(axis=1) for each in (found, reference)]
-    random, owner = np.random.default_rng(0), np.unique(people, return_inverse=True)[1]
     differences = []
-    for _ in range(REPLICATES if found is not reference else 0):
-        times = np.bincount(random.integers(0, owner.max() + 1, owner.max() + 1), minlength=owner.max() + 1)[
-            owner
-        ]
+    for times in resampled(people) if found is not reference else ():
         areas = [roc_auc_score(malignant, each, sample_weight=times) for each in scores]
         differences.append([np.average(losses[0] - losses[1], weights=times), areas[0] - areas[1]])
     areas = [roc_auc_score(malignant, each) for each in scores]

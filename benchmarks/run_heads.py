@@ -14,7 +14,6 @@ import torch
 from honesty import Bools, Ints, Lesions, kinds_of, scored
 from numpy.typing import NDArray
 from recipe_runs import RecipeRun, read_recipe, run_all
-from safetensors.torch import load_file
 
 from clients.store import ClientStore
 from personalization.calibration.temperature import (
@@ -33,7 +32,8 @@ from training.federation.client.head_gradient import make_rows, sums_of_gradient
 from training.federation.questions import BIAS, SPREAD, WEIGHT
 from training.federation.server.head_fit import HeadFit, Heads, KeptSums, fit_head
 from training.jobs.job import Job, read_job
-from training.messages.message import Shapes, Tensors
+from training.jobs.stage_result import load_finished
+from training.messages.message import GLOBAL, Shapes, Tensors
 from training.models import initial_model
 from training.wiring import load_data
 
@@ -171,13 +171,20 @@ class Answered:
         return replace(scored(scaled, self.labels, kinds), hospital=self.hospital)
 
 
-def answer(study: Study, keep: Sequence[Bools], logits: Sequence[torch.Tensor]) -> Answered:
-    """The answers to some lesions of each hospital."""
+def answered(study: Study, keep: Sequence[Bools], logits: Sequence[torch.Tensor]) -> Answered:
+    """These logits of some lesions of each hospital, with what is known of them."""
     some = [each.examples.where(kept) for each, kept in zip(study.hospitals, keep, strict=True)]
     place = np.repeat(np.arange(len(some)), [len(each) for each in some])
     joined = [np.concatenate([getattr(each, of) for each in some]) for of in ("labels", "subgroups")]
     people = np.concatenate([each.people for each in some])
     return Answered(torch.cat(list(logits)).numpy(), *joined, place, people)
+
+
+def answered_by(study: Study, keep: Sequence[Bools], heads: Heads) -> Answered:
+    """The answers of the first head to some lesions of each hospital."""
+    weight, bias = heads[0][0], heads[1][0]
+    rows = [each.rows[torch.from_numpy(kept)] for each, kept in zip(study.hospitals, keep, strict=True)]
+    return answered(study, keep, [each @ weight.T + bias for each in rows])
 
 
 def left_out(held: HeadRows, heads: Heads) -> torch.Tensor:
@@ -196,10 +203,8 @@ def answers(
 ) -> list[tuple[str, Lesions, Lesions]]:
     """By tone the lesions that heads are fitted to, scored without their fold, and others, by the first."""
     kinds, config = kinds_of(study.codes), CalibrationConfig(min_examples=study.job.privacy.min_count)
-    seen = answer(study, fitted, [left_out(each, heads) for each in study.held(fitted, folds)])
-    weight, bias = heads[0][0], heads[1][0]
-    rows = [each.rows[torch.from_numpy(kept)] for each, kept in zip(study.hospitals, rest, strict=True)]
-    other = answer(study, rest, [each @ weight.T + bias for each in rows])
+    seen = answered(study, fitted, [left_out(each, heads) for each in study.held(fitted, folds)])
+    other = answered_by(study, rest, heads)
     of_all = fit_temperature(log_likelihoods(seen.logits, seen.labels), len(seen.labels))
     found = []
     for number, tone in enumerate(study.subgroups):
@@ -210,11 +215,12 @@ def answers(
     return found
 
 
-def heads_of(run: Path, folds: int) -> Heads:
+def heads_of(study: Study, run: Path) -> Heads:
     """The head of a run, and those without each fold."""
-    held = load_file(run / "checkpoints" / STAGE / "outcome.safetensors")
-    names = ["model-0", *(f"fold-0-{fold}" for fold in range(folds))]
-    weight, bias = (torch.stack([held[f"{name}/head.{of}"] for name in names]) for of in ("weight", "bias"))
+    finished = load_finished(run / "checkpoints" / STAGE, study.job.digest)
+    assert finished is not None, "the run has finished its first stage"
+    own = [finished.outcome.models[GLOBAL], *finished.outcome.folds.get(GLOBAL, ())]
+    weight, bias = (torch.stack([head[f"head.{of}"] for head in own]) for of in ("weight", "bias"))
     return weight.double(), bias.double()
 
 

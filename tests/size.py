@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 65_780,
+    "lines of code": 65_790,
     "modules": 956,
     "folders": 98,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 874,
-    "lines of tests": 88_540,
-    "lines of benchmarks": 19_110,
+    "lines of tests": 88_550,
+    "lines of benchmarks": 19_080,
     "recipes": 176,
     "decision records": 59,
-    "words of docs": 146_200,
+    "words of docs": 146_220,
     "words of the dialect in docs": 761,
 }
 

@@ -65,8 +65,8 @@ def parts_of(name):
         (stage["stage"], *((stage.get(part) or {}).get("name") for part in PARTS))
         for stage in PLAIN[name]["stages"]
     ]
-    name_of_model = PLAIN[name]["model"].get("name", "several")
-    return *stages, "vit" if name_of_model.startswith("vit") else name_of_model == "several"
+    model = PLAIN[name]["model"]
+    return *stages, "encoders" in model, model.get("name", "").startswith("vit")
 
 
 FIRST_OF_ITS_PARTS = {parts_of(name): name for name in reversed(TRAINED)}.values()
