@@ -20,7 +20,7 @@ from small_model import NAME, SIZE, small_bundle
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest.schema import ModelFile
+from registry.bundle.manifest import ModelFile
 from registry.registry import Registry
 
 # Of itself the kernel's VmHWM: `getrusage` tells of a new process what the one that started it had.

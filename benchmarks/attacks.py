@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.p
 from quick import start
 from tables import print_conditions, print_table
 
-from registry.bundle.counts.merged_bins import highest, smallest_cell
+from registry.bundle.counts.score_bins import highest, smallest_cell
 from tests.attacks.chosen_models import sweep
 from tests.attacks.guessing import guesses
 from tests.attacks.hospitals import MIN_COUNT, arrays_of, as_before, ask, draw

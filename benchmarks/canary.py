@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.p
 
 from registry.records import Canary
 from registry.registry import Registry
-from registry.releases.canary import Share
+from registry.releases.rollout import Share
 from serving.releases.canary_share import place_of
 
 CALLERS = 4

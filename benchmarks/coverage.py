@@ -20,17 +20,14 @@ from numpy.typing import NDArray
 from quick import is_quick, start
 from tables import print_conditions, print_table
 
-from registry.bundle.counts.count import Block, Counts, count
-from registry.bundle.counts.lesion_sums import LesionSums
-from registry.bundle.counts.merged_bins import smallest_cell
+from registry.bundle.counts.counting import Block, count
+from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
-from registry.bundle.metrics.design_effect import DesignEffect
-from registry.bundle.metrics.differences import DIFFERENCES, difference
 from registry.bundle.metrics.estimate import BY_CLASS, limits_of, mean_of_limits
-from registry.bundle.metrics.fairness_limits import fairness_limits
-from registry.bundle.metrics.limits import Limits
-from registry.bundle.metrics.ratio import Figure
-from registry.bundle.metrics.sample import Sample, sample_of
+from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits
+from registry.bundle.metrics.intervals import DesignEffect, Figure, Limits, Sample, sample_of
 from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
 
 CELL = smallest_cell(10)  # as of a job that does not say otherwise

@@ -24,11 +24,16 @@ from numpy.typing import NDArray
 from quick import start
 from tables import print_conditions, print_table, write_table
 
-from registry.bundle.metrics.limits import Limits
-from registry.field.corrected import FieldFigures, field_figures
-from registry.field.strata import Strata
-from registry.field.watch import KnownOutcomes, watch
-from registry.field.windows import Windows, windows
+from registry.bundle.metrics.intervals import Limits
+from registry.outcomes.monitoring import (
+    FieldFigures,
+    KnownOutcomes,
+    Strata,
+    Windows,
+    field_figures,
+    watch,
+    windows,
+)
 
 DAYS = 365
 A_DAY = 200

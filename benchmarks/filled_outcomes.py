@@ -15,11 +15,21 @@ from small_model import NAME, small_bundle
 from sqlalchemy import delete, func, insert, select
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest
 from registry.database.connection import reading, writing
-from registry.outcomes.answer import RANGES, UNKNOWN, Answering, Cell, KeptAnswer, Side
+from registry.outcomes.records import (
+    RANGES,
+    UNKNOWN,
+    AnswerCountRow,
+    Answering,
+    AnsweringRow,
+    AnswerRow,
+    Cell,
+    KeptAnswer,
+    OutcomeRow,
+    Side,
+)
 from registry.outcomes.store import OutcomeStore
-from registry.outcomes.tables import AnswerCountRow, AnsweringRow, AnswerRow, OutcomeRow
 
 LABELS = (("B", False), ("M", True))
 SUBGROUPS = ("light", "medium", "dark", UNKNOWN)

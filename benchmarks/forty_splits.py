@@ -37,8 +37,7 @@ from run_heads import Study, answers, in_parts, read, run_of
 from scipy.stats import betabinom
 from tables import print_conditions, print_table
 
-from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.score_bins import SCORE_BINS, smallest_cell
 
 Which = Callable[[Lesions], Bools]
 

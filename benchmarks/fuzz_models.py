@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from registry.bundle.errors import GraphError  # noqa: E402
-from registry.bundle.manifest.schema import BundleManifest, ModelFile  # noqa: E402
-from registry.bundle.model_file.graph import Graph  # noqa: E402
+from registry.bundle.manifest import BundleManifest, ModelFile  # noqa: E402
+from registry.bundle.model import Graph  # noqa: E402
 from registry.errors import BundleRefused  # noqa: E402
 from registry.releases.probe import WALL, probe_bytes  # noqa: E402
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from registry.bundle.pictures import colours  # noqa: E402
-from registry.bundle.pictures.profile import ProfileNotUsed  # noqa: E402
+from registry.bundle.pictures.colours import ProfileNotUsed  # noqa: E402
 from tests import colour_profiles as made  # noqa: E402
 
 SLOWEST = 2.0  # seconds, on a busy machine

@@ -29,8 +29,7 @@ from services import free_port, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle
-from registry.bundle.model_file.graph import INPUT, OUTPUTS
-from registry.bundle.model_file.session import PROCESSOR, open_session
+from registry.bundle.model import INPUT, OUTPUTS, PROCESSOR, open_session
 from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry
 from serving import Load, Turn, make_bundle, make_picture, measure, over_http

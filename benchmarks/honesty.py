@@ -50,9 +50,8 @@ from personalization.calibration.working_point import (
     fit_working_point,
     propose_working_points,
 )
-from registry.bundle.counts.merged_bins import Pick, lowest, merge, smallest_cell
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.counts.score_bins import SCORE_BINS, Pick, lowest, merge, score_bin, smallest_cell
+from registry.bundle.metrics.intervals import clopper_pearson
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

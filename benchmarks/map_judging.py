@@ -21,12 +21,12 @@ import onnx
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest.schema import sha256
-from registry.bundle.metrics.wilson import mean_interval
-from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.question import Question, ask
+from registry.bundle.manifest import sha256
+from registry.bundle.metrics.intervals import mean_interval
+from registry.bundle.model import Graph, Outputs
 
 Curve = tuple[
     Annotated[float, Field(ge=0, le=1)],

@@ -65,10 +65,10 @@ from tables import print_conditions, print_table, write_table
 from clients.data.synthetic import draw as drawing
 from clients.data.synthetic.cases import LABEL_SHARES, Case, random_for
 from clients.data.synthetic.lesion import Lesion, grow
-from registry.bundle.metrics.wilson import mean_interval
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.diagnose import Question, ask
+from registry.bundle.metrics.intervals import mean_interval
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from registry.bundle.question import Question, ask
 from training.models import Classifier, ModelConfig, build_model
 from training.models.export import export_graph
 

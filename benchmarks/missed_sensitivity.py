@@ -31,9 +31,7 @@ from personalization.calibration.working_point import (
     no_malignancies,
     propose_working_points,
 )
-from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
-from registry.bundle.counts.working_point import is_held_back
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, is_held_back, score_bin, smallest_cell
 
 CELL = smallest_cell(10)  # as of a job that does not say otherwise
 LONG_RUN = 400_000  # lesions of each side

@@ -39,7 +39,7 @@ from clients.data.pictures.files import PictureReader, locate
 from clients.data.pictures.fingerprints import DECODED, Fingerprints, fingerprint
 from clients.data.pictures.near_duplicates import ALIKE, RADIUS, NearDuplicate, find_near_duplicates
 from clients.data.progress import progress
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
 QUALITIES: Final = (60, 75, 85, 95)

@@ -24,12 +24,10 @@ from told_figures import answered
 
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from registry.bundle.counts.block import Block
-from registry.bundle.counts.count import count
-from registry.bundle.counts.histograms import Counts
-from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.counts.noisy import NoisyCounts
-from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.counts.counting import Block, NoisyCounts, count
+from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.manifest import Label, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from training.data.dataset import Dataset
 from training.data.of_patients import OfPatients

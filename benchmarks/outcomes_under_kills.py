@@ -28,9 +28,8 @@ from sqlalchemy import delete, func, select
 from tables import print_conditions, print_table, write_table
 
 from registry.database.connection import reading, writing
-from registry.outcomes.answer import Answering, KeptAnswer, cell_of
+from registry.outcomes.records import Answering, KeptAnswer, OutcomeRow, cell_of
 from registry.outcomes.store import OutcomeStore
-from registry.outcomes.tables import OutcomeRow
 
 HEADER = ("database", "lines", "imports", "kills", "kills in the midst", "rows at the end", "differences")
 ANSWERING = Answering("demo", 1, "global", "dark", "", (("MEL", True), ("NV", False)))

@@ -18,9 +18,8 @@ import numpy as np
 from recipe_runs import RecipeRun
 from resample import resample
 
-from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.interval import interval
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.counts.counts import Counts
+from registry.bundle.metrics.intervals import Figure, interval
 from training.federation.blocks import Blocks
 from training.jobs.job import read_job
 from training.jobs.stage_result import load_finished

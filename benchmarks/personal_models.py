@@ -21,10 +21,9 @@ from paired import Judged
 from quick import start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 
-from registry.bundle.counts.count import Counts
+from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.calibration import mce
-from registry.bundle.metrics.interval import interval
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.intervals import Figure, interval
 from registry.bundle.metrics.selective import aurc, risk_coverage
 
 STRATEGIES = ("none", "finetune", "head", "norm", "adapters", "ditto")

@@ -32,14 +32,12 @@ from quick import start
 from small_model import NAME, one_of_eight, small_bundle
 from tables import print_conditions, print_table
 
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest import Subgroup
 from registry.errors import NotFound, Refused, RegistryError
 from registry.gates import GateSet
 from registry.gates.threshold import AnsweredGate
-from registry.people.signatory import KeySignatory
 from registry.registry import Registry
-from registry.signing.new_key import write_key_pair
-from registry.signing.pem import read_signer, read_trust
+from registry.signing.keys import KeySignatory, read_signer, read_trust, write_key_pair
 
 WRITERS = 16
 PATIENCE = 120

@@ -13,8 +13,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from registry.bundle.counts.count import Block, Counts
-from registry.bundle.metrics.sample import sample_of
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Counts
+from registry.bundle.metrics.intervals import sample_of
 
 REPLICATES = 200
 

@@ -20,7 +20,7 @@ from tables import print_conditions, print_table
 
 from personalization.selection.proof import ProofConfig, prove
 from personalization.selection.select import SelectionConfig, select
-from registry.bundle.counts.paired import PairedCounts
+from registry.bundle.counts.lesions import PairedCounts
 
 LESIONS = (20, 50, 100, 500, 1000)
 EPOCHS = 6

@@ -35,8 +35,8 @@ from clients.data.pictures.cache import cache_folder
 from clients.data.pictures.files import PictureReader
 from clients.data.sources import read_sources
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest.schema import GLOBAL
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import GLOBAL
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry
 from training.jobs.job import Job, read_job

@@ -41,9 +41,8 @@ from services import free_port, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.registry import Registry
 from training.models import ModelConfig, build_model

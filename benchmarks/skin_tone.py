@@ -27,7 +27,7 @@ from clients.data.pictures.files import PictureReader, locate
 from clients.data.progress import progress
 from personalization.calibration.tone_ranges import agreement, count_angles, learn_ranges, warning_rates
 from registry.bundle.pictures.rule import decode_picture
-from registry.bundle.skin_tone.typology_angle import from_dark, lab, skin_tone_angle, typology_angle
+from registry.bundle.skin_tone import from_dark, lab, skin_tone_angle, typology_angle
 
 SCALE = "milk10k"
 THIRDS = (("0", "1", "2"), ("3",), ("4", "5"))  # dark, medium, light, as in the recipe milk10k-fedauto

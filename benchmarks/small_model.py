@@ -7,8 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 
 SIZE = 32

@@ -1,7 +1,7 @@
 """A whole exported graph on a client's examples, as the service runs it."""
 
 from personalization.stages.calibration_features import over_all
-from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.model import Graph, Outputs
 from training.data.dataset import Examples
 from training.models.export import answer, graph_inputs
 

@@ -25,13 +25,11 @@ from whole_graph import answers
 
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from registry.bundle.cases.case_input import EMPTY, UNSAID
-from registry.bundle.cases.patterns import pattern_of
+from registry.bundle.cases import EMPTY, UNSAID, pattern_of
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
-from registry.bundle.manifest.labels import malignant_classes
-from registry.bundle.manifest.schema import GLOBAL
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import GLOBAL, malignant_classes
+from registry.bundle.model import Graph
 from training.data.cases import Cases
 from training.data.dataset import Examples
 from training.jobs.job import read_job

@@ -27,7 +27,7 @@ from clients.diagnose_ahead import in_order
 from clients.diagnose_lesions import Lesion, read_lesions
 from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result
 from clients.diagnose_resume import answered
-from registry.bundle.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service

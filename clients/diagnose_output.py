@@ -17,7 +17,7 @@ from rich.text import Text
 from clients.api import Diagnosis, Malignancy
 from clients.data.atomic_files import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
-from registry.bundle.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 from training.terminal_table import print_table
 
 DECISIONS = {

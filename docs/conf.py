@@ -10,7 +10,7 @@ from pydantic import BaseModel
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from registry.own_version import own_version  # noqa: E402
+from registry.environment import own_version  # noqa: E402
 from serving.http.docs_page import docs_page  # noqa: E402
 from serving.http.openapi import describe  # noqa: E402
 from serving.settings import ServeSettings  # noqa: E402

@@ -32,8 +32,7 @@ RegistryError
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from registry.comparison import Comparison
-    from registry.gate_report import GateReport
+    from registry.gate_report import Comparison, GateReport
 
 
 class RegistryError(Exception):

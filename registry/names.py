@@ -5,8 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from registry.bundle.lookalikes import mixed_word
-from registry.bundle.plain_text import shown_name, unseen_in
+from registry.bundle.text import mixed_word, shown_name, unseen_in
 from registry.errors import InvalidName, NotFound
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -31,7 +30,7 @@ def check_name(kind: str, name: str) -> str:
 def check_title(kind: str, title: str) -> str:
     """Validates a name that people read in lists, and returns it.
 
-    It is printable, not blank, not long, and each word is of one script: see `registry.bundle.lookalikes`.
+    It is printable, not blank, not long, and each word is of one script: see `registry.bundle.text`.
 
     Raises:
         InvalidName: it is none of that.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
-from registry.bundle.manifest.schema import Subgroup
-from registry.bundle.plain_text import shown_name
+from registry.bundle.manifest import Subgroup
+from registry.bundle.text import shown_name
 from registry.gate_report import GateReport
 
 Scope = Literal["diagnose", "outcome", "read", "operate"]
@@ -268,7 +268,7 @@ class Event:
         host: from which machine; None in events of registries that did not write it down.
         details: further facts by kind: of `added` the versions, of `promoted` the release's members.
         previous: the hash of the event before.
-        hash: of all of this, as `registry.database.hash_chain` computes it.
+        hash: of all of this, as `registry.database.tables` computes it.
     """
 
     id: int

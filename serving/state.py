@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page

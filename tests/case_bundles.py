@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX, SITE
-from registry.bundle.cases.patterns import read_pattern
+from registry.bundle.cases import AGE, SEX, SITE, CaseInput, read_pattern
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.codings import ICD10
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import (
+from registry.bundle.manifest import (
+    ICD10,
     Abstention,
     BundleManifest,
+    Coding,
     Conformal,
+    Label,
     Lineage,
     ModelFile,
     PatternCalibration,

@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from registry.bundle.counts.count import Block, count
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.manifest.schema import (
+from registry.bundle.counts.counting import Block, count
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.manifest import (
+    UNDECLARED,
     Abstention,
     BundleManifest,
     Conformal,
+    Label,
     Lineage,
     ModelFile,
     ReferenceHistograms,
+    Subgroup,
     SubgroupHistograms,
     WorkingPoint,
+    malignant_classes,
 )
-from registry.bundle.manifest.subgroup import UNDECLARED, Subgroup
-from registry.bundle.metrics.decided import decided
+from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from registry.bundle.manifest.schema import Subgroup, TonePatients
-from registry.bundle.skin_tone.scales import SCALES, canonical_tone
+from registry.bundle.manifest import Subgroup, TonePatients
+from registry.bundle.skin_tone import SCALES, canonical_tone
 
 
 def patients_of(subgroup: Subgroup, n: int = 40, without: Iterable[str] = ()) -> TonePatients:

@@ -10,7 +10,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.config_errors import places_of
 
 

@@ -39,7 +39,7 @@ from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
 from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
 from clients.data.wording import LISTED, listing, listing_by_cause
-from registry.bundle.skin_tone.typology_angle import CAUTION
+from registry.bundle.skin_tone import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
 from training.errors import JobError
 from training.plain_text import on_one_line, printable

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clients.data.errors import PartitionError
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.data.dataset import SERVER
 from training.data.settings import ClientsConfig, DataConfig, ServerConfig, SourceConfig, SplitConfig
 

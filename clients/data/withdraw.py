@@ -17,7 +17,7 @@ from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest
 from clients.data.pictures.cache import cache_folder
 from clients.data.wording import listing
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 
 Drawn = Mapping[str, DrawnPicture]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clients.federation.errors import FederationError
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
 from clients.federation.status_line import rounds_line, status_line
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.atomic_files import write_text
 from training.config import FrozenConfig
 from training.errors import CheckpointError

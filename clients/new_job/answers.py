@@ -12,7 +12,7 @@ from clients.new_job.machines import Machine
 from clients.new_job.manifests import Manifests
 from clients.new_job.parties import Parties
 from clients.new_job.tones import Tones
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.data.settings import CasesConfig, ColumnSubgroups, ToneSubgroups
 
 

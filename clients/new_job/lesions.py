@@ -8,8 +8,7 @@ from clients.data.errors import ManifestError
 from clients.data.manifests.groups import number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND
 from clients.new_job.manifests import Manifests
-from registry.bundle.cases.facts import KNOWN, UNKNOWN, Fact
-from registry.bundle.cases.kinds import KINDS, Kind, read_kind
+from registry.bundle.cases import KINDS, KNOWN, UNKNOWN, Fact, Kind, read_kind
 from training.data.settings import CasesConfig
 
 SLOTS = 4  # at most, unless a person writes more

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from clients.data.errors import PartitionError
 from clients.data.inspect.hospitals import COLUMNS
 from clients.new_job.manifests import Manifests
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.data.settings import ClientsConfig
 
 FEWEST = 10  # labelled patients that a proposed client has

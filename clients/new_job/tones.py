@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from clients.data.errors import SubgroupError
 from clients.new_job.manifests import Manifests
-from registry.bundle.nearest import nearest
-from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.skin_tone import SCALES
+from registry.bundle.text import nearest
 from training.data.settings import ColumnSubgroups, SplitConfig, ToneSubgroups
 from training.updates.settings import PrivacyConfig
 

@@ -19,7 +19,7 @@ from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
 from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
-from registry.bundle.counts.merged_bins import smallest_cell
+from registry.bundle.counts.score_bins import smallest_cell
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed

@@ -20,8 +20,8 @@ from clients.data.labels.label_map import UNLABELLED
 from clients.data.own_config import is_unseen, own_config
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Label
+from registry.bundle.cases import CaseInput
+from registry.bundle.manifest import Label
 from training.atomic_files import write_text
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of

@@ -79,7 +79,7 @@ class JobsPolicy(FrozenConfig):
     @field_validator("recipes")
     @classmethod
     def _are_built_in(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from registry.bundle.nearest import nearest
+        from registry.bundle.text import nearest
         from training.jobs.recipes import recipe_paths
 
         known = [path.stem for path in recipe_paths()] if names else []

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.counts.merged_bins import highest, lowest, merge
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge, score_bin
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.merged_bins import Pick, highest, merge
+from registry.bundle.counts.score_bins import Pick, highest, merge
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
-from registry.bundle.manifest.schema import OutOfDistribution
+from registry.bundle.manifest import OutOfDistribution
 from training.errors import MessageError
 from training.messages.message import Update
 

@@ -1,7 +1,7 @@
 """Agreement of skin typology angles with declared skin tones, and the range of angles of each tone.
 
 All is computed from sums: for each tone of one scale a histogram of angles
-(`registry.bundle.skin_tone.typology_angle`) over fixed bins of one degree, and how many pictures gave no
+(`registry.bundle.skin_tone`) over fixed bins of one degree, and how many pictures gave no
 answer. Such sums of several hospitals add up; no angle of a single picture leaves one. Intervals come from
 the same sums for bootstrap replicates in which all pictures of a lesion count w ~ Poisson(1) times.
 
@@ -16,15 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.metrics.interval import interval
-from registry.bundle.metrics.ratio import Figure, mean_defined, ratio
-from registry.bundle.skin_tone.typology_angle import (
-    ANGLE_BINS,
-    ToneRange,
-    angle_bin,
-    contradicted_by,
-    from_dark,
-)
+from registry.bundle.metrics.intervals import Figure, interval, mean_defined, ratio
+from registry.bundle.skin_tone import ANGLE_BINS, ToneRange, angle_bin, contradicted_by, from_dark
 
 Counts = NDArray[np.int64]
 

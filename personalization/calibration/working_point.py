@@ -24,9 +24,8 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import LEVEL, CountsAt, largest_shown, most_allowed, propose
-from registry.bundle.counts.merged_bins import lowest, merge
-from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
-from registry.bundle.metrics.exact import exact_low
+from registry.bundle.counts.score_bins import SCORE_BINS, lowest, malignancy_probability, merge, score_bin
+from registry.bundle.metrics.intervals import exact_low
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 

@@ -11,10 +11,9 @@ from personalization.calibration.temperature import Temperature
 from personalization.calibration.working_point import WorkingPoint
 from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.subgroup import ClaimedTone
+from registry.bundle.manifest import ClaimedTone, Label
 from training.messages.message import GLOBAL
 
 Communities = Mapping[str, Sequence[str]]
@@ -124,7 +123,7 @@ class StageFacts:
         stage: its name, as in the rounds and the counts.
         kind: what kind of stage it is: `federate`, `finetune`, ...
         facts: its `facts` in `summary.json`. Shown are `by_client`, `over_clients`, `by_community` and
-            `by_class` (as `registry.bundle.metrics.over_clients` makes them), `similarity`, `unseen`, and of
+            `by_class` (as `registry.bundle.metrics.summary` makes them), `similarity`, `unseen`, and of
             `models` the `novelty`.
     """
 

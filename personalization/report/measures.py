@@ -9,13 +9,11 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.count import Block
-from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.manifest.schema import UNDECLARED
+from registry.bundle.counts.counting import Block
+from registry.bundle.manifest import UNDECLARED, Label, malignant_classes
 from registry.bundle.metrics.estimate import limits_of
-from registry.bundle.metrics.fairness_limits import fairness_limits
-from registry.bundle.metrics.limits import Limits
-from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.fairness import fairness_limits
+from registry.bundle.metrics.intervals import Limits, sample_of
 
 Malignant = NDArray[np.bool_]
 """Which classes are malignant, `(classes,)`."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from personalization.report.measures import Estimate
-from registry.bundle.counts.probability_text import probability_text
+from registry.bundle.counts.score_bins import probability_text
 
 Unit = Literal["percent", "ratio", "points"]
 

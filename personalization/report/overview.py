@@ -19,12 +19,12 @@ from personalization.report.measures import (
 from personalization.report.numerals import Unit, interval, listed, number, pictures, whole, with_interval
 from personalization.report.table import Cell, Row, Table, cell
 from personalization.report.tables.patient import changed, patient_table, why_absent
-from registry.bundle.counts.count import Block
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.counts.counting import Block
+from registry.bundle.manifest import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.patient import FIGURES
-from registry.bundle.metrics.sample import sample_of
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from operator import add
 
 from personalization.report.data import CalibratedModel
 from personalization.report.measures import Estimate
-from registry.bundle.counts.count import Block
-from registry.bundle.counts.decisions import Decisions
-from registry.bundle.counts.lesion_sums import LesionSums
-from registry.bundle.metrics.decided import mean_interval, mean_of, share_interval
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Decisions
+from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.metrics.selective import mean_interval, mean_of, share_interval
 from training.messages.message import GLOBAL
 
 Routes = Mapping[str, CalibratedModel]

@@ -2,7 +2,8 @@
 
 An epoch that looks best on some validation pictures is often no better on others: of six that are truly three
 points worse, the rule of `select` takes one in most draws of 50 pictures. So the epoch that it chooses for a
-subgroup must be shown to gain over the global model, on the same pictures (`registry.bundle.metrics.paired`):
+subgroup must be shown to gain over the global model, on the same pictures
+(`registry.bundle.metrics.patient`):
 
 - the lower limit of the gain in balanced accuracy, or that in malignant sensitivity, is above 0; and
 - neither of the two is lost by more than `margin`: both lower limits are above −margin.
@@ -18,8 +19,8 @@ from typing import Any
 
 from pydantic import Field
 
-from registry.bundle.counts.paired import PairedCounts
-from registry.bundle.metrics.paired import GAINS, Gain
+from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.metrics.patient import GAINS, Gain
 from training.config import FrozenConfig
 
 CALLED = {"malignant_sensitivity": "malignant sensitivity", "balanced_accuracy": "balanced accuracy"}

@@ -59,12 +59,11 @@ from personalization.stages.calibrated_bundle import (
 )
 from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.patterns import Pattern, read_pattern, usual_patterns
-from registry.bundle.manifest.labels import malignant_classes
-from registry.bundle.metrics.decided import decided
+from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
+from registry.bundle.manifest import malignant_classes
+from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.skin_tone.typology_angle import ToneRanges
+from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
 from training.errors import JobError
 from training.federation.blocks import Blocks

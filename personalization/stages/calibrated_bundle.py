@@ -18,11 +18,11 @@ from personalization.calibration.temperature import (
     Temperature,
 )
 from personalization.calibration.working_point import WorkingPoint
-from registry.bundle.cases.patterns import Pattern, number_of_patterns, pattern_number
-from registry.bundle.counts.block import Block, Counts
-from registry.bundle.counts.decisions import Decisions
-from registry.bundle.counts.merged_bins import smallest_cell
-from registry.bundle.manifest.schema import (
+from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Counts, Decisions
+from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.manifest import (
     Abstention,
     Conformal,
     Guarantee,
@@ -32,11 +32,11 @@ from registry.bundle.manifest.schema import (
     SubgroupHistograms,
     TonePatients,
 )
-from registry.bundle.manifest.schema import Temperature as TemperatureEntry
-from registry.bundle.manifest.schema import WorkingPoint as WorkingPointEntry
-from registry.bundle.metrics.decided import decided
+from registry.bundle.manifest import Temperature as TemperatureEntry
+from registry.bundle.manifest import WorkingPoint as WorkingPointEntry
+from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.skin_tone.typology_angle import ToneRanges
+from registry.bundle.skin_tone import ToneRanges
 from training.errors import MessageError
 from training.federation.blocks import Blocks
 from training.jobs.stages.base import BundleDraft, StageContext

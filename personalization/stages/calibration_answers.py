@@ -22,11 +22,10 @@ from personalization.calibration.temperature import (
 )
 from personalization.calibration.working_point import count_malignancies, no_malignancies, to_tensors
 from personalization.stages.calibration_features import Judged, judged, make_graph_features
-from registry.bundle.cases.patterns import read_pattern
-from registry.bundle.counts.merged_bins import highest, middle
-from registry.bundle.counts.working_point import is_held_back
+from registry.bundle.cases import read_pattern
+from registry.bundle.counts.score_bins import highest, is_held_back, middle
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.manifest import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
 from training.data.left_out import without

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.model_file.graph import OUTPUTS, Outputs
+from registry.bundle.model import OUTPUTS, Outputs
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.features import ClientFeatures

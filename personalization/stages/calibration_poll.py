@@ -38,11 +38,11 @@ from personalization.stages.calibration_answers import (
     WHITENING,
 )
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
-from registry.bundle.cases.patterns import Pattern
-from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.cases import Pattern
+from registry.bundle.counts.counts import Thresholds
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import BundleManifest, TonePatients
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import BundleManifest, TonePatients
+from registry.bundle.model import Graph
 from training.data.dataset import Split
 from training.data.left_out import parts_of
 from training.data.subgroup_settings import ToneGroups

@@ -8,29 +8,32 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Engine
 
-from registry.archive.container import write_container
-from registry.archive.events import PackedEvent, ToldEvent, is_told, told
-from registry.archive.index import (
+from registry.archive.container import (
+    PackedEvent,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
+    ToldEvent,
     check_events,
     check_hash,
+    is_told,
     manifest_file,
     model_file,
     signature_file,
+    told,
+    write_container,
 )
-from registry.audit.log import stored_events
-from registry.bundle.manifest.schema import sha256
-from registry.database.action import registry_id
+from registry.audit import stored_events
+from registry.bundle.manifest import sha256
 from registry.database.connection import reading
+from registry.database.tables import registry_id
+from registry.environment import own_version
 from registry.errors import ArchiveError, ArchiveRefused
 from registry.names import INDEX_FILE
-from registry.own_version import own_version
 from registry.records import Release
-from registry.releases.going_back import required_release
-from registry.releases.withdrawn import refuse_withdrawn
-from registry.signing.rows import Signature, signatures_of_version
+from registry.releases.labels import refuse_withdrawn
+from registry.releases.rollback import required_release
+from registry.signing.versions import Signature, signatures_of_version
 from registry.store.base import Store
 from registry.store.bundles import stored_manifest
 

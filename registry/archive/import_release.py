@@ -16,36 +16,36 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
-from registry.archive.container import Container, open_container
-from registry.archive.index import (
+from registry.archive.container import (
+    Container,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
     manifest_file,
     model_file,
+    open_container,
     read_index,
     signature_file,
 )
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest.schema import ModelFile, sha256
-from registry.bundle.manifest.text import read_manifest
+from registry.bundle.manifest import ModelFile, read_manifest, sha256
 from registry.database.changes import AuditContext, insert_event, insert_version
 from registry.database.connection import writing
 from registry.database.queries import events_of
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 from registry.records import Event, Version
-from registry.releases.add_bundles import put_contents
+from registry.releases.add import put_contents
+from registry.releases.labels import refuse_withdrawn, shared_files
 from registry.releases.validate_bundle import check_bundle, check_size
-from registry.releases.withdrawn import refuse_withdrawn, shared_files
-from registry.signing.rows import Signature, insert_signatures, signatures_of_version
-from registry.signing.statement import bundle_files
+from registry.signing.envelope import bundle_files
+from registry.signing.versions import Signature, insert_signatures, signatures_of_version
 from registry.store.base import Store
 from registry.store.garbage import restore_collected
 
 if TYPE_CHECKING:  # signing needs an extra
-    from registry.signing.pem import Trust
+    from registry.signing.keys import Trust
 
 
 @dataclass(frozen=True)

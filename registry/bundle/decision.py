@@ -13,23 +13,135 @@ the model was tested.
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
   is suspicious; an answer that is no malignant class is then held back, however confident.
+
+What a clinician has to know beside a decision, one sentence each: the warnings of an answer.
+
+What of a case is missing that would make the answer surer, by the figures of calibration.
+
+Every pattern that was calibrated says how many classes its prediction sets had and how many of its cases were
+reported. One more kind of picture, or the facts that are missing, would help where the pattern with them had
+smaller sets or more reports, and was behind in neither. Differences of less than a twentieth of a class and
+half a per cent are none.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.patterns import Pattern
-from registry.bundle.caveats import HELD_BACK, caveats, familiarity_caveats, is_for
-from registry.bundle.counts.score_bins import LOGIT_BINS, malignancy_probability
-from registry.bundle.counts.working_point import is_held_back, is_suspicious
+from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
+from registry.bundle.counts.score_bins import LOGIT_BINS, is_held_back, is_suspicious, malignancy_probability
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
-from registry.bundle.manifest.codings import short
-from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.manifest.schema import BundleManifest, Guarantee
+from registry.bundle.manifest import BundleManifest, Guarantee, Label, malignant_classes, short
+
+HELD_BACK: Final = (
+    "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "
+    "not ruled out, and the picture is referred."
+)
+
+
+def is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    """Whether a version is for people of a skin tone: of its subgroup, and represented in its calibration."""
+    subgroup = manifest.subgroup
+    return subgroup.is_global or manifest.represents(subgroup, skin_tone, scale)
+
+
+def familiarity_caveats(manifest: BundleManifest, unfamiliar: bool | None) -> tuple[str, ...]:
+    """What has to be known of a picture that is unlike those trained on; `unfamiliar` as in `Decision`."""
+    known = manifest.out_of_distribution
+    if known is None:
+        return ()
+    if known.threshold_bin is None:
+        return (
+            (
+                "Too few pictures to tell what is unlike those the model was trained on: no picture is "
+                "referred for being unfamiliar."
+            ),
+        )
+    if not unfamiliar:
+        return ()
+    return (
+        (
+            f"The picture is unlike the pictures the model was trained on: {100 * known.rate:g} % or less of "
+            "known pictures are as far from them. It is referred, however high a probability is."
+        ),
+    )
+
+
+def caveats(
+    manifest: BundleManifest,
+    in_set: tuple[str, ...],
+    skin_tone: str | None,
+    scale: str | None,
+    pattern: Pattern | None,
+) -> tuple[str, ...]:
+    """What has to be known of the prediction set, of who answered, and of the malignancy.
+
+    Args:
+        manifest: of the version that answers, under the rules of the pattern.
+        in_set: codes in the prediction set.
+        skin_tone: the declared skin tone, if any.
+        scale: the scale it was declared on.
+        pattern: what is given of a case; None for a model of single pictures.
+    """
+    subgroup = manifest.subgroup
+    warnings: list[str] = []
+    if subgroup.is_global and skin_tone is None:
+        warnings.append("No skin tone was declared: the model for all skin tones answered.")
+    elif subgroup.is_global:
+        warnings.append(
+            f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} "
+            f"({_scale(scale)}) by itself."
+        )
+    if not is_for(manifest, skin_tone, scale):
+        warnings.append(
+            (
+                "The model for skin tones {tones} answered; it was not calibrated for {tone} ({scale}). The "
+                "prediction set holds every class and promises nothing."
+            ).format(tones=subgroup.described, tone=skin_tone or "an undeclared tone", scale=_scale(scale))
+        )
+    elif manifest.conformal.guarantee == "none":
+        warnings.append(_not_promised(manifest, pattern))
+    if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
+        warnings.append(
+            f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
+            "is known."
+        )
+    if not in_set:
+        warnings.append(
+            "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
+            "is referred."
+        )
+    unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
+    if unknown and malignant_classes(manifest.labels).any():
+        warnings.append(
+            "Malignancy leaves out {codes}: it is not known whether they are malignant.".format(
+                codes=", ".join(unknown)
+            )
+        )
+    return tuple(warnings)
+
+
+def _scale(scale: str | None) -> str:
+    return scale or "no scale"
+
+
+def _not_promised(manifest: BundleManifest, pattern: Pattern | None) -> str:
+    """Why the prediction set of what is given promises nothing."""
+    if pattern is None:
+        return "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
+    if manifest.rules_of(pattern) is None:
+        return (
+            f"The model was not calibrated on {pattern.as_text}: the prediction set holds every class and "
+            "promises nothing."
+        )
+    return (
+        f"Too few cases of {pattern.as_text} to calibrate on: the prediction set holds every class and "
+        "promises nothing."
+    )
 
 
 @dataclass(frozen=True)
@@ -231,3 +343,70 @@ def _unfamiliar(manifest: BundleManifest, embedding: NDArray[Any] | None) -> boo
 def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> Guarantee:
     """The guarantee of the manifest; none for a tone that the model was not calibrated on."""
     return manifest.conformal.guarantee if is_for(manifest, skin_tone, scale) else "none"
+
+
+@dataclass(frozen=True)
+class Help:
+    """Something that is missing, and by how much its pattern was surer in calibration.
+
+    Attributes:
+        missing: one kind of picture, or names of facts.
+        fewer_classes: by which the mean prediction set was smaller.
+        more_reported: by which the share reported was larger.
+    """
+
+    missing: tuple[str, ...]
+    fewer_classes: float
+    more_reported: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON of the service's interface."""
+        return {
+            "missing": list(self.missing),
+            "fewer_classes": self.fewer_classes,
+            "more_reported": self.more_reported,
+        }
+
+
+def would_help(given: GivenCase, manifest: BundleManifest) -> tuple[Help, ...]:
+    """What would help, that which spares most classes first.
+
+    Nothing is compared with pictures of unknown kind: to say what they are comes first, which `decide` warns
+    of.
+
+    Args:
+        given: what is given of the case.
+        manifest: of the model that answers it.
+    """
+    size, reported = _figures(manifest, given.pattern)
+    found = []
+    for missing, pattern in _one_more(given):
+        if manifest.rules_of(pattern) is None:
+            continue
+        size_with, reported_with = _figures(manifest, pattern)
+        one = Help(missing, round(size - size_with, 1) + 0.0, round(reported_with - reported, 2) + 0.0)
+        gains = one.fewer_classes, one.more_reported
+        if min(gains) >= 0 and max(gains) > 0:
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: (-one.fewer_classes, -one.more_reported)))
+
+
+def _figures(manifest: BundleManifest, pattern: Pattern) -> tuple[float, float]:
+    """The mean size of a prediction set and the share reported; every class and none where not known."""
+    rules = manifest.rules_of(pattern)
+    if rules is None:
+        return float(len(manifest.labels)), 0.0
+    size = len(manifest.labels) if rules.set_size is None else rules.set_size
+    return float(size), rules.reported or 0.0
+
+
+def _one_more(given: GivenCase) -> Iterator[tuple[tuple[str, ...], Pattern]]:
+    """Each thing that is missing, with the pattern that the case would have with it."""
+    case, pattern = given.case, given.pattern
+    if len(given.kinds) < case.slots and UNKNOWN_KIND not in pattern.kinds:
+        for kind in case.kinds:
+            if kind not in pattern.kinds:
+                yield (kind,), Pattern(kinds=(*pattern.kinds, kind), facts=pattern.facts)
+    unknown = tuple(name for name, off in zip(case.fact_names, np.isnan(given.context), strict=True) if off)
+    if unknown:
+        yield unknown, Pattern(kinds=pattern.kinds, facts="all")

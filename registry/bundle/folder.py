@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.bundle.errors import BundleCorrupt, FolderError
-from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
-from registry.bundle.manifest.text import canonical, read_manifest
+from registry.bundle.manifest import BundleManifest, ModelFile, canonical, read_manifest, sha256
 
 MODEL_FILE = "model.onnx"
 MANIFEST_FILE = "bundle.json"

@@ -25,7 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaValidator, core_schema
 
 from registry.bundle.errors import PartError
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 
 OURS = "dermfed"  # the distribution whose parts nobody replaces
 

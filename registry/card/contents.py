@@ -1,23 +1,105 @@
 """The card as JSON: one object for each bundle, and one around those of a release.
 
 The names are documented in `docs/registry.md` and stay; new ones may be added.
+
+What a model of cases takes, and what calibration found for each pattern of what is given, on the card.
+
+Who answers whom in a release, and how well: each skin tone with the version that is for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
+from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import BundleManifest, Conformal, OutOfDistribution
-from registry.card.cases import cases_json
-from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
-from registry.card.limits import limits, trained_at_least
-from registry.card.use import how_to_use, intended_use
+from registry.bundle.manifest import BundleManifest, Conformal, OutOfDistribution
+from registry.card.sections import cell, tested_on, title
+from registry.card.sentences import (
+    UNKNOWN,
+    count_of,
+    how_to_use,
+    intended_use,
+    is_difference,
+    limits,
+    names_of,
+    not_understood,
+    number_of,
+    overall,
+    percent,
+    rows_of,
+    trained_at_least,
+)
 from registry.gates import Case, SpreadGate
 from registry.records import Release, Version, Withdrawal
+from registry.rendering import Cell, Row, Table
+
+
+def cases_json(manifest: BundleManifest) -> dict[str, Any]:
+    """`case` and `patterns` of a card; nothing for a model of single pictures."""
+    if manifest.case is None:
+        return {}
+    patterns = []
+    for rules in manifest.patterns:
+        under = manifest.under(rules.pattern)
+        patterns.append(
+            {
+                **rules.model_dump(mode="json"),
+                "pattern": rules.pattern.name,
+                "set_threshold": under.set_threshold,
+                "confidence_threshold": under.report_threshold,
+            }
+        )
+    return {"case": manifest.case.model_dump(mode="json"), "patterns": patterns}
+
+
+def taken(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the model takes, as facts of the page; nothing for a model of single pictures."""
+    case = card.get("case")
+    if case is None:
+        return []
+    facts = [f"{fact['name']} ({_allowed(fact)})" for fact in case["facts"]]
+    return [
+        ("Pictures of a lesion", f"1 to {case['slots']}"),
+        ("Kinds that it was trained on", ", ".join(case["kinds"]) or "none in particular"),
+        ("Facts, each of which may be missing", "; ".join(facts) or "none"),
+    ]
+
+
+def patterns(card: Mapping[str, Any]) -> Table | None:
+    """What calibration found for each pattern."""
+    rows = tuple(
+        Row(
+            one["pattern"],
+            (
+                Cell(one["conformal"]["guarantee"]),
+                Cell(f"{one['conformal']['n']:,}"),
+                Cell(UNKNOWN if one["set_size"] is None else f"{one['set_size']:.2f}"),
+                Cell(UNKNOWN if one["reported"] is None else percent(round(one["reported"], 3))),
+                Cell(probability_text(one["confidence_threshold"])),
+            ),
+        )
+        for one in card.get("patterns", ())
+    )
+    if not rows:
+        return None
+    return Table(
+        "patterns",
+        "What is given, and how sure the model then is",
+        ("Given", "Promised", "Lesions", "Classes in a set", "Reported", "Reported from"),
+        rows,
+        "For anything else nothing is promised. Context is all facts, some context some of them.",
+    )
+
+
+def _allowed(fact: Mapping[str, Any]) -> str:
+    if fact["kind"] == "number":
+        return f"{fact['low']:g} to {fact['high']:g} {fact['unit']}".strip()
+    return ", ".join(fact["values"])
+
 
 CARD_SCHEMA = 1
 """Raised when a name of the card goes or means something else."""
@@ -192,3 +274,59 @@ def _differences(found: object) -> list[Any] | None:
     if not isinstance(found, Sequence) or isinstance(found, str):
         return None
     return [one for one in found if is_difference(one)]
+
+
+FIRST: Final = ("malignant_sensitivity", "malignant_specificity", "malignancy_auroc", "auroc")
+"""What is asked first of a model, by skin tone; the last where the one before it is not there."""
+
+THEN: Final = ("sensitivity_at_threshold", "specificity_at_threshold")
+"""The same at the working point, where it has one."""
+
+AnsweringRow = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+"""A skin tone, the card of the version that answers for it, and its test figures there."""
+
+
+def answering(versions: Sequence[Mapping[str, Any]]) -> Iterator[AnsweringRow]:
+    """Each skin tone that has test figures, with those of the version that answers for it.
+
+    Args:
+        versions: the cards of a release's versions, the one for everybody first.
+    """
+    everybody = versions[0]
+    own = {one["subgroup"]["name"]: one for one in versions[1:]}
+    names = dict.fromkeys(
+        [*everybody["by_subgroup"], *(name for name, one in own.items() if name in one["by_subgroup"])]
+    )
+    for name in names:
+        version = own.get(name, everybody)
+        if name in version["by_subgroup"]:
+            yield name, version, version["by_subgroup"][name]
+
+
+def key_figures(versions: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Sensitivity, specificity and AUROC of each skin tone; None where no figure of them is known."""
+    rows = list(answering(versions))
+    known = [
+        name for name in (*FIRST, *THEN) if any(number_of(row.get(name)) is not None for *_, row in rows)
+    ]
+    columns = [name for name in known if name != "auroc" or "malignancy_auroc" not in known]
+    if not columns:
+        return None
+    return Table(
+        "key",
+        "How well it answers, by skin tone",
+        ("Skin tone", *map(title, columns), "Test pictures"),
+        tuple(
+            Row(name, (*(cell(row, column) for column in columns), tested_on(row)), named(version))
+            for name, version, row in rows
+        ),
+        "On test pictures, with 95 % intervals; each skin tone with the version that answers for it.",
+    )
+
+
+def named(version: Mapping[str, Any]) -> str:
+    """A version as a sentence calls it: by its number, or by its subgroup where it is in no registry."""
+    name = version["subgroup"]["name"]
+    return (
+        f"the bundle for {name}" if version["version"] is None else f"version {version['version']} ({name})"
+    )

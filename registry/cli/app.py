@@ -8,23 +8,22 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from registry.bundle.plain_text import shown
-from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
-from registry.cli.arguments import AsJson
-from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
-from registry.cli.audit import audit
-from registry.cli.canary import END_EXAMPLES as CANARY_END_EXAMPLES
-from registry.cli.canary import canary_end
-from registry.cli.card import EXAMPLES as CARD_EXAMPLES
-from registry.cli.card import card
-from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
-from registry.cli.diff import diff
-from registry.cli.fetch import EXAMPLES as FETCH_EXAMPLES
-from registry.cli.fetch import fetch
-from registry.cli.field import EXAMPLES as FIELD_EXAMPLES
-from registry.cli.field import field
-from registry.cli.garbage import EXAMPLES as GC_EXAMPLES
-from registry.cli.garbage import gc
+from registry.bundle.text import shown
+from registry.cli.audit import AUDIT_EXAMPLES, HEAD_EXAMPLES, VERIFY_EXAMPLES, audit, gc, head, verify
+from registry.cli.audit import EXAMPLES as GC_EXAMPLES
+from registry.cli.bundles import (
+    CARD_EXAMPLES,
+    EXPORT_EXAMPLES,
+    FETCH_EXAMPLES,
+    IMPORT_EXAMPLES,
+    card,
+    export_,
+    fetch,
+    import_,
+    sign,
+)
+from registry.cli.bundles import EXAMPLES as SIGN_EXAMPLES
+from registry.cli.common import AsJson, Key, answer, as_data, open_signing, run
 from registry.cli.gates import (
     APPROVE_EXAMPLES,
     CHECK_EXAMPLES,
@@ -37,58 +36,53 @@ from registry.cli.gates import (
     gates_set,
     gates_show,
 )
-from registry.cli.head import EXAMPLES as HEAD_EXAMPLES
-from registry.cli.head import head
-from registry.cli.keys import (
-    ADD_EXAMPLES,
+from registry.cli.outcomes import EXAMPLES as FIELD_EXAMPLES
+from registry.cli.outcomes import field
+from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
+from registry.cli.people import APPROVE_EXAMPLES as APPROVE_PERSON_EXAMPLES
+from registry.cli.people import (
+    KEYS_ADD_EXAMPLES,
     KEYS_LIST_EXAMPLES,
-    REVOKE_EXAMPLES,
+    KEYS_REVOKE_EXAMPLES,
+    NEW_KEY_EXAMPLES,
     ROTATE_EXAMPLES,
     keys_add,
     keys_list,
     keys_revoke,
     keys_rotate,
-)
-from registry.cli.labels import (
-    FIND_EXAMPLES,
-    NOTE_EXAMPLES,
-    TAG_EXAMPLES,
-    UNTAG_EXAMPLES,
-    find,
-    note,
-    tag,
-    untag,
-)
-from registry.cli.open import Key, open_signing
-from registry.cli.output import answer, as_data
-from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
-from registry.cli.people import APPROVE_EXAMPLES as APPROVE_PERSON_EXAMPLES
-from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
-from registry.cli.people import (
-    NEW_KEY_EXAMPLES,
     people_add,
     people_approve,
     people_list,
     people_new_key,
     people_revoke,
 )
+from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
 from registry.cli.people import REVOKE_EXAMPLES as REVOKE_PERSON_EXAMPLES
 from registry.cli.releases import (
     COMPARE_EXAMPLES,
+    FIND_EXAMPLES,
+    NOTE_EXAMPLES,
     PROMOTE_EXAMPLES,
     ROLLBACK_EXAMPLES,
+    STOP_EXAMPLES,
+    TAG_EXAMPLES,
+    UNTAG_EXAMPLES,
+    WITHDRAW_EXAMPLES,
+    canary_end,
     compare,
+    find,
+    note,
     promote,
     rollback,
+    stop,
+    tag,
+    untag,
+    withdraw,
 )
-from registry.cli.run import run
-from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
-from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
-from registry.cli.sign import sign
-from registry.cli.taking_back import STOP_EXAMPLES, WITHDRAW_EXAMPLES, stop, withdraw
-from registry.cli.verify import EXAMPLES as VERIFY_EXAMPLES
-from registry.cli.verify import verify
-from registry.rendering.records import version_table
+from registry.cli.releases import END_EXAMPLES as CANARY_END_EXAMPLES
+from registry.cli.show import EXAMPLES as DIFF_EXAMPLES
+from registry.cli.show import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, diff, history, list_, show
+from registry.rendering import version_table
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 canary_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -228,10 +222,10 @@ _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
 _command(app, "approve", *APPROVE_EXAMPLES)(approve)
 
 
-_command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
+_command(keys_app, "add", *KEYS_ADD_EXAMPLES)(keys_add)
 _command(keys_app, "list", *KEYS_LIST_EXAMPLES)(keys_list)
 _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)
-_command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
+_command(keys_app, "revoke", *KEYS_REVOKE_EXAMPLES)(keys_revoke)
 _command(people_app, "new-key", *NEW_KEY_EXAMPLES)(people_new_key)
 _command(people_app, "add", *PERSON_EXAMPLES)(people_add)
 _command(people_app, "approve", *APPROVE_PERSON_EXAMPLES)(people_approve)

@@ -5,15 +5,29 @@ from typing import Annotated, Any
 
 import typer
 
-from registry.bundle.plain_text import shown_name
-from registry.cli.arguments import AsJson, Model, Named, NeededReason, Reason, To, Without, named_or_without
-from registry.cli.open import AsPromoter, Key, open_registry, open_signing
-from registry.cli.output import REFUSED, answer, as_data
+from registry.bundle.text import shown_name
+from registry.cli.common import (
+    REFUSED,
+    AsJson,
+    AsPromoter,
+    Key,
+    Model,
+    Named,
+    NeededReason,
+    Reason,
+    To,
+    Without,
+    answer,
+    as_data,
+    named_or_without,
+    open_registry,
+    open_signing,
+)
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
 from registry.records import moment
-from registry.rendering.records import event_lines, gate_table
+from registry.rendering import event_lines, gate_table
 
 SET_EXAMPLES = (
     "gates.yaml --reason 'board decision 12'",

@@ -1,4 +1,9 @@
-"""`dermfed-outcomes`: what became of the patients, from a file of the hospital's pathology and into one."""
+"""`dermfed-outcomes`: what became of the patients, from a file of the hospital's pathology and into one.
+
+`dermfed-registry field`: how the versions of a model do in the field, and which promises are broken.
+
+Figures of the field and alarms as `dermfed-registry field` tells them: text and data.
+"""
 
 import csv
 import os
@@ -6,21 +11,36 @@ import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
+import numpy as np
 import typer
 
-from registry.bundle.plain_text import shown
-from registry.cli.arguments import AsJson
-from registry.cli.open import open_outcomes
-from registry.cli.output import REFUSED, answer
-from registry.cli.run import run
+from registry.bundle.text import shown
+from registry.cli.common import (
+    REFUSED,
+    AsJson,
+    Key,
+    Model,
+    Reason,
+    answer,
+    as_data,
+    open_outcomes,
+    open_signing,
+    run,
+)
 from registry.environment import OUTCOMES
-from registry.errors import InvalidName
+from registry.errors import DatabaseError, InvalidName, NotFound, PersonRefused
+from registry.outcomes.alarms import Alarm, said
+from registry.rendering import columns, event_lines, lines_of
 
 if TYPE_CHECKING:
-    from registry.outcomes.csv_file import Line
-    from registry.outcomes.outcome import OutcomeRefused
+    from registry.bundle.metrics.intervals import Limits
+    from registry.outcomes.alarms import FoundAlarm, Look
+    from registry.outcomes.intake import Line
+    from registry.outcomes.monitoring import Kept, SubgroupInField
+    from registry.outcomes.records import OutcomeRefused
+    from registry.registry import Registry
 
 MOST_TOLD = 20
 """Refused lines that are told one by one."""
@@ -73,8 +93,7 @@ def import_(
     A line with `yes` under `corrects` may take the place of another outcome. Lines that are known already
     change nothing, so a file whose import was cut short is simply imported again.
     """
-    from registry.outcomes.csv_file import read_outcomes
-    from registry.outcomes.importing import import_outcomes
+    from registry.outcomes.intake import import_outcomes, read_outcomes
 
     told = _Refused(refused)
     with told, open_outcomes(url, "--url", create=False) as store:
@@ -112,7 +131,7 @@ def export(
     They are as they stand now; one that was taken back has an empty label. Ids lead back to patients for
     whoever wrote them down: the file is its owner's alone.
     """
-    from registry.outcomes.exporting import current_outcomes, write_outcomes
+    from registry.outcomes.intake import current_outcomes, write_outcomes
 
     with open_outcomes(url, "--url", create=False) as store:
         found = current_outcomes(store, model)
@@ -198,3 +217,194 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+EXAMPLES = (
+    "demo",
+    "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json",
+    "demo --close 1 --reason 'a file of old outcomes, imported at once; the board has looked at it'",
+)
+
+
+def field(
+    context: typer.Context,
+    model: Model,
+    outcomes: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
+    ] = None,
+    close: Annotated[
+        int | None, typer.Option(metavar="N", help="Close this alarm for good; needs --reason.")
+    ] = None,
+    reason: Reason = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show figures of the field by version and subgroup, and promises that were broken.
+
+    They are of answers that the service has kept, and of outcomes that came back. A broken promise is an
+    alarm, which history keeps until somebody closes it with a reason; a promise is watched anew from then
+    on. Exit code 1: an alarm is open.
+    """
+    with open_signing(context, key) as registry:
+        if close is not None:
+            event = registry.close_alarm(model, close, reason=reason)
+            answer({"event": as_data(event)}, event_lines(event), as_json)
+        else:
+            _show(registry, model, outcomes, as_json)
+
+
+def _show(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
+    found, untold = _looked(registry, model, outcomes)
+    if not found.report and not found.open:
+        raise NotFound(
+            f"no answer of {model} is kept in the database of outcomes; the service keeps them where "
+            f"{OUTCOMES} names a database"
+        )
+    data = {"subgroups": field_data(found), "alarms": alarm_data(found)}
+    answer(data, "\n".join([field_text(found), *untold]), as_json)
+    if found.open:
+        raise typer.Exit(REFUSED)
+
+
+def _looked(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Look, list[str]]":
+    """A look whose alarms history knows; why it does not, where it cannot be told."""
+    with open_outcomes(outcomes, "--outcomes", create=False) as store:
+        found = registry.field(model, store)
+        if not found.report and not found.open:
+            return found, []
+        try:
+            if not registry.tell_alarms(model, found):
+                return found, []
+        except (PersonRefused, DatabaseError) as error:
+            return found, [f"History has not been told: {error}"]
+        return registry.field(model, store), []
+
+
+HEADER = (
+    *("version", "subgroup", "answered", "outcomes", "malignant"),
+    *("sensitivity", "corrected", "specificity", "corrected", "set held it"),
+)
+NOTE = (
+    "Sensitivity and specificity are those at the working point, with 95 % intervals: first among the "
+    "followed up, then corrected for who is (Begg and Greenes 1983). The correction holds where following up "
+    "depends on the answer alone; where clinicians also follow up what they doubt, it accuses too much."
+)
+
+
+def field_text(found: "Look") -> str:
+    """Figures, one subgroup on each line; below, all alarms, the open ones first."""
+    text = [columns(HEADER, [_row(one) for one in found.report]), "", NOTE]
+    told = sorted(found.alarms, key=lambda one: (not one.is_open, one.number))
+    lines = [_unwatched(one, kept) for one in found.report for kept in one.kept if not kept.windows]
+    lines += [_alarm(one) for one in told if one.is_open]
+    lines += [f"OPEN, and not in history yet: {said(one)}. {_TO_DO}" for one in found.untold]
+    lines += [str(one) for one in told if not one.is_open]
+    return "\n".join([*text, *(["", lines_of(lines)] if lines else [])])
+
+
+_TO_DO = "Withdraw the version, go back to the release before, or close the alarm with a reason"
+
+
+def _alarm(one: Alarm) -> str:
+    found = one.found
+    evidence = f"{found.outcomes:,} outcomes, evidence {found.evidence:.3g} of {found.limit:.3g}"
+    return f"OPEN: {one} ({evidence}). {_TO_DO}"
+
+
+def _unwatched(one: "SubgroupInField", kept: "Kept") -> str:
+    promise = kept.promise
+    return (
+        f"NOT WATCHED: the {promise.what} of {promise.least:.2f} that version {one.version} promises "
+        f"{one.subgroup}: too few outcomes have come of one side of the working point, or of both"
+    )
+
+
+def _row(one: "SubgroupInField") -> list[str]:
+    of = one.figures
+    return [
+        f"{one.version} ({one.made_for})",
+        one.subgroup,
+        f"{of.answered:,}",
+        f"{of.confirmed:,}",
+        f"{of.malignant:,}",
+        *map(_told, (of.seen_sensitivity, of.sensitivity, of.seen_specificity, of.specificity, one.coverage)),
+    ]
+
+
+def _told(limits: "Limits") -> str:
+    ends = f"{float(limits.low):.2f} to {float(limits.high):.2f}"
+    return f"unknown ({ends})" if np.isnan(limits.value) else f"{float(limits.value):.2f} ({ends})"
+
+
+def field_data(found: "Look") -> list[dict[str, Any]]:
+    """Figures and promises of each version and subgroup."""
+    return [_data(one) for one in found.report]
+
+
+def alarm_data(found: "Look") -> list[dict[str, Any]]:
+    """Every alarm; those that history does not know have no number."""
+    return [*map(_alarm_data, found.alarms), *map(_found_data, found.untold)]
+
+
+def _alarm_data(one: Alarm) -> dict[str, Any]:
+    closed = (
+        None
+        if one.closed is None
+        else {"time": one.closed.isoformat(), "by": one.closed_by, "reason": one.why}
+    )
+    return {**_found_data(one.found), "number": one.number, "event": one.event, "closed": closed}
+
+
+def _found_data(one: "FoundAlarm") -> dict[str, Any]:
+    return {
+        "number": None,
+        "version": one.version,
+        "subgroup": one.subgroup,
+        "of": one.of,
+        "least": one.least,
+        "day": str(one.day),
+        "found": one.found.isoformat(),
+        "evidence": one.evidence,
+        "limit": one.limit,
+        "outcomes": one.outcomes,
+        "closed": None,
+    }
+
+
+def _data(one: "SubgroupInField") -> dict[str, Any]:
+    of = one.figures
+    figures = {
+        "sensitivity": {"seen": _limits(of.seen_sensitivity), "corrected": _limits(of.sensitivity)},
+        "specificity": {"seen": _limits(of.seen_specificity), "corrected": _limits(of.specificity)},
+        "coverage": {"seen": _limits(one.coverage)},
+    }
+    return {
+        "version": one.version,
+        "made_for": one.made_for,
+        "subgroup": one.subgroup,
+        "since": str(one.since),
+        "answered": of.answered,
+        "outcomes": of.confirmed,
+        "malignant": of.malignant,
+        "reported": one.reported,
+        "figures": figures,
+        "promises": [
+            {
+                "of": kept.promise.what,
+                "least": kept.promise.least,
+                "why": kept.promise.why,
+                "outcomes": kept.outcomes,
+                "evidence": kept.evidence,
+                "limit": kept.limit,
+                "broken_on": None if kept.broken_on is None else str(kept.broken_on),
+                "windows": kept.windows,
+            }
+            for kept in one.kept
+        ],
+    }
+
+
+def _limits(limits: "Limits") -> dict[str, Any]:
+    value = None if np.isnan(limits.value) else float(limits.value)
+    return {"value": value, "interval": [float(limits.low), float(limits.high)]}

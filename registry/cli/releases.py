@@ -1,17 +1,93 @@
-"""`dermfed-registry compare`, `promote` and `rollback`: what answers under an alias."""
+"""`dermfed-registry compare`, `promote` and `rollback`: what answers under an alias.
 
-from typing import Annotated, Any
+`dermfed-registry canary`: ends a release that answers a share.
+
+`dermfed-registry stop` and `withdraw`: what answers no more.
+
+`dermfed-registry tag`, `untag`, `note` and `find`: what people say of versions, and finding them by it.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from registry.cli.arguments import AsJson, Expect, Model, Named, Reason, To, Without, named_or_without
-from registry.cli.canary import canary_data, share_of
+from registry.cli.common import (
+    REFUSED,
+    AsJson,
+    AsPromoter,
+    Expect,
+    Key,
+    Model,
+    Named,
+    NeededReason,
+    Number,
+    Numbers,
+    Reason,
+    To,
+    Without,
+    answer,
+    as_data,
+    named_or_without,
+    open_registry,
+    open_signing,
+    terminal_columns,
+)
 from registry.cli.gates import refused_data
-from registry.cli.open import AsPromoter, Key, open_signing
-from registry.cli.output import REFUSED, answer, as_data, terminal_columns
 from registry.errors import AliasMoved, GateRefusal
-from registry.rendering.comparison import comparison_text
-from registry.rendering.records import canary_line, event_lines, release_line
+from registry.records import PRODUCTION, SEARCHED, moment
+from registry.rendering import canary_line, columns, comparison_text, event_lines, printable, release_line
+
+if TYPE_CHECKING:
+    from registry.records import Canary
+    from registry.releases.rollout import Share
+
+END_EXAMPLES = ("demo --reason 'seen enough'", "demo --alias staging --reason 'too many referrals' --json")
+
+
+def canary_end(
+    context: typer.Context,
+    model: Model,
+    reason: NeededReason,
+    alias: Annotated[
+        str, typer.Option(metavar="ALIAS", help=f"Beside which alias; {PRODUCTION} by default.")
+    ] = PRODUCTION,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the canary beside an alias: what the alias points to answers everybody again.
+
+    Services follow within two seconds. Gates are not asked.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.end_canary(model, alias=alias, reason=reason)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
+
+
+def canary_data(canary: "Canary") -> dict[str, Any]:
+    """A canary in JSON, without the key by which requests are chosen."""
+    return {
+        "alias": canary.alias,
+        "release": as_data(canary.release),
+        "beside": canary.beside,
+        "share": canary.share,
+        "subgroup": canary.subgroup,
+        "event": canary.event,
+        "since": moment(canary.since),
+        "actor": canary.actor,
+        "reason": canary.reason,
+    }
+
+
+def share_of(share: float, subgroup: str | None) -> "Share":
+    """Whose requests a canary is to answer.
+
+    Raises:
+        InvalidName: the share is none.
+    """
+    from registry.releases.rollout import Share
+
+    return Share(share, subgroup)
+
 
 COMPARE_EXAMPLES = (
     "demo 5 --to production",
@@ -156,3 +232,125 @@ def rollback(
     with open_signing(context, key) as registry:
         event = registry.rollback(model, alias=alias, reason=reason, expect=expect)
     answer({"event": as_data(event)}, event_lines(event), as_json)
+
+
+STOP_EXAMPLES = ("demo --alias production --reason 'complaints from the ward'",)
+WITHDRAW_EXAMPLES = (
+    "demo 5 --reason 'misses melanoma on type VI'",
+    "demo 4 5 --reason 'trained on wrong labels' --json",
+)
+
+
+def stop(
+    context: typer.Context,
+    model: Model,
+    alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that is to point to nothing.")],
+    reason: NeededReason,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have nothing answer under an alias.
+
+    Services say so and refuse. `rollback` goes back to what ran before; `promote` begins anew, and carries
+    nothing over.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.stop(model, alias=alias, reason=reason)
+    found = {"event": None if event is None else as_data(event)}
+    nothing = f"nothing to do: {alias} of {model} is stopped already"
+    answer(found, nothing if event is None else event_lines(event), as_json)
+
+
+def withdraw(
+    context: typer.Context,
+    model: Model,
+    numbers: Numbers,
+    reason: NeededReason,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have harmful versions answer no more, anywhere, ever.
+
+    Each alias whose release holds one goes back to the newest release before it that holds none, or is
+    stopped where there is none; services follow within two seconds. A withdrawn version is never promoted,
+    approved, gone back to, exported or imported again. There is no way back: add another version.
+    """
+    with open_signing(context, key) as registry:
+        done = registry.withdraw(model, numbers, reason=reason)
+    if done is None:
+        answer({"event": None, "moved": [], "same_file": []}, "nothing to do: withdrawn already", as_json)
+        return
+    lines = [event_lines(event) for event in (done.event, *done.moved)]
+    if not done.moved:
+        lines.append("no alias points to a release that holds it")
+    if done.same_file:
+        others = ", ".join(f"version {number} of {name}" for name, number in done.same_file)
+        have, them = ("has", "it") if len(done.same_file) == 1 else ("have", "them")
+        lines.append(f"note: {others} {have} the same model.onnx; withdraw {them} too if that is what harms")
+    answer(as_data(done), "\n".join(lines), as_json)
+
+
+TAG_EXAMPLES = ("demo 5 reviewed", "demo 5 reviewed trial-2")
+UNTAG_EXAMPLES = ("demo 5 trial-2",)
+NOTE_EXAMPLES = ("demo 5 'weak on the soles of feet; see the ward\\'s list'",)
+FIND_EXAMPLES = ("reviewed", "sha256:3f2a", "'soles of feet' --json")
+
+Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Short names, such as reviewed.")]
+
+
+def tag(
+    context: typer.Context, model: Model, number: Number, tags: Tags, key: Key = None, as_json: AsJson = False
+) -> None:
+    """Give a version tags, to find it by.
+
+    A tag changes nothing of what answers. `list --tag` shows the versions that have one.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.tag(model, number, tags)
+    found = {"event": None if event is None else as_data(event)}
+    nothing = f"nothing to do: version {number} of {model} has these tags"
+    answer(found, nothing if event is None else event_lines(event), as_json)
+
+
+def untag(
+    context: typer.Context, model: Model, number: Number, tags: Tags, key: Key = None, as_json: AsJson = False
+) -> None:
+    """Take tags away from a version; history keeps that it had them."""
+    with open_signing(context, key) as registry:
+        event = registry.untag(model, number, tags)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
+
+
+def note(
+    context: typer.Context,
+    model: Model,
+    number: Number,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be known of it.")],
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a note on a version, which `show` and history tell for ever.
+
+    Write nothing of a patient: history is never changed.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.note(model, number, text)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
+
+
+def find(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name, tag or note; or a digest.")],
+    as_json: AsJson = False,
+) -> None:
+    """Find versions by names of models and subgroups, tags, notes, reasons of withdrawals, or digests.
+
+    In any case; of digests the beginning, with or without sha256:. No bundle is opened: what is in manifests
+    alone, such as recipe and clients, is not searched.
+    """
+    with open_registry(context) as registry:
+        hits = registry.find(text)
+    rows = [[one.model, str(one.number), one.subgroup, "; ".join(one.because)] for one in hits]
+    told = columns(("model", "version", "subgroup", "found in"), rows) if rows else printable(f"no {text!r}")
+    end = f"{len(hits)} found; searched: {', '.join(SEARCHED)}"
+    answer({"searched": SEARCHED, "found": as_data(hits)}, f"{told}\n{end}", as_json)

@@ -8,14 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
-from registry.bundle.lookalikes import alike
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.plain_text import shown
-from registry.database.action import newest_about, registry_id, report_digest, statement
-from registry.database.event_facts import member_facts, release_time, version_facts
-from registry.database.hash_chain import event_hash
-from registry.database.people import Signatory, acting_person
-from registry.database.queries import last_event, version_by_digest, version_id
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.text import alike, shown
+from registry.database.queries import Signatory, acting_person, last_event, version_by_digest, version_id
 from registry.database.tables import (
     AliasRow,
     EventRow,
@@ -25,7 +20,15 @@ from registry.database.tables import (
     ReleaseRow,
     VersionRow,
     WithdrawalRow,
+    event_hash,
+    member_facts,
+    newest_about,
+    registry_id,
+    release_time,
+    report_digest,
+    statement,
     stored_time,
+    version_facts,
 )
 from registry.environment import current_host
 from registry.errors import BundleRefused, DatabaseError

@@ -6,22 +6,26 @@ own: `registry.database.sqlite` and `registry.database.postgresql`.
 
 An engine may be kept to one registry (`keep_to`): then every transaction first looks whether the database is
 still that one, whatever was put in its place or answers at its address.
+
+Makes the tables of an empty database, and refuses one of another schema.
 """
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from sqlalchemy import URL, Connection, Engine, event, make_url, select
+from sqlalchemy import URL, Connection, Engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from registry.addresses import holds_credentials, masked, without_secrets
+import registry.database
 from registry.database import postgresql, sqlite
-from registry.database.tables import IdentityRow
-from registry.errors import DatabaseError, DatabaseLost, InvalidName
+from registry.database.tables import SCHEMA, SCHEMA_TABLE, IdentityRow, Table, registry_id
+from registry.environment import holds_credentials, masked, without_secrets
+from registry.errors import DatabaseError, DatabaseLost, InvalidName, OtherSchema
 
 _WRITES = "dermfed_writes"
 _REGISTRY = "dermfed_registry"
@@ -168,3 +172,96 @@ def _explained(engine: Engine) -> Iterator[None]:
         raise DatabaseError(
             f"the database {url_text(engine.url)} cannot be used ({text}); {_on(engine).advice(cause)}"
         ) from error
+
+
+MIGRATIONS = Path(registry.database.__file__).parent
+
+_lock = threading.Lock()  # Alembic keeps the migration that runs in a global
+
+
+def open_registry(url: str, identity: str | None = None) -> Engine:
+    """Opens the database of a registry, and keeps the engine to that one.
+
+    Args:
+        url: its address; a new database gets its tables.
+        identity: the registry's id, if it is known: then nothing is read yet, and nothing made.
+
+    Raises:
+        InvalidName, DatabaseError: as `open_database` and `ensure_schema`.
+    """
+    engine = open_database(url, create=identity is None)
+    try:
+        if identity is None:
+            ensure_schema(engine)
+            with reading(engine) as connection:
+                identity = registry_id(connection)
+    except BaseException:
+        engine.dispose()
+        raise
+    if identity:
+        keep_to(engine, identity)
+    return engine
+
+
+def ensure_schema(engine: Engine) -> None:
+    """Creates the tables of an empty database, and refuses one of another schema.
+
+    Raises:
+        OtherSchema: another version of dermfed made it.
+        DatabaseError: its tables are somebody else's.
+    """
+    with reading(engine) as connection:
+        found = _revision(connection)
+    if found is None:
+        with _lock, writing(engine) as connection:
+            # Another process may have been first: only what this transaction sees counts.
+            if (found := _revision(connection)) is None:
+                _migrate(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    """The schema version of the database; None where it is empty."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if SCHEMA_TABLE not in tables:
+        raise DatabaseError(
+            f"the database {url_text(connection.engine.url)} holds other tables ({', '.join(tables[:5])}); "
+            "name a database of the registry's own with --url"
+        )
+    found = connection.scalar(text(f"SELECT version_num FROM {SCHEMA_TABLE}"))
+    if not isinstance(found, str):
+        raise DatabaseError(
+            f"the database {url_text(connection.engine.url)} does not say its schema; restore a copy of it"
+        )
+    if found != SCHEMA:
+        raise OtherSchema(
+            f"the database {url_text(connection.engine.url)} has schema {found}; this dermfed reads {SCHEMA} "
+            "alone: open it with the version that wrote it, or name a new one with --url"
+        )
+    return found
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    scripts = ScriptDirectory.from_config(config)
+    with EnvironmentContext(config, scripts, fn=lambda at, _: scripts._upgrade_revs(SCHEMA, at)) as context:
+        context.configure(connection=connection, version_table=SCHEMA_TABLE)
+        context.run_migrations()
+
+
+def schema_differences(connection: Connection) -> list[str]:
+    """The differences between the database's tables and the schema of this dermfed."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    context = MigrationContext.configure(connection, opts={"version_table": SCHEMA_TABLE})
+    return [
+        f"a table differs from what this dermfed needs ({difference}); restore a copy of the database"
+        for difference in compare_metadata(context, Table.metadata)
+    ]

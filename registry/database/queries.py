@@ -1,27 +1,64 @@
-"""The queries of the registry: rows of the tables as records."""
+"""The queries of the registry: rows of the tables as records.
 
+Canaries, as the events tell them: no table says which run, so that none can say otherwise.
+
+The newest event of an alias that moves it, or starts or ends a canary, decides. A dermfed that knows no
+canaries ends one by whatever it does to the alias.
+
+People in the database, and which of them may do what: whoever has signed, by the role that it takes.
+"""
+
+import hmac
 import json
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Row, Text, and_, cast, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    String,
+    Text,
+    and_,
+    cast,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest import Subgroup
 from registry.database.tables import (
     AliasRow,
     EventRow,
     HeadRow,
     KeyRow,
     MemberRow,
+    PersonRow,
     ReleaseRow,
     VersionRow,
     WithdrawalRow,
+    canonical_json,
+    registry_id,
 )
-from registry.errors import NotFound
+from registry.errors import NotFound, PersonRefused
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
-from registry.records import MOVES, ApiKey, Event, EventKind, Release, Version, Withdrawal
+from registry.records import (
+    CANARY_MOVES,
+    MOVES,
+    ROLE_FOR,
+    ApiKey,
+    Canary,
+    Event,
+    EventKind,
+    Person,
+    Release,
+    Version,
+    Withdrawal,
+)
 
 _VERSION = (
     VersionRow.model,
@@ -393,3 +430,134 @@ def _event(row: "Row[*tuple[Any, ...]]") -> Event:
         previous=row.previous,
         hash=row.hash,
     )
+
+
+_PURPOSE: Final = b"dermfed canary 1: "
+
+
+def running_canary(connection: Connection, model: str, alias: str) -> Canary | None:
+    """The canary beside an alias; None where none runs, or a version of it was withdrawn."""
+    query = (
+        select(*EventRow.__table__.columns)
+        .where(EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(CANARY_MOVES))
+        .order_by(EventRow.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    if row is None or row.kind != "canary-started" or row.before_id is None:
+        return None
+    release, details = release_by_id(connection, row.release_id), row.details or {}
+    if release is None or release.id in withdrawn_members(connection, model):
+        return None
+    share, key = details.get("share"), _key(connection, details.get("first", row.id))
+    if key is None or not isinstance(share, float) or not 0 < share < 1:
+        return None  # as another dermfed may write it: what this one cannot tell, answers nobody
+    return Canary(
+        alias,
+        release,
+        row.before_id,
+        share,
+        details.get("subgroup"),
+        row.id,
+        row.time,
+        row.actor,
+        row.reason,
+        key,
+    )
+
+
+def first_event(connection: Connection, canary: Canary) -> int:
+    """The event by which a canary began, before its share was changed."""
+    details = connection.scalar(select(EventRow.details).where(EventRow.id == canary.event)) or {}
+    return int(details.get("first", canary.event))
+
+
+def ended_with(canary: Canary | None) -> dict[str, Any]:
+    """What the event says that ends a canary: which; nothing where none runs."""
+    return {} if canary is None else {"canary": canary.release.id}
+
+
+def _key(connection: Connection, first: int) -> bytes | None:
+    """The key of a canary: of all that its first event says, and the registry's id; None without that event.
+
+    An event tells its microsecond and the hash of the one before it, of which the service tells nobody
+    anything. Whoever reads the database can compute the key. The event's own hash would not do: heads of the
+    chain are kept elsewhere and may be published.
+    """
+    columns = [
+        type_coerce(column, String).label(column.name) if column.name == "time" else column
+        for column in EventRow.__table__.columns
+    ]
+    row = connection.execute(select(*columns).where(EventRow.id == first)).one_or_none()
+    if row is None:
+        return None
+    facts = dict(row._mapping)
+    return hmac.digest(registry_id(connection).encode(), _PURPOSE + canonical_json(facts), "sha256")
+
+
+class Signatory(Protocol):
+    """Somebody who signs what they do.
+
+    Attributes:
+        fingerprint: sha256 of their public key.
+    """
+
+    fingerprint: str
+
+    def time(self) -> datetime:
+        """When they say that it is."""
+
+    def sign(self, statement: bytes) -> bytes:
+        """Their signature (DER) over this statement.
+
+        Raises:
+            PersonRefused: they will not, or have signed another statement.
+        """
+
+
+def all_people(connection: Connection) -> tuple[Person, ...]:
+    """Everybody whom the registry knows, revoked ones too, in the order of adding."""
+    query = select(*PersonRow.__table__.columns).order_by(PersonRow.id)
+    return tuple(
+        Person(row.name, row.fingerprint, row.public_key, tuple(row.roles), row.created, row.revoked)
+        for row in connection.execute(query)
+    )
+
+
+def active_people(connection: Connection) -> dict[str, Person]:
+    """Everybody whose key is not revoked, by its fingerprint."""
+    return {one.fingerprint: one for one in all_people(connection) if one.revoked is None}
+
+
+def acting_person(connection: Connection, kind: EventKind, signatory: Signatory | None) -> Person | None:
+    """Who does this: the person of the signing key; None where the registry knows nobody.
+
+    Raises:
+        PersonRefused: the registry knows people, and none of them who may do this has signed it.
+    """
+    everybody = all_people(connection)
+    people = {one.fingerprint: one for one in everybody if one.revoked is None}
+    role = ROLE_FOR.get(kind)
+    if not people and (kind == "person-added" or not everybody):
+        return None  # nobody is known yet: the first person, and all that is done before, is nobody's word
+    if signatory is None:
+        if people and role is not None:
+            able = ", ".join(sorted(one.name for one in people.values() if role in one.roles)) or "nobody"
+            raise PersonRefused(
+                f"this is for an {role} ({able}), and nobody has signed it; "
+                "add --key FILE with your private key, or set DERMFED_SIGNING_KEY to that file"
+            )
+        return None
+    person = people.get(signatory.fingerprint)
+    if person is None:
+        known = next((one for one in everybody if one.fingerprint == signatory.fingerprint), None)
+        why = "is of nobody whom the registry knows" if known is None else f"of {known.name} was revoked"
+        raise PersonRefused(
+            f"the key {signatory.fingerprint} {why}; `dermfed-registry people list` shows who is known, and "
+            "`dermfed-registry people add` adds somebody"
+        )
+    if role is not None and role not in person.roles:
+        raise PersonRefused(
+            f"{person.name} is {' and '.join(person.roles)}, and this is for {role}s; have one of them do it"
+        )
+    return person

@@ -1,9 +1,38 @@
-"""The schema of the registry's database. A change here needs a migration and a new `SCHEMA`."""
+"""The schema of the registry's database. A change here needs a migration and a new `SCHEMA`.
 
+The hash chain of events: each holds the hash of the one before, so that none can change unnoticed.
+
+An event's hash is sha256 of all else that is stored of it, as JSON: sorted keys, no spaces, UTF-8, times
+as the text that is stored. The first event follows `GENESIS`.
+
+The rows of versions and releases as events record them, so that the hash chain covers them too.
+
+The statement that a person signs: what they did, to what, why and when, as canonical JSON.
+
+It names the registry and, as `after`, the event that was the newest about the same model and alias, so that a
+signature is good once, and in one registry.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Connection,
+    Dialect,
+    ForeignKey,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    func,
+    select,
+    type_coerce,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -208,3 +237,120 @@ class KeyRow(Table):
     expires: Mapped[datetime | None] = mapped_column(UtcTime)
     per_minute: Mapped[int | None]
     replaces: Mapped[str | None] = mapped_column(String(32))
+
+
+GENESIS: Final = "sha256:" + 64 * "0"
+"""The hash that the first event follows."""
+
+
+def canonical_json(facts: Mapping[str, Any]) -> bytes:
+    """The canonical JSON of these facts: sorted keys, no spaces, UTF-8.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def event_hash(facts: Mapping[str, Any]) -> str:
+    """The hash of an event, over all its columns but `hash`."""
+    hashed = {name: fact for name, fact in facts.items() if name != "hash"}
+    return f"sha256:{hashlib.sha256(canonical_json(hashed)).hexdigest()}"
+
+
+_CREATED = type_coerce(VersionRow.created, String).label("created")  # as it is stored
+
+
+def version_facts(
+    connection: Connection, model: str, numbers: Sequence[int] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of these versions of a model, or of all, in the order of their numbers."""
+    query = (
+        select(
+            VersionRow.number,
+            VersionRow.digest,
+            VersionRow.model_digest,
+            VersionRow.subgroup,
+            VersionRow.scale,
+            VersionRow.tones,
+            _CREATED,
+        )
+        .where(VersionRow.model == model)
+        .order_by(VersionRow.number)
+    )
+    if numbers is not None:
+        query = query.where(VersionRow.number.in_(numbers))
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def release_time(connection: Connection, release: int) -> str | None:
+    """When the release was made, as it is stored; None where there is no such release."""
+    query = select(type_coerce(ReleaseRow.created, String)).where(ReleaseRow.id == release)
+    return connection.scalar(query)
+
+
+def member_facts(connection: Connection, release: int) -> list[dict[str, Any]]:
+    """The versions of a release and whom each is for, in the order of their numbers."""
+    query = (
+        select(VersionRow.number, VersionRow.digest, MemberRow.subgroup)
+        .join(MemberRow, MemberRow.version_id == VersionRow.id)
+        .where(MemberRow.release_id == release)
+        .order_by(VersionRow.number)
+    )
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+_NOT_SIGNED: Final = ("signed", "made")
+"""Facts of an event's details that whoever signs cannot know before: the signature, a release's time."""
+
+
+def registry_id(connection: Connection) -> str:
+    """The id of this registry, 32 hex digits; empty where the database has lost it."""
+    return connection.scalar(select(IdentityRow.identity)) or ""
+
+
+def newest_about(connection: Connection, model: str, alias: str | None) -> int:
+    """The id of the newest event about a model and an alias, or about a model and none; 0 without any."""
+    about = (EventRow.model == model, EventRow.alias.is_(None) if alias is None else EventRow.alias == alias)
+    return connection.scalar(select(func.max(EventRow.id)).where(*about)) or 0
+
+
+def report_digest(gates: Mapping[str, Any] | None) -> str | None:
+    """The digest of what the gates said, as an event holds it; None where none was asked."""
+    return None if gates is None else f"sha256:{hashlib.sha256(canonical_json(gates)).hexdigest()}"
+
+
+def statement(
+    registry: str, event: Mapping[str, Any], after: int, time: datetime | str, report: str | None
+) -> bytes:
+    """What is signed of an event.
+
+    Args:
+        registry: the registry's id.
+        event: its facts as `registry.database.tables.event_hash` takes them.
+        after: the newest event about the same model and alias before it.
+        time: when it is signed.
+        report: the digest of what the gates said.
+    """
+    gates = event["gates"]
+    details = {name: fact for name, fact in (event["details"] or {}).items() if name not in _NOT_SIGNED}
+    return canonical_json(
+        {
+            "registry": registry,
+            "kind": event["kind"],
+            "actor": event["actor"],
+            "model": event["model"],
+            "alias": event["alias"],
+            "versions": list(event["versions"]),
+            "reason": event["reason"],
+            "overridden": event["overridden"],
+            "before": event["before_id"],
+            "gates": None
+            if gates is None
+            else {"model": gates["set_model"], "number": gates["set_number"], "report": report},
+            "details": details,
+            "after": after,
+            "time": time if isinstance(time, str) else stored_time(time),
+        }
+    )

@@ -10,10 +10,9 @@ A new gate is its file, its test and its place in `gate_set.GATES`; or another d
 entry-point group `dermfed.gates`.
 """
 
-from registry.gates.case import Case
-from registry.gates.figures import answers_for, figures_by_subgroup, interval_of, is_share
+from registry.gates.fairness import SpreadGate
+from registry.gates.gate import Case, answers_for, figures_by_subgroup, interval_of, is_share
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, read_gate_set
-from registry.gates.spread import SpreadGate
 
 __all__ = [
     "DEFAULT",

@@ -9,11 +9,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest.schema import GLOBAL, BundleManifest
+from registry.bundle.manifest import GLOBAL, BundleManifest
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested, worst_of
-from registry.gates.case import Case
-from registry.gates.figures import answers_for, for_everybody, stand_or_total
-from registry.gates.gate import GateConfig
+from registry.gates.gate import Case, GateConfig, answers_for, for_everybody, stand_or_total
 from registry.gates.threshold import lies
 
 

@@ -23,16 +23,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.manifest.subgroup import ClaimedTone
+from registry.bundle.manifest import BundleManifest, ClaimedTone
 from registry.bundle.metrics.patient import PatientFigures
-from registry.bundle.skin_tone.scales import canonical_tone
+from registry.bundle.skin_tone import canonical_tone
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
-from registry.gates.case import Case
-from registry.gates.count import counted
-from registry.gates.figures import for_everybody, for_patients
-from registry.gates.gate import GateConfig
-from registry.gates.malignancy import without_malignant
+from registry.gates.gate import Case, GateConfig, for_everybody, for_patients
+from registry.gates.threshold import counted, without_malignant
 
 
 class RequiredSubgroupsGate(GateConfig):

@@ -7,12 +7,21 @@ with the darkest skin come first: by the tones of the subgroup's version, else b
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from registry.bundle.manifest.schema import GLOBAL, BundleManifest, Subgroup
+from registry.bundle.manifest import GLOBAL, BundleManifest, Subgroup
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, PatientFigures, Told
-from registry.bundle.skin_tone.scales import SCALES, canonical_tone
-from registry.comparison import NOT_JUDGED, Answering, Comparison, FigureChange, GateSaid, SubgroupChange
-from registry.gate_report import GateFinding, GateReport, worst_of
-from registry.gates.figures import answers_for, for_everybody, for_patients
+from registry.bundle.skin_tone import SCALES, canonical_tone
+from registry.gate_report import (
+    NOT_JUDGED,
+    Answering,
+    Comparison,
+    FigureChange,
+    GateFinding,
+    GateReport,
+    GateSaid,
+    SubgroupChange,
+    worst_of,
+)
+from registry.gates.gate import answers_for, for_everybody, for_patients
 from registry.releases.compose import Candidate
 
 ORDER: Final = ("malignant_sensitivity", "sensitivity_at_threshold")

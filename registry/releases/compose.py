@@ -1,16 +1,43 @@
-"""Composes the release that a promotion would make, and checks that its versions fit together."""
+"""Composes the release that a promotion would make, and checks that its versions fit together.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+What gates look at beside the bundles: the approvals of a release, and the signers of its versions.
 
-from registry.bundle.manifest.schema import GLOBAL, BundleManifest
-from registry.bundle.skin_tone.scales import canonical_tone
-from registry.errors import ReleaseRefused
+What became of patients, as gates are shown it, from the database that `DERMFED_OUTCOMES_URL` names.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sqlalchemy import Connection, Engine
+
+from registry.bundle.manifest import GLOBAL, BundleManifest
+from registry.bundle.skin_tone import canonical_tone
+from registry.database.changes import AuditContext
+from registry.database.connection import reading
+from registry.database.queries import active_people, last_move
+from registry.environment import OUTCOMES, outcomes_url
+from registry.errors import DatabaseError, InvalidName, ReleaseRefused
+from registry.gates.approval import ApprovalsGate
+from registry.gates.gate import InField
 from registry.names import not_found
-from registry.people.approvals import action_digest
-from registry.records import Release, Version
+from registry.outcomes.alarms import Look, look
+from registry.outcomes.monitoring import SubgroupInField
+from registry.outcomes.store import OutcomeStore
+from registry.people import Approvals, Asked, action_digest, approvals_of, require_approved
+from registry.records import MOVES, Person, Release, Version
+from registry.releases.gate_sets import StoredGateSet
 from registry.releases.validate_bundle import alike_among, subgroup_names
+from registry.signing.envelope import TRUSTED_KEYS
+from registry.signing.versions import check_attestation, check_version, signatures_of_version
+from registry.store.base import Store
+
+if TYPE_CHECKING:
+    from registry.signing.keys import Trust
 
 
 @dataclass(frozen=True)
@@ -183,3 +210,185 @@ def _names_apart(candidate: Candidate, manifests: Mapping[int, BundleManifest]) 
             "alike, and gates would judge each by itself; give them one name, or names that nobody takes for "
             "each other"
         )
+
+
+OVER_GATES: Final = "overriding the gates for"
+"""What an action is called that needs approvals of its own."""
+
+
+def approvals(
+    connection: Connection,
+    candidate: Candidate,
+    alias: str,
+    *,
+    before: int | None = None,
+    over_gates: bool = False,
+) -> Approvals:
+    """Who approved exactly this release for the alias since that last moved or a canary beside it ended.
+
+    As it was before an event, where one is named; with `over_gates`, who approved it although gates refuse.
+
+    An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
+    of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
+    wherever somebody may have put it since.
+    """
+    moved = last_move(connection, candidate.model, alias, (*MOVES, "canary-ended"), before=before)
+    action = candidate.digest(alias, over_gates=over_gates)
+    return approvals_of(connection, action, candidate.model, alias, since=moved, before=before)
+
+
+def approve_with(candidate: Candidate, alias: str) -> str:
+    """The command that approves the candidate."""
+    numbers = [str(one.number) for one in candidate.named]
+    without = [f"--without {quote(name)}" for name in candidate.without]
+    return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
+
+
+def override_approved(
+    connection: Connection, candidate: Candidate, alias: str, gates: StoredGateSet, context: AuditContext
+) -> dict[str, list[str]]:
+    """What the event of a promotion says of who approved it although gates refuse.
+
+    Raises:
+        ApprovalsMissing: they are fewer than the gate set asks for.
+    """
+    asked = [Asked(str(gates), gate) for gate in gates.gates.gates if isinstance(gate, ApprovalsGate)]
+    found = approvals(connection, candidate, alias, over_gates=True)
+    command = f"{approve_with(candidate, alias)} --override-gates"
+    return require_approved(asked, found, context, f"{OVER_GATES} {candidate.title}", command)
+
+
+@dataclass(frozen=True)
+class Signers:
+    """The signers of one version.
+
+    Attributes:
+        proven: identities whose signature holds, by a key that is trusted or of a person of the registry.
+        claimed: identities that the registry wrote down, and nobody vouches for.
+    """
+
+    proven: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
+
+
+def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
+    """The fingerprint of the key that has signed the figures of each version, by the name of its subgroup.
+
+    Only where the signature holds; whose key it is, the gate says.
+
+    Raises:
+        KeyUnusable: there is a signature, and the extra `sign` is missing.
+    """
+    return {
+        one.subgroup.name: one.attestation.fingerprint
+        for one in manifests
+        if one.attestation is not None and check_attestation(one) == "signed"
+    }
+
+
+def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, Signers]:
+    """The signers of each version of a release, by the name of its subgroup.
+
+    Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
+    registry knows. What none of these proves is a claim: anybody can make a certificate with a fine name.
+
+    Raises:
+        KeyUnusable: a file holds no key.
+        StoreError: a version's manifest is missing or altered.
+    """
+    found: dict[str, Signers] = {}
+    with reading(engine) as connection:
+        people = active_people(connection)
+        stored = {one.number: signatures_of_version(connection, one) for one in versions}
+    for version in versions:
+        claimed = [one.identity for one in stored[version.number]]
+        checked = check_version(engine, store, version, _trust(people)) if claimed else ()
+        # Of a trusted key the key alone, not what a certificate around it says.
+        proven = [one.identity for _, one in checked if one.verdict == "valid" and one.identity]
+        found[version.subgroup.name] = Signers(
+            tuple(dict.fromkeys(proven)),
+            tuple(one for one in dict.fromkeys(claimed) if one not in proven),
+        )
+    return found
+
+
+def _trust(people: Mapping[str, Person]) -> "Trust":
+    from registry.signing.keys import read_public_key, read_trust, trust_in_keys  # it needs an extra
+
+    files = [Path(file) for file in os.environ.get(TRUSTED_KEYS, "").split(os.pathsep) if file]
+    keys = [
+        read_public_key(one.public_key.encode(), f"the registry, of {one.name},") for one in people.values()
+    ]
+    return trust_in_keys(keys, read_trust(files) if files else None)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """How the versions of two releases do in the field, each by the name of its subgroup.
+
+    Attributes:
+        candidate: of the release that would result.
+        running: of the one that runs.
+        unread: why it cannot be read; empty where it can.
+    """
+
+    candidate: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    running: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    unread: str = ""
+
+
+def outcomes_of(
+    engine: Engine,
+    model: str,
+    candidate: Mapping[int, BundleManifest],
+    running: Mapping[int, BundleManifest],
+    other: Callable[[int], BundleManifest | None],
+) -> Outcomes:
+    """How two releases do in the field.
+
+    An alarm that is open counts, whatever the database says now.
+
+    Args:
+        engine: of the registry.
+        model: the model's name.
+        candidate: the manifests of the release that would result, by number.
+        running: those of the one that runs.
+        other: gives that of any other version: all that answer share how often one may be accused.
+    """
+    url = outcomes_url(None)
+    if url is None:
+        return Outcomes(unread=f"{OUTCOMES} names no database")
+    known = {**running, **candidate}
+    try:
+        with OutcomeStore.open(url, create=False) as store:
+            found = look(engine, store, model, lambda number: known.get(number) or other(number))
+    except (DatabaseError, InvalidName) as error:
+        return Outcomes(unread=str(error))
+    return Outcomes(_by_version(found, candidate), _by_version(found, running))
+
+
+def _by_version(found: Look, manifests: Mapping[int, BundleManifest]) -> dict[str, tuple[InField, ...]]:
+    return {
+        manifest.subgroup.name: tuple(_of_version(found, number)) for number, manifest in manifests.items()
+    }
+
+
+def _of_version(found: Look, number: int) -> Iterator[InField]:
+    """How a version does with each subgroup, those too of which nothing but an alarm is left."""
+    broken: dict[str, list[str]] = {}
+    for one in found.open:
+        if one.version == number:
+            told = f"{one.of} of {one.least:.2f} or more, since {one.day}"
+            broken.setdefault(one.subgroup, []).append(told)
+    for seen in found.report:
+        if seen.version == number:
+            yield _told(seen, tuple(broken.pop(seen.subgroup, ())))
+    for subgroup, promises in sorted(broken.items()):
+        yield InField(subgroup, 0, None, tuple(promises))
+
+
+def _told(one: SubgroupInField, broken: tuple[str, ...]) -> InField:
+    sensitivity = one.figures.sensitivity
+    known = not np.isnan(sensitivity.value)
+    ends = (float(sensitivity.low), float(sensitivity.high)) if known else None
+    return InField(one.subgroup, one.figures.malignant, ends, broken)

@@ -12,18 +12,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, insert, select
 
-from registry.bundle.manifest.schema import sha256
+from registry.bundle.manifest import sha256
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.people import acting_person
-from registry.database.queries import require_model
+from registry.database.queries import acting_person, require_model
 from registry.database.tables import GateSetRow
 from registry.errors import NothingToApprove, ReleaseRefused
 from registry.gate_report import set_title
 from registry.gates.gate_set import DEFAULT, GateSet, gate_set_of
-from registry.gates.narrowest import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import check_name, no_such_number
-from registry.people.approvals import (
+from registry.people import (
     Place,
     action_digest,
     approvals_gate,

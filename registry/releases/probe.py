@@ -21,9 +21,8 @@ from typing import IO, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest.promised import promise_of
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.model_file.promise import Promise
+from registry.bundle.manifest import BundleManifest, promise_of
+from registry.bundle.model import Promise
 from registry.confined import ENVIRONMENT, import_roots, kept_variables
 from registry.errors import BundleRefused, InvalidName
 
@@ -55,7 +54,7 @@ PROGRAM: Final = (
 
 
 class _Found(Frozen):
-    """What the child found that a model takes and answers; see `registry.bundle.model_file.graph.Graph`."""
+    """What the child found that a model takes and answers; see `registry.bundle.model.Graph`."""
 
     model_config = ConfigDict(strict=True)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from registry.confined import limit
 
 if TYPE_CHECKING:  # every other import waits until the limits hold
-    from registry.bundle.model_file.promise import Promise
+    from registry.bundle.model import Promise
 
 
 def main() -> None:
@@ -43,17 +43,19 @@ def _probe(promised: dict[str, Any], answer: dict[str, Any]) -> None:
         answer.update(refused="file", text="it was changed while it was looked at; try again")
         return
     from registry.bundle.errors import GraphError
-    from registry.bundle.model_file.header import check_header
-    from registry.bundle.model_file.promise import Promise
+    from registry.bundle.model import Promise
+    from registry.bundle.model_check import check_header
 
     try:
         check_header(content)
     except GraphError as error:
         answer.update(refused="header", text=str(error))
         return
-    # These load ONNX Runtime, which a file that is none of ours is not worth.
-    from registry.bundle.model_file.graph import Graph
-    from registry.bundle.model_file.probe_answers import check_answers
+    # A file that is none of ours is not worth loading ONNX Runtime; later no file can be opened.
+    import onnxruntime  # noqa: F401
+
+    from registry.bundle.model import Graph
+    from registry.bundle.model_check import check_answers
 
     promise = Promise(**{name: value for name, value in promised.items() if name != "sha256"})
     tempfile.tempdir = str(Path.cwd())  # empty, and looking for another would be to write there

@@ -11,43 +11,45 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from registry.bundle.manifest.schema import BundleManifest
-from registry.comparison import Comparison
-from registry.database.canaries import ended_with, running_canary
+from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
-from registry.database.people import acting_person
 from registry.database.queries import (
+    acting_person,
     current_release,
+    ended_with,
     gate_events,
     release_by_id,
     require_model,
+    running_canary,
     versions_by_number,
 )
 from registry.errors import AliasMoved, GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
-from registry.gate_report import GateReport
+from registry.gate_report import Comparison, GateReport
 from registry.gates import Case
-from registry.gates.let_through import let_through
+from registry.gates.gate_set import let_through
 from registry.names import check_name
-from registry.people.approvals import Approvals, insert_approval
-from registry.people.signed_events import SignedBy
+from registry.people import Approvals, SignedBy, insert_approval
 from registry.records import Event
-from registry.releases.canary import Share, check_share, runs_as_asked, start
 from registry.releases.compare import compare_releases
-from registry.releases.compose import Candidate, check_integrity, compose
-from registry.releases.gate_inputs import (
+from registry.releases.compose import (
     OVER_GATES,
+    Candidate,
+    Outcomes,
     approvals,
     approve_with,
+    check_integrity,
+    compose,
     measurers,
+    outcomes_of,
     override_approved,
     signers,
 )
 from registry.releases.gate_sets import StoredGateSet, current_gates
-from registry.releases.going_back import alias_moved, release_number, required_release
-from registry.releases.outcomes_of import Outcomes, outcomes_of
+from registry.releases.labels import refuse_withdrawn, shared_files
 from registry.releases.probe import probe_file
-from registry.releases.withdrawn import refuse_withdrawn, shared_files
+from registry.releases.rollback import alias_moved, release_number, required_release
+from registry.releases.rollout import Share, check_share, runs_as_asked, start
 from registry.store.base import Store
 from registry.store.bundles import stored_manifest, stored_model
 

@@ -14,15 +14,13 @@ from typing import Final
 
 from registry.bundle.errors import FolderError, ManifestError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_file
-from registry.bundle.lookalikes import alike
-from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
-from registry.bundle.manifest.text import canonical, read_manifest
-from registry.bundle.plain_text import shown_name
+from registry.bundle.manifest import BundleManifest, ModelFile, canonical, read_manifest, sha256
 from registry.bundle.recount import recount
+from registry.bundle.text import alike, shown_name
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
 from registry.releases.probe import probe_bytes
-from registry.signing.attestation import check_attestation
+from registry.signing.versions import check_attestation
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""

@@ -10,8 +10,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from registry.signing.envelope import PAYLOAD_TYPE, Envelope, read_envelope, write_envelope
-from registry.signing.pem import (
+from registry.signing.envelope import (
+    PAYLOAD_TYPE,
+    Envelope,
+    read_envelope,
+    read_statement,
+    statement,
+    write_envelope,
+)
+from registry.signing.keys import (
     CURVES,
     Signer,
     Trust,
@@ -19,11 +26,11 @@ from registry.signing.pem import (
     hint_of,
     is_authority,
     may_sign,
+    sign_plainly,
     subject,
     valid_at,
+    verify_plainly,
 )
-from registry.signing.plain import sign_plainly, verify_plainly
-from registry.signing.statement import read_statement, statement
 
 SignatureVerdict = Literal["valid", "unknown", "forged"]
 

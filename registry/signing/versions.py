@@ -1,26 +1,99 @@
-"""Signing the versions of a registry, and verifying the signatures that it holds."""
+"""Signing the versions of a registry, and verifying the signatures that it holds.
 
+Reading and writing the table of signatures.
+
+Reads the trusted keys; loads no cryptography where none are named.
+
+Signing the figures of a manifest, and verifying who has.
+"""
+
+import base64
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, insert, select
 
+from registry.bundle.manifest import ATTESTATION, Attestation, BundleManifest, attested
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.queries import versions_by_number
-from registry.errors import SignatureRefused, StoreError
+from registry.database.queries import version_id, versions_by_number
+from registry.database.tables import SignatureRow, VersionRow
+from registry.errors import KeyUnusable, SignatureRefused, StoreError
 from registry.records import Version
-from registry.signing.envelope import read_envelope
-from registry.signing.rows import Signature, insert_signatures, signatures_of, signatures_of_version
-from registry.signing.statement import bundle_files, read_statement
+from registry.signing.envelope import bundle_files, read_envelope, read_statement
 from registry.store.base import Store
 from registry.store.bundles import check_stored, stored_manifest
 from registry.store.garbage import restore_collected
 
-if TYPE_CHECKING:  # signing needs an extra
+if TYPE_CHECKING:
     from registry.signing.check import CheckedSignature
-    from registry.signing.pem import Signer, Trust
+    from registry.signing.keys import Signer, Trust
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One stored signature of a version; whose it claims to be is unverified.
+
+    Attributes:
+        model, number: the version.
+        object: the digest of the signature's bytes, which are in the store.
+        identity: who signed: sha256 of the public key, or the subject of the certificate.
+        created: when.
+    """
+
+    model: str
+    number: int
+    object: str
+    identity: str
+    created: datetime
+
+
+def signatures_of(connection: Connection, model: str | None = None) -> tuple[Signature, ...]:
+    """Every signature, of a model's versions or of all, by version and then the oldest first."""
+    query = select(
+        VersionRow.model,
+        VersionRow.number,
+        SignatureRow.object,
+        SignatureRow.identity,
+        SignatureRow.created,
+    ).join(VersionRow, VersionRow.id == SignatureRow.version_id)
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    found = [Signature(*row) for row in connection.execute(query)]
+    return tuple(sorted(found, key=lambda one: (one.model, one.number, one.created, one.object)))
+
+
+def signatures_of_version(connection: Connection, version: Version) -> tuple[Signature, ...]:
+    """Every signature of a version, the oldest first."""
+    return tuple(one for one in signatures_of(connection, version.model) if one.number == version.number)
+
+
+def insert_signatures(connection: Connection, signatures: Sequence[Signature]) -> None:
+    """Inserts signatures of existing versions."""
+    for one in signatures:
+        version = version_id(connection, one.model, one.number)
+        connection.execute(
+            insert(SignatureRow).values(
+                version_id=version, object=one.object, identity=one.identity, created=one.created
+            )
+        )
+
+
+def trust_in(files: Sequence[Path] | None) -> "Trust | None":
+    """The trust in the keys and certificates of these files; None where no file is named.
+
+    Raises:
+        KeyUnusable: a file holds no key or certificate that can be used, or the extra `sign` is missing.
+    """
+    if not files:
+        return None
+    from registry.signing.keys import read_trust
+
+    return read_trust(files)
 
 
 def sign_versions(
@@ -33,7 +106,7 @@ def sign_versions(
         StoreError: a file of a version is missing or altered, or the store cannot be written.
     """
     from registry.signing.check import sign
-    from registry.signing.pem import trust_in_signer
+    from registry.signing.keys import trust_in_signer
 
     made: dict[int, Signature] = {}
     new: list[Signature] = []
@@ -152,3 +225,71 @@ def _signature_issue(
     if one.identity not in checked.names:
         return f"forged: the database says {one.identity}, and it is of {checked.identity}; {forged}"
     return None
+
+
+logger = logging.getLogger(__name__)
+
+Measured = Literal["signed", "forged", "not signed"]
+
+
+class Attester:
+    """The private key of a coordinator, which signs the figures that it measured.
+
+    The same manifest gets the same signature (RFC 6979), so that the same job gives the same bundles.
+
+    Attributes:
+        fingerprint: sha256 of its public half.
+    """
+
+    def __init__(self, file: Path, password: str | None) -> None:
+        """Reads the key, and tries it.
+
+        Raises:
+            KeyUnusable: the file holds none that can be used, the password is another, or the extra `sign` is
+                missing.
+        """
+        from cryptography.exceptions import UnsupportedAlgorithm
+
+        from registry.signing.keys import fingerprint, public_key_text, read_signer
+
+        self._key = read_signer(file, None, password).key
+        self._public = public_key_text(self._key.public_key())
+        self.fingerprint = fingerprint(self._key.public_key())
+        try:
+            self._sign(b"")
+        except UnsupportedAlgorithm as error:
+            raise KeyUnusable(
+                "this installation of cryptography cannot make signatures that are the same each time "
+                "(OpenSSL 3.2 does); install the package from PyPI"
+            ) from error
+
+    def __call__(self, manifest: BundleManifest) -> BundleManifest:
+        """The manifest with a signature over it; one that it had is gone."""
+        signature = base64.b64encode(self._sign(attested(manifest))).decode()
+        attestation = Attestation(public_key=self._public, signature=signature)
+        return manifest.model_copy(update={"attestation": attestation})
+
+    def _sign(self, payload: bytes) -> bytes:
+        from registry.signing.keys import sign_plainly
+
+        return sign_plainly(self._key, ATTESTATION, payload, deterministic=True)
+
+
+def check_attestation(manifest: BundleManifest) -> Measured:
+    """Whether the figures are signed by the key that the manifest holds; whose it is, others know.
+
+    Raises:
+        KeyUnusable: there is a signature, and the extra `sign` is missing.
+    """
+    if manifest.attestation is None:
+        return "not signed"
+    from registry.signing.keys import read_public_key, verify_plainly
+
+    attestation = manifest.attestation
+    try:
+        key = read_public_key(attestation.public_key.encode(), "bundle.json")
+    except KeyUnusable as error:
+        logger.warning("a bundle of %s is signed with a key that cannot be used: %s", manifest.model, error)
+        return "forged"
+    valid = verify_plainly(key, ATTESTATION, attested(manifest), attestation.signed)
+    return "signed" if valid else "forged"

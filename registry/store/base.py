@@ -4,24 +4,150 @@ A store is a folder, or any location that fsspec can write to (`registry.store.r
 of an object holds all of it or nothing: in a folder it is written to a temporary name, flushed to the disk
 and renamed. What a killed process leaves behind starts with a dot and is never read; `gc` removes
 it (`registry.store.garbage`).
+
+Copies of files by pieces, hashed as they are copied, so that no file is held in memory.
+
+The files of a store, by their names: objects, and what is being written or was left half-written.
 """
 
 import contextlib
+import hashlib
 import os
+import re
 import secrets
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
 from registry.bundle.folder import flush_folder
-from registry.bundle.manifest.schema import sha256
+from registry.bundle.manifest import sha256
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
-from registry.store.copying import Staged, copy_in, digest_of, flush, told
-from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
+
+PIECE = 2**20  # bytes in memory at a time
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A copy of a file that nobody else writes to, on a local disk, not yet an object.
+
+    Attributes:
+        path: where the copy lies.
+        digest: of what was copied.
+        size: bytes.
+    """
+
+    path: Path
+    digest: str
+    size: int
+
+
+def copy_in(source: Path | bytes, target: Path, most: int | None = None) -> Staged:
+    """Copies a file, or bytes, to a new file; `flush` it before it is relied on.
+
+    Args:
+        source: what is copied.
+        target: a file that is not there yet.
+        most: the most bytes that are copied.
+
+    Raises:
+        StoreError: there is more to copy.
+        OSError: the disk refuses.
+    """
+    hashed, size = hashlib.sha256(), 0
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    with os.fdopen(handle, "wb") as file:
+        for piece in _pieces(source):
+            size += len(piece)
+            if most is not None and size > most:
+                raise StoreError(
+                    f"{told(source)} has more than {most:,} bytes, and had fewer when it was looked at; "
+                    "put it once it changes no more"
+                )
+            hashed.update(piece)
+            file.write(piece)
+    return Staged(target, f"sha256:{hashed.hexdigest()}", size)
+
+
+def told(source: Path | bytes) -> str:
+    """What messages call a source."""
+    return "what is put" if isinstance(source, bytes) else str(source)
+
+
+def flush(path: Path) -> None:
+    """Flushes a file to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest_of(file: BinaryIO) -> str:
+    """The digest of what is left to read of a file."""
+    hashed = hashlib.sha256()
+    while piece := file.read(PIECE):
+        hashed.update(piece)
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def _pieces(source: Path | bytes) -> Iterator[bytes | memoryview]:
+    if isinstance(source, bytes):
+        whole = memoryview(source)
+        yield from (whole[start : start + PIECE] for start in range(0, len(whole), PIECE))
+        return
+    with source.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+OBJECTS = "objects"
+"""The folder of all objects, below the store's own."""
+
+_OBJECT = re.compile(r"[0-9a-f]{64}")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class StoreFile:
+    """One file that a store holds.
+
+    Attributes:
+        name: where it is below the store, such as `objects/ab/<64 hex digits>`.
+        digest: the object that it should be; None for what a killed process left.
+        size: bytes.
+        written: when it was put there last; None where the filesystem does not say.
+    """
+
+    name: str
+    digest: str | None
+    size: int
+    written: datetime | None
+
+
+def object_name(digest: str) -> str:
+    """The path of an object below its store: `objects/ab/<64 hex digits>`."""
+    name = digest.removeprefix("sha256:")
+    return f"{OBJECTS}/{name[:2]}/{name}"
+
+
+def unfinished_name(digest: str) -> str:
+    """A unique temporary name beside the object's, for while it is being written."""
+    path = PurePosixPath(object_name(digest))
+    return str(path.with_name(f".{path.name}.{secrets.token_hex(8)}"))
+
+
+def store_file(name: str, size: int, written: datetime | None) -> StoreFile | None:
+    """The file at `objects/ab/…`; None where it is neither an object nor an unfinished one."""
+    path = PurePosixPath(name)
+    if _OBJECT.fullmatch(path.name) and path.parent.name == path.name[:2]:
+        return StoreFile(name, f"sha256:{path.name}", size, written)
+    return StoreFile(name, None, size, written) if _UNFINISHED.fullmatch(path.name) else None
+
 
 State = Literal["intact", "missing", "altered"]
 

@@ -1,18 +1,125 @@
-"""Reads the bundles of versions back from the store, their digests verified."""
+"""Reads the bundles of versions back from the store, their digests verified.
 
+Opens the store of an address: a folder, or a filesystem of fsspec.
+
+What a registry refers to, by digest: its versions, signatures and events; and a store that has lost it.
+"""
+
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import Connection, String, cast, select
 
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, write_bundle_files
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.manifest.text import read_manifest
-from registry.errors import ObjectCorrupt, ObjectMissing
+from registry.bundle.manifest import BundleManifest, read_manifest
+from registry.database.connection import url_text
+from registry.database.queries import version_count
+from registry.database.tables import EventRow, SignatureRow, VersionRow
+from registry.environment import holds_credentials, masked
+from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreLost
 from registry.records import Version
-from registry.store.base import Store
-from registry.store.references import lost
+from registry.store.base import FolderStore, Store
+
+_ALLOWED = "name a folder, file:///path/to/folder, or another place such as s3://bucket/models"
+_KINDS = {
+    *(
+        "file",
+        "local",
+        "memory",
+        "s3",
+        "s3a",
+        "gs",
+        "gcs",
+        "az",
+        "abfs",
+        "abfss",
+        "sftp",
+        "ssh",
+        "smb",
+        "hdfs",
+    ),
+    *("ftp", "http", "https", "webdav", "postgres", "postgresql", "sqlite"),
+}
+
+
+def open_store(location: str) -> "Store":
+    """Opens the store at a path, a `file://` address, or an address that fsspec understands.
+
+    What looks like an address with a letter missing is no folder that would be made.
+
+    Raises:
+        InvalidName: no such kind of address, or one of a kind that cannot be written to.
+        StoreError: the location cannot be opened, or needs a package that is not installed.
+    """
+    scheme, colon, _ = location.partition("://")
+    if not colon:
+        if _looks_mistyped(location):
+            raise InvalidName(
+                f"the store {masked(location)!r} is no folder, and no address either: an address has `://` "
+                f"after its kind; {_ALLOWED}"
+            )
+        return FolderStore(Path(location).absolute())
+    if scheme.lower() != "file":
+        from registry.store.remote import open_remote  # fsspec is for those who use it
+
+        return open_remote(location)
+    try:
+        address = urlsplit(location)
+    except ValueError as error:
+        raise InvalidName(f"the store {masked(location)!r} is no address; {_ALLOWED}") from error
+    if address.netloc not in ("", "localhost") or not address.path:
+        raise InvalidName(f"the store {masked(location)!r} cannot be used; {_ALLOWED}")
+    return FolderStore(Path(unquote(address.path)))
+
+
+def _looks_mistyped(location: str) -> bool:
+    """Whether a location is rather an address with a letter missing than a folder that is to be made."""
+    kind = location.partition(":")[0].lower().strip("/")
+    return ((kind in _KINDS and ":" in location) or holds_credentials(location)) and not Path(
+        location
+    ).exists()
+
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def digests_in_use(connection: Connection) -> frozenset[str]:
+    """Every digest that a version, a signature or an event refers to."""
+    columns = (VersionRow.digest, VersionRow.model_digest, SignatureRow.object)
+    named = {digest for column in columns for digest in connection.scalars(select(column))}
+    recorded = connection.scalars(select(cast(EventRow.details, String)).where(EventRow.details.is_not(None)))
+    return frozenset(named.union(*(_DIGEST.findall(text) for text in recorded)))
+
+
+def newest_digest(connection: Connection) -> str | None:
+    """The digest of the newest version's bundle; None where there is no version."""
+    return connection.scalar(select(VersionRow.digest).order_by(VersionRow.id.desc()).limit(1))
+
+
+def require_not_lost(connection: Connection, store: Store) -> None:
+    """Checks that a registry with versions has a store with objects.
+
+    Raises:
+        StoreLost: there is not one object.
+    """
+    newest = newest_digest(connection)
+    if newest is not None and not store.has(newest) and store.is_empty():
+        count = version_count(connection, None)
+        raise lost(store, f"the database {url_text(connection.engine.url)} has {count:,} versions")
+
+
+def lost(store: Store, known: str) -> StoreLost:
+    """The error for a store without any object, though something is known to be there."""
+    return StoreLost(
+        f"the store was looked for in {store.location}, which is not there or holds no object, and {known}: "
+        "it was lost, or lies elsewhere. Name it with --store or DERMFED_STORE, or restore a copy of it"
+    )
+
 
 _Read = TypeVar("_Read")
 

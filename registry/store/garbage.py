@@ -20,12 +20,10 @@ from sqlalchemy import Connection, Engine
 
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, url_text, writing
-from registry.database.people import acting_person
+from registry.database.queries import acting_person
 from registry.errors import InvalidName, StoreError
-from registry.store.base import Store
-from registry.store.copying import told
-from registry.store.files import StoreFile
-from registry.store.references import digests_in_use, newest_digest, require_not_lost
+from registry.store.base import Store, StoreFile, told
+from registry.store.bundles import digests_in_use, newest_digest, require_not_lost
 
 GRACE = timedelta(days=1)
 """How old an object must be before it can be removed, by default."""
@@ -37,7 +35,7 @@ _AT_ONCE = 200  # files removed in one transaction, during which nobody else wri
 
 
 @dataclass(frozen=True)
-class Collection:
+class Collected:
     """The result of garbage collection: what was removed, or would be.
 
     Attributes:
@@ -61,7 +59,7 @@ def collect_garbage(
     *,
     older_than: timedelta = GRACE,
     dry_run: bool = False,
-) -> Collection:
+) -> Collected:
     """Removes what nothing refers to and is older than this, and records it in events.
 
     A file is left whose filesystem does not say when it was written, and an unfinished one for an hour. There
@@ -82,11 +80,11 @@ def collect_garbage(
     before = datetime.now(UTC) - older_than
     unused = (file for file in store.files() if _is_garbage(file, used, before))
     if dry_run:
-        return Collection(tuple(unused), removed=False)
+        return Collected(tuple(unused), removed=False)
     removed: list[StoreFile] = []
     while batch := list(islice(unused, _AT_ONCE)):
         removed += _remove(engine, store, context, batch, before)
-    return Collection(tuple(removed), removed=True)
+    return Collected(tuple(removed), removed=True)
 
 
 def _require_own(engine: Engine, store: Store, context: AuditContext, *, dry_run: bool) -> None:

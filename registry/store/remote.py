@@ -21,11 +21,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from registry.addresses import masked, without_secrets
+from registry.environment import masked, without_secrets
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
-from registry.store.base import Store, check_digest
-from registry.store.copying import Staged, copy_in, digest_of, told
-from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
+from registry.store.base import (
+    OBJECTS,
+    Staged,
+    Store,
+    StoreFile,
+    check_digest,
+    copy_in,
+    digest_of,
+    object_name,
+    store_file,
+    told,
+    unfinished_name,
+)
 
 _PUTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos", "tosfs", "memory"}
 _READ_ONLY = {"http", "https", "data", "git", "github", "gist", "zip", "tar", "libarchive", "reference"}

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from registry.keys.secrets import key_digest
+from registry.keys import key_digest
 from registry.records import ApiKey, Scope
 from serving.protocol.problems import CrossSite, KeyMissing, NothingServed, ScopeMissing
 

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from registry.bundle.errors import BundleError
-from registry.comparison import Comparison
 from registry.errors import RegistryError
-from registry.gate_report import set_title
+from registry.gate_report import Comparison, set_title
 from registry.records import Event, Release, Withdrawal, moment
 from registry.registry import Registry
-from registry.rendering.records import (
+from registry.rendering import (
     NOT_SIGNED,
     OVERRIDDEN,
     event_said,
     event_title,
     gate_lines,
+    lines_of,
     signed_text,
 )
-from registry.rendering.table import lines_of
 from serving.console.choosing import WITHOUT, Choice, Row, read_choice, rows
 from serving.web.rendering import render
 
@@ -144,7 +143,7 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
 
 
 def _done(event: Event, forged: Collection[int] | None) -> Done:
-    """One event; `forged` as for `registry.rendering.records.event_lines`."""
+    """One event; `forged` as for `registry.rendering.event_lines`."""
     sure = signed_text(event, forged)
     return Done(
         lines=[lines_of([line]) for line in (event_title(event), *event_said(event))],

@@ -7,8 +7,8 @@ would send in the query against what their users put into the form.
 
 from typing import Any, Final
 
-from registry.bundle.cases.facts import KNOWN
-from registry.bundle.cases.kinds import KINDS as KINDS_OF_PICTURE
+from registry.bundle.cases import KINDS as KINDS_OF_PICTURE
+from registry.bundle.cases import KNOWN
 from serving.http import examples
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
 from serving.protocol.parameters import DEFAULT_SCALE, MAX_TOP, scales

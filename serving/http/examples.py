@@ -6,12 +6,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import KNOWN
+from registry.bundle.cases import KNOWN, CaseInput
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest.codings import ICD10, SNOMED_CT, short
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.manifest import (
+    ICD10,
+    SNOMED_CT,
+    Abstention,
+    BundleManifest,
+    Coding,
+    Conformal,
+    Label,
+    Lineage,
+    ModelFile,
+    short,
+)
 from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
 from registry.records import Release, Version

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from registry.own_version import own_version
+from registry.environment import own_version
 from serving.fhir.description import described
 from serving.fhir.negotiation import FHIR
 from serving.http import asking, examples

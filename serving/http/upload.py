@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from registry.bundle.cases.kinds import Kind
+from registry.bundle.cases import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
 from serving.http.body import read_body, stream_body

@@ -27,9 +27,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.question import Question, ask
+from registry.bundle.model import Graph, Outputs
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.settings import ServeSettings

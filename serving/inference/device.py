@@ -14,8 +14,7 @@ from typing import Final
 import onnxruntime
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.session import PROCESSOR, Providers, Session, open_session
+from registry.bundle.model import PROCESSOR, Graph, Providers, Session, open_session
 from serving.settings import DeviceKind, ServeSettings
 
 PROVIDER: Final[Mapping[DeviceKind, str]] = {

@@ -7,11 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.maps.overlay import overlay_png
-from registry.bundle.maps.placement import Placement
-from registry.bundle.maps.relevance import relevance
-from registry.bundle.model_file.graph import Outputs
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.model import Outputs
+from registry.bundle.saliency import Placement, overlay_png, relevance
 from serving.protocol.schemas import Explanation, PictureMap
 
 _SWITCHED_OFF: Final = (

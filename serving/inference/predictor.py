@@ -13,15 +13,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.given import GivenCase
-from registry.bundle.decision import Decision, decide
+from registry.bundle.cases import GivenCase
+from registry.bundle.decision import Decision, decide, would_help
+from registry.bundle.diagnose import Question
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.maps.placement import Placement, placement
-from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.question import Question
-from registry.bundle.would_help import would_help
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.model import Graph, Outputs
+from registry.bundle.saliency import Placement, placement
 from registry.records import Version
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.device import Device

@@ -20,10 +20,9 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from registry.bundle.counts.probability_text import probability_text
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
 from registry.bundle.decision import Decision
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode

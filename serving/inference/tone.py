@@ -1,6 +1,6 @@
 """Warns where a picture contradicts the skin tone declared with it; the answer does not depend on it.
 
-The angle of the skin (`registry.bundle.skin_tone.typology_angle`) is compared with the ranges that the bundle
+The angle of the skin (`registry.bundle.skin_tone`) is compared with the ranges that the bundle
 learned from its own pictures. Nobody is routed by it and no tone is filled in: the answer is the same with
 and without the warning.
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.skin_tone.typology_angle import ToneRanges, contradicted_by, from_dark, skin_tone_angle
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.skin_tone import ToneRanges, contradicted_by, from_dark, skin_tone_angle
 from serving.protocol.parameters import Parameters
 
 FOLLOWS: Final = 0.4

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from starlette.background import BackgroundTask
 
-from registry.alarms.look import Look
-from registry.bundle.manifest.schema import GLOBAL
-from registry.bundle.model_file.graph import Outputs
-from registry.field.released import ReleasedFigures, released_figures
+from registry.bundle.manifest import GLOBAL
+from registry.bundle.model import Outputs
+from registry.outcomes.alarms import Look
+from registry.outcomes.monitoring import ReleasedFigures, released_figures
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics

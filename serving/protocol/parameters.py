@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from registry.bundle.cases.facts import KNOWN
-from registry.bundle.cases.given import GivenCase, read_given
-from registry.bundle.cases.kinds import Kind, read_kind
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.nearest import nearest
-from registry.bundle.question import kinds_of
-from registry.bundle.skin_tone.scales import SCALES, read_scale, read_tone
+from registry.bundle.cases import KNOWN, GivenCase, Kind, read_given, read_kind
+from registry.bundle.diagnose import kinds_of
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.skin_tone import SCALES, read_scale, read_tone
+from registry.bundle.text import nearest
 from serving.protocol.problems import InvalidParameter
 
 NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind", "explain")

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest, Subgroup
+from registry.bundle.manifest import GLOBAL, UNDECLARED, BundleManifest, Subgroup
 
 Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]
 ROUTES: tuple[Route, ...] = get_args(Route)

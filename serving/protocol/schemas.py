@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Coding, Malignancy
-from registry.bundle.manifest.schema import Guarantee
+from registry.bundle.cases import CaseInput
+from registry.bundle.manifest import Coding, Guarantee, Malignancy
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 

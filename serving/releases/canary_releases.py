@@ -16,7 +16,7 @@ from typing import Final, Literal
 import anyio.to_thread
 
 from registry.bundle.errors import BundleError
-from registry.bundle.plain_text import shown
+from registry.bundle.text import shown
 from registry.errors import RegistryError
 from registry.records import Canary
 from serving.metrics.metrics import Metrics

@@ -13,18 +13,18 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from registry.bundle.cases.given import read_given
+from registry.bundle.cases import read_given
 from registry.bundle.decision import decide
+from registry.bundle.diagnose import Question, ask
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest.schema import BundleManifest, Subgroup
-from registry.bundle.plain_text import shown
-from registry.bundle.question import Question, ask
+from registry.bundle.manifest import BundleManifest, Subgroup
+from registry.bundle.text import shown
 from registry.records import ApiKey, Event, Release, Standing, Version
 from serving.inference.device import Device
 from serving.inference.predictor import LoadedVersion
 
 if TYPE_CHECKING:  # signing needs an extra
-    from registry.signing.pem import Trust
+    from registry.signing.keys import Trust
 
 log = logging.getLogger("dermfed.serve")
 

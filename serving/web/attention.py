@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from registry.card.standing import Matter, Standing
+from registry.card.page import Matter, Standing
 from registry.records import Event
 from serving.monitoring.drift.table import DriftRow
 from serving.monitoring.outcomes.field_view import OpenAlarm

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import CategoryFact, NumberFact
-from registry.bundle.cases.kinds import Kind
+from registry.bundle.cases import CaseInput, CategoryFact, Kind, NumberFact
 from serving.releases.current_release import ServedRelease
 
 ANY: Final = "image"

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from registry.bundle.maps.overlay import frame_size, pixel_box
-from registry.bundle.maps.placement import Placement
+from registry.bundle.saliency import Placement, frame_size, pixel_box
 from serving.protocol.schemas import Diagnosis
 
 _GREY: Final = (128, 128, 128)

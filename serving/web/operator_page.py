@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.card import sections
-from registry.card.answering import key_figures
-from registry.card.standing import standing
-from registry.gates.let_through import let_through
+from registry.card.contents import key_figures
+from registry.card.page import standing
+from registry.gates.gate_set import let_through
 from registry.records import Event
-from registry.rendering.records import event_lines
-from registry.rendering.table import Table
+from registry.rendering import Table, event_lines
 from serving.monitoring.drift.table import EVERYBODY, DriftRow
 from serving.monitoring.outcomes.field_view import FieldRow, FieldView
 from serving.monitoring.shadow.table import ShadowRow

@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import parse_qsl
 
-from registry.bundle.manifest.labels import Label
-from registry.outcomes.looking import SeenAnswer
-from registry.outcomes.outcome import ConfirmedBy, Outcome, OutcomeRefused, read_confirmed_by, read_date
+from registry.bundle.manifest import Label
+from registry.outcomes.counts import SeenAnswer
+from registry.outcomes.records import ConfirmedBy, Outcome, OutcomeRefused, read_confirmed_by, read_date
 from serving.protocol.problems import InvalidParameter, ProblemResponse
 from serving.web.rendering import render
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.manifest import Label
+from registry.bundle.skin_tone import SCALES
 from serving.protocol.parameters import Parameters, read_parameters
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import ServedRelease

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from registry.bundle.manifest.schema import Guarantee
+from registry.bundle.manifest import Guarantee
 from serving.protocol.schemas import Diagnosis, MissingInput
 from serving.web.case_form import plain
 from serving.web.numbers import percent

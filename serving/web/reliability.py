@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.metrics.wilson import mean_interval
+from registry.bundle.metrics.intervals import mean_interval
 
 BINS = 10
 LEAST = 10

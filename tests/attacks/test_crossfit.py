@@ -13,7 +13,7 @@ import torch
 
 from personalization.calibration.working_point import read_malignancies
 from personalization.stages.calibration_answers import MALIGNANCY, answer_in_view
-from registry.bundle.model_file.graph import Outputs
+from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
 from training.algorithms import client as clients
 from training.algorithms.client import Client

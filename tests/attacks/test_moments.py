@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from personalization.stages.calibration_answers import embedding_sums
-from registry.bundle.model_file.graph import Outputs
+from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
 from training.algorithms.client import Client
 from training.algorithms.features import ClientFeatures, FeatureMemory, HeadRows

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.ood import count_distances
-from registry.bundle.counts.merged_bins import Pick
+from registry.bundle.counts.score_bins import Pick
 from registry.bundle.familiarity import distance_bin
 from tests.attacks import old_way
 from tests.attacks.fitting import fit

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from clients.api import ConnectionFailed
 from clients.diagnose import app
 from clients.diagnose_output import escape_formula
-from registry.bundle.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 from tests.case_bundles import case_bundle
 from tests.serving.conftest import Places, encode, paint, release, running
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from registry.bundle.counts.count import Counts, count
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Counts
 
 
 @dataclass(frozen=True)

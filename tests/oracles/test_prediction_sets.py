@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts.count import score_bin
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, score_bin
 
 COVERAGE = 0.9
 

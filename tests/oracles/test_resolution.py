@@ -10,8 +10,9 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, Counts, count, score_bin
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.metrics.calibration import ece, mce
 from registry.bundle.metrics.classification import (
     FEWEST_FOR_AUPRC,

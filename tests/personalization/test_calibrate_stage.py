@@ -19,11 +19,18 @@ from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup, TonePatients
-from registry.bundle.manifest.text import canonical, read_manifest
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import (
+    BundleManifest,
+    Lineage,
+    ModelFile,
+    Subgroup,
+    TonePatients,
+    canonical,
+    read_manifest,
+)
+from registry.bundle.model import Graph
 from registry.bundle.recount import recount
-from registry.bundle.skin_tone.typology_angle import ToneRanges
+from registry.bundle.skin_tone import ToneRanges
 from training.errors import JobError
 from training.federation.questions import EMBED
 from training.jobs.stages.base import BundleDraft, StageResult

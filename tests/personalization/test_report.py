@@ -27,14 +27,12 @@ from personalization.report.tables.calibration import calibration_table
 from personalization.report.tables.run_facts import census_tables
 from personalization.report.tables.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
-from registry.bundle.counts.count import SCORE_BINS, count
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import score_bin
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import UNDECLARED
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.manifest import UNDECLARED, Label
 from registry.bundle.metrics.findings import Judged, findings
-from registry.bundle.metrics.over_clients import over_clients
-from registry.bundle.metrics.summary import summarise
+from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
 from training.errors import DataError
 

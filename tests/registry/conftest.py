@@ -19,15 +19,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.folder import Bundle, bundle_digest, write_bundle
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 from tests.postgres_server import SERVER_USER, server_programs
 from tests.represented import patients_of
 
 if TYPE_CHECKING:
-    from registry.people.signatory import KeySignatory
+    from registry.signing.keys import KeySignatory
 
 MODEL = "skin-lesion"
 CODES = ("MEL", "NV", "AK")
@@ -419,8 +418,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def key(tmp_path: Path) -> Callable[[str], "KeySignatory"]:
     """The key of somebody of this name, made when it is first asked for; its files lie in `tmp_path`."""
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.people.signatory import KeySignatory
-    from registry.signing.new_key import write_key_pair
+    from registry.signing.keys import KeySignatory, write_key_pair
 
     made: dict[str, KeySignatory] = {}
 

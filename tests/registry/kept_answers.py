@@ -3,7 +3,7 @@
 import uuid
 from datetime import date, timedelta
 
-from registry.outcomes.answer import Answering, Decided, KeptAnswer, Side, cell_of
+from registry.outcomes.records import Answering, Decided, KeptAnswer, Side, cell_of
 
 FIRST = date(2026, 1, 1)
 ANSWERING = Answering("demo", 1, "global", "dark", "", (("MEL", True), ("NV", False), ("BCC", True)))

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest import Subgroup
 from registry.errors import BundleRefused, InvalidName, StoreError
-from registry.rendering.records import version_page
+from registry.rendering import version_page
 
 MODEL = "skin-lesion"
 

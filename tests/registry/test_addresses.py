@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.addresses import masked, without_secrets
+from registry.environment import masked, without_secrets
 
 SECRETS = ("hunter2secret", "se-cret", "77ret", "0secret1")
 

@@ -4,7 +4,7 @@ import pytest
 
 from registry.errors import GateRefusal, NotFound, NothingToApprove, ReleaseRefused
 from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
+from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere

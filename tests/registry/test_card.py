@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import (
-    Abstention,
-    Conformal,
-    Subgroup,
-    Temperature,
-)
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Abstention, Conformal, Label, Subgroup, Temperature
 from registry.bundle.metrics.summary import summarise
 from registry.card.contents import Entry, card_json, expected_coverage, release_card
 from registry.card.page import card_page

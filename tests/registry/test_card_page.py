@@ -4,8 +4,7 @@ from importlib.resources import files
 
 import pytest
 
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.manifest import Abstention, Coding, Conformal, Label, Lineage, Temperature
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.records import Release, Version

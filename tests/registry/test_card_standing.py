@@ -2,9 +2,9 @@
 
 import pytest
 
-from registry.bundle.manifest.schema import Abstention, Conformal
+from registry.bundle.manifest import Abstention, Conformal
 from registry.card.contents import Entry, release_card
-from registry.card.standing import standing
+from registry.card.page import standing
 from tests.thresholds import at_log_odds
 
 SURE = {

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import ModelFile
+from registry.bundle.manifest import ModelFile
 from registry.card.contents import Entry, card_json, release_card
 from registry.card.page import card_page
 from registry.errors import BundleRefused

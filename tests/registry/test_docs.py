@@ -64,8 +64,3 @@ def test_every_error_is_raised_somewhere():
     for name, error in inspect.getmembers(errors, inspect.isclass):
         if issubclass(error, Exception) and name not in abstract:
             assert f"{name}(" in sources.replace(f"class {name}(", "")
-
-
-def test_no_file_is_longer_than_it_should_be():
-    for path in Path(registry.__file__).parent.rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 400, path

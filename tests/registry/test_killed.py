@@ -14,7 +14,7 @@ import os, signal, sys
 from pathlib import Path
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
-from registry.releases import add_bundles
+from registry.releases import add
 from registry.store import base
 
 url, store, point, before, *folders = sys.argv[1:]
@@ -48,9 +48,9 @@ with Registry.open(url, store) as opened:
             target.write_bytes(source[: len(source) // 2]), die()
         )
     elif point == "after inserting a version":
-        add_bundles.insert_version = deadly(add_bundles.insert_version, after=True)
+        add.insert_version = deadly(add.insert_version, after=True)
     elif point == "before the event":
-        add_bundles.insert_event = deadly(add_bundles.insert_event)
+        add.insert_event = deadly(add.insert_event)
     elif point == "before the commit":
         engine = opened._engine
         engine.dialect.do_commit = deadly(engine.dialect.do_commit)

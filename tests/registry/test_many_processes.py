@@ -12,9 +12,9 @@ WORK = """
 import json, os, sys, time
 from pathlib import Path
 import alembic.autogenerate
-import registry.bundle.model_file.graph
+import registry.bundle.model
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
-from registry.bundle.manifest.schema import Subgroup, TonePatients
+from registry.bundle.manifest import Subgroup, TonePatients
 from registry.errors import AliasMoved
 from registry.registry import Registry
 

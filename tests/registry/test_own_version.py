@@ -2,8 +2,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-from registry import own_version as module
-from registry.own_version import own_version
+from registry import environment as module
+from registry.environment import own_version
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from registry.gates import GateSet
-from registry.gates.signature import SignatureGate
-from registry.people.signatory import KeySignatory
+from registry.gates.approval import SignatureGate
 from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.pem import Signer, read_signer
+from registry.signing.keys import KeySignatory, Signer, read_signer
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

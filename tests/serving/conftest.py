@@ -17,12 +17,13 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.codings import ICD10
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import (
+from registry.bundle.manifest import (
+    ICD10,
     Abstention,
     BundleManifest,
+    Coding,
     Conformal,
+    Label,
     Lineage,
     ModelFile,
     Subgroup,

@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 from pydicom import uid
 
-from registry.bundle.cases.facts import SEX, SITE, NumberFact
+from registry.bundle.cases import SEX, SITE, NumberFact
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture

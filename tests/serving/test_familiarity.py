@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from registry.bundle.diagnose import ask
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import Abstention, OutOfDistribution
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import Abstention, OutOfDistribution
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import decode_picture
-from registry.bundle.question import ask
 from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.protocol.parameters import Parameters

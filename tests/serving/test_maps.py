@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from registry.bundle.diagnose import Question
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import ModelFile
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import ModelFile
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
-from registry.bundle.question import Question
 from serving.inference.batcher import run_batch
 from tests.map_graphs import GRID, SIZE, spot, spot_graph
 from tests.serving.conftest import Places, draw_bundle, release, running

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.diagnose import ask
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from registry.bundle.question import ask
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow import comparing, shadow_table

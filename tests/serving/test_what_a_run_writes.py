@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from registry.outcomes.exporting import current_outcomes, write_outcomes
+from registry.outcomes.intake import current_outcomes, write_outcomes
 from registry.outcomes.store import OutcomeStore
 
 MARKER = "Erika-Musterfrau"

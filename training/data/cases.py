@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.case_input import EMPTY
+from registry.bundle.cases import EMPTY
 
 
 @dataclass(frozen=True)
 class Cases:
-    """The pictures and facts of n cases; see `registry.bundle.cases.case_input` for the numbers.
+    """The pictures and facts of n cases; see `registry.bundle.cases` for the numbers.
 
     Attributes:
         pictures: rows of the pictures, `(n, slots)` int64; -1 where a slot is empty. The first is never.

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Label
+from registry.bundle.cases import CaseInput
+from registry.bundle.manifest import Label
 from training.data.cases import Cases
 
 Split = Literal["train", "validation", "calibration", "test"]

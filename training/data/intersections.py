@@ -6,7 +6,7 @@ from math import isfinite
 
 from pydantic import Field, field_validator
 
-from registry.bundle.metrics.intersections import UNKNOWN
+from registry.bundle.metrics.summary import UNKNOWN
 from training.config import FrozenConfig
 
 

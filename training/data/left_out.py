@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from registry.bundle.cases.case_input import EMPTY, CaseInput
+from registry.bundle.cases import EMPTY, CaseInput
 from training.data.dataset import Examples
 from training.data.patterns import packed
 

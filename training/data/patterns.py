@@ -11,9 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.case_input import EMPTY, UNSAID, CaseInput
-from registry.bundle.cases.kinds import UNKNOWN_KIND
-from registry.bundle.cases.patterns import Pattern
+from registry.bundle.cases import EMPTY, UNKNOWN_KIND, UNSAID, CaseInput, Pattern
 from training.data.cases import Cases
 from training.data.dataset import Examples
 

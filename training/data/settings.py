@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import KNOWN, Fact
-from registry.bundle.cases.kinds import Kind
-from registry.bundle.nearest import nearest
+from registry.bundle.cases import KNOWN, CaseInput, Fact, Kind
 from registry.bundle.pictures.rule import Interpolation, PictureRule
+from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 from training.data.subgroup_settings import ColumnSubgroups as ColumnSubgroups

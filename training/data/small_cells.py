@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.confusion import Trait
+from registry.bundle.counts.counts import Trait
 from training.data.dataset import Examples
 
 

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
-from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED
+from registry.bundle.manifest import GLOBAL, UNDECLARED
 from registry.bundle.metrics.patient import ALL
-from registry.bundle.skin_tone.scales import SCALES, allowed_tones, read_scale, read_tone
+from registry.bundle.skin_tone import SCALES, allowed_tones, read_scale, read_tone
 from training.config import FrozenConfig
 
 TAKEN: Final = (GLOBAL, UNDECLARED, ALL)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.skin_tone import SCALES
 
 NO_TONE, NO_VALUE, OTHER_VALUE = "no_tone", "no_value", "other_value"
 SCALE, TONE = "scale ", "tone "  # of which no group names a tone, or this one: `scale monk`, `tone monk 4`

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Label
+from registry.bundle.cases import CaseInput
+from registry.bundle.manifest import Label
 from training.data.dataset import Dataset, case_of, traits_of
 
 

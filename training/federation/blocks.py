@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from registry.bundle.counts.block import Block
-from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Thresholds
 from registry.bundle.errors import CountsError
 from training.config import FrozenConfig
 from training.data.dataset import Split

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.manifest.text import without_attestation
+from registry.bundle.manifest import BundleManifest, without_attestation
 
 Attest = Callable[[BundleManifest], BundleManifest]
 """Signs the figures of a manifest, in the place of a signature that it had."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.metrics.intervals import clopper_pearson
 from training.data.dataset import SPLITS
 from training.federation.census import Census
 

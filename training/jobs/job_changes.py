@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from registry.strict_yaml import YamlError, load_yaml
 from training.errors import JobError
 from training.jobs.stage_order import ORDER

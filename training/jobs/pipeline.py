@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.findings import Judged, findings
 from registry.bundle.metrics.patient import ALL
+from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset

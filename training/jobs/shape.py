@@ -16,7 +16,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.errors import JobError
 
 SCHEMA_FILE = files("training.jobs") / "job.schema.json"

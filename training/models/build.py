@@ -10,9 +10,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.nearest import nearest
+from registry.bundle.cases import CaseInput
 from registry.bundle.pictures.rule import Interpolation
+from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier

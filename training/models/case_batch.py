@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from registry.bundle.cases.case_input import EMPTY
+from registry.bundle.cases import EMPTY
 from training.data.dataset import Examples
 
 
 @dataclass(frozen=True)
 class CaseBatch:
-    """Cases; see `registry.bundle.cases.case_input` for the numbers.
+    """Cases; see `registry.bundle.cases` for the numbers.
 
     Attributes:
         images: pictures `(batch, slots, 3, height, width)` in [0, 1], or what a frozen encoder made of them,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from registry.bundle.cases.case_input import UNSAID, CaseInput
+from registry.bundle.cases import UNSAID, CaseInput
 from training.models.case_batch import CaseBatch, Inputs
 from training.models.classifier import Classifier
 from training.models.fusion import Fusion, FusionConfig

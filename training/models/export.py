@@ -3,7 +3,7 @@
 The graph takes uint8 pictures, or cases, and gives `probabilities`, `logits` (divided by the temperature) and
 `embedding`; scaling, normalisation, network, temperature and softmax are inside. Where the encoder pools its
 cells it gives a `map` too, where each class's logit comes from (`class_activation`), which the temperature
-does not touch. See `registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the
+does not touch. See `registry.bundle.model`. The temperature of a case is that of its pattern; the
 embedding of one is the mean of its pictures' features, by which an unfamiliar picture is known whatever else
 is given. What the encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
 Of the machine, its folders and its user nothing is in the graph: torch leaves stack traces in it.
@@ -24,9 +24,8 @@ from onnx import numpy_helper
 from onnxscript import ir
 from torch import Tensor, nn
 
-from registry.bundle.cases.case_input import EMPTY
-from registry.bundle.cases.patterns import number_of_patterns
-from registry.bundle.model_file.graph import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Outputs
+from registry.bundle.cases import EMPTY, number_of_patterns
+from registry.bundle.model import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Outputs
 from training.data.dataset import Examples
 from training.errors import ExportError
 from training.messages.message import Tensors
@@ -89,7 +88,7 @@ class ServedModel(nn.Module):
 class ServedCases(nn.Module):
     """A classifier of cases from stored pictures, kinds and facts to calibrated answers.
 
-    Its temperatures `(patterns, 1)` are in the order of `registry.bundle.cases.patterns.pattern_number`.
+    Its temperatures `(patterns, 1)` are in the order of `registry.bundle.cases.pattern_number`.
     """
 
     temperature: Tensor

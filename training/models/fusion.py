@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.bundle.cases.case_input import EMPTY, UNSAID, CaseInput
-from registry.bundle.cases.facts import CategoryFact, NumberFact
+from registry.bundle.cases import EMPTY, UNSAID, CaseInput, CategoryFact, NumberFact
 from training.config import FrozenConfig
 from training.models.case_batch import CaseBatch
 

@@ -12,8 +12,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx.utils import Extractor
 
-from registry.bundle.model_file.graph import CONTEXT, INPUT, KINDS, OUTPUTS, Outputs
-from registry.bundle.model_file.session import open_session
+from registry.bundle.model import CONTEXT, INPUT, KINDS, OUTPUTS, Outputs, open_session
 from training.data.dataset import Examples
 from training.models.export import FEATURES, graph_inputs
 

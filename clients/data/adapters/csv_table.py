@@ -20,8 +20,8 @@ from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, r
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.note import Note
 from clients.data.wording import listing
-from registry.bundle.nearest import nearest
-from registry.bundle.skin_tone.scales import read_scale, read_tone
+from registry.bundle.skin_tone import read_scale, read_tone
+from registry.bundle.text import nearest
 
 
 class CsvTable(Adapter):

@@ -25,7 +25,7 @@ from clients.data.adapters.published import images_of, read_table, refuse_unname
 from clients.data.errors import AdapterError
 from clients.data.manifests.groups import name_groups
 from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
-from registry.bundle.cases.kinds import read_kind
+from registry.bundle.cases import read_kind
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")
 _MELANOMAS = (

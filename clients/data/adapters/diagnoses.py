@@ -5,8 +5,8 @@ from pathlib import Path
 
 from clients.data.adapters.published import read_table
 from clients.data.errors import AdapterError
-from registry.bundle.nearest import nearest
-from registry.bundle.skin_tone.scales import read_tone
+from registry.bundle.skin_tone import read_tone
+from registry.bundle.text import nearest
 
 
 def code_of(picture: str, diagnosis: str, codes: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from clients.data.adapters.fitzpatrick17k_names import DIAGNOSES, NINE, THREE
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import Manifest, Row
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 
 TABLE = "fitzpatrick17k.csv"
 QC = ("1 Diagnostic", "2 Characteristic", "3 Wrongly labelled", "4 Other", "5 Potentially")

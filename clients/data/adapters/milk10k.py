@@ -12,7 +12,7 @@ from clients.data.adapters.diagnoses import one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
-from registry.bundle.cases.kinds import read_kind
+from registry.bundle.cases import read_kind
 
 # Lesions under two numbers whose pictures are nearly the same: they must not part in a split.
 NEAR_DUPLICATES = (

@@ -11,7 +11,7 @@ cases have none: they are unlabelled. The names are an open list; one that no de
 case is an error. Fitzpatrick types are the contributor's own word, in 2,175 cases; Monk tones are estimated
 from the picture by two groups of graders, who agree in 40 % of the cases. No patients are told.
 
-Facts are in the words of `registry.bundle.cases.facts`: an age group stands as its middle, in whole years,
+Facts are in the words of `registry.bundle.cases`: an age group stands as its middle, in whole years,
 and the parts of the body as the one site that they are of, where they are of one. The columns `age_group` and
 `body_parts` have what was published.
 """

@@ -20,8 +20,8 @@ from clients.data.adapters.scin import Scin
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
 from registry.bundle.errors import PartError
-from registry.bundle.nearest import nearest
 from registry.bundle.plugins import PartTable
+from registry.bundle.text import nearest
 
 ADAPTERS: PartTable[Adapter] = PartTable(
     "adapter",

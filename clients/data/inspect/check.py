@@ -29,7 +29,7 @@ from clients.data.pictures.causes import UnusablePicture, find_causes
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from clients.data.pictures.fingerprints import DECODED, Fingerprints, can_fingerprint, fingerprint
 from clients.data.progress import progress
-from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases import CaseInput
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 

@@ -7,8 +7,7 @@ from rich.table import Table
 
 from clients.data.manifests.groups import number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
-from registry.bundle.cases.facts import KNOWN, UNKNOWN
-from registry.bundle.cases.kinds import UNKNOWN_KIND
+from registry.bundle.cases import KNOWN, UNKNOWN, UNKNOWN_KIND
 
 
 @dataclass(frozen=True, order=True)

@@ -16,8 +16,8 @@ from clients.data.manifests.csv_file import scan_manifest
 from clients.data.manifests.groups import components, linkage_keys, number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
-from registry.bundle.cases.facts import UNKNOWN
-from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.cases import UNKNOWN
+from registry.bundle.skin_tone import SCALES
 from training.updates.settings import PrivacyConfig
 
 TO_TELL = 30  # pictures; of fewer, figures of a group are withheld or say next to nothing

@@ -10,7 +10,7 @@ from clients.data.pictures.files import PictureReader, UnreadablePictureError, l
 from clients.data.progress import progress
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from registry.bundle.skin_tone.typology_angle import skin_tone_angle
+from registry.bundle.skin_tone import skin_tone_angle
 
 RULE = PictureRule(size=128)
 """How pictures are decoded: pixels enough for a median, and quick."""

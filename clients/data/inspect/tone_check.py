@@ -8,7 +8,7 @@ from rich.table import Table
 from clients.data.inspect.tone_angles import MeasuredTone
 from clients.data.manifests.groups import number_lesions
 from personalization.calibration.tone_ranges import Agreement, Estimate, agreement, count_angles, learn_ranges
-from registry.bundle.skin_tone.typology_angle import ToneRange, ToneRanges, contradicted_by, from_dark
+from registry.bundle.skin_tone import ToneRange, ToneRanges, contradicted_by, from_dark
 
 
 @dataclass(frozen=True)

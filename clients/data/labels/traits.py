@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from clients.data.errors import ClientDataError
 from clients.data.manifests.manifest import Row
 from clients.data.sources import Source
-from registry.bundle.metrics.intersections import UNKNOWN
+from registry.bundle.metrics.summary import UNKNOWN
 from training.data.dataset import DECLARED_TONE
 from training.data.intersections import IntersectionConfig
 from training.data.subgroup_settings import ColumnSubgroups, ToneGroups

@@ -23,8 +23,8 @@ from clients.data.manifests.text_file import CONTROLS, UnreadableTableError
 from clients.data.note import Note
 from clients.data.pictures.files import relocate
 from clients.data.wording import listing
-from registry.bundle.nearest import nearest
-from registry.bundle.skin_tone.scales import read_scale, read_tone
+from registry.bundle.skin_tone import read_scale, read_tone
+from registry.bundle.text import nearest
 from training.data.dataset import SPLITS
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clients.data.errors import UnknownColumnError
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 
 COLUMNS = (
     "image",
@@ -25,7 +25,7 @@ COLUMNS = (
 )
 
 DUPLICATE_GROUP = "duplicate_group"  # an extra column: rows that share a value are kept together
-IMAGE_KIND = "image_kind"  # an extra column: what a picture shows, see `registry.bundle.cases.kinds`
+IMAGE_KIND = "image_kind"  # an extra column: what a picture shows, see `registry.bundle.cases`
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from clients.data.errors import PartitionError
 from clients.data.partition.assign import Component, ordered_components
 from clients.data.partition.rules import NOBODY, Partition
-from registry.bundle.nearest import nearest
+from registry.bundle.text import nearest
 from training.data.settings import DataConfig
 
 

@@ -8,7 +8,7 @@ from personalization.report.measures import ALL, Estimate, Malignant, Measure, e
 from personalization.report.numerals import Unit, listed, with_interval
 from personalization.report.palette import INK, MUTED, series_colour
 from personalization.report.svg import Panel, drawn
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 
 _EARLIER = 0.35  # opacity of a stage that was not the last
 

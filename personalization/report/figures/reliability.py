@@ -7,7 +7,7 @@ from personalization.report.numerals import number, pictures, whole, with_interv
 from personalization.report.palette import INK, MUTED
 from personalization.report.svg import Panel, drawn
 from personalization.report.table import Row, Table, texts
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 from registry.bundle.metrics.calibration import reliability as reliability_of
 
 

@@ -10,7 +10,8 @@ from personalization.report.numerals import listed, number, with_interval
 from personalization.report.palette import INK, MUTED, series_colour, series_dash
 from personalization.report.svg import Panel, drawn
 from personalization.report.table import Cell, Row, Table
-from registry.bundle.counts.count import Block, Counts
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.selective import risk_coverage as risk_coverage_of
 
 _COVERAGES = (0.25, 0.5, 0.75, 0.9, 1.0)  # where the table reads the curves

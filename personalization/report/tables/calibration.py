@@ -10,12 +10,11 @@ from personalization.report.measures import ALL, Estimate, present, total
 from personalization.report.numerals import interval, number, threshold, whole
 from personalization.report.served import cleared, routes, suspicious
 from personalization.report.table import Cell, Row, Table, cell, texts
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.manifest.subgroup import ClaimedTone
+from registry.bundle.manifest import ClaimedTone, Label, malignant_classes
 from registry.bundle.metrics.estimate import limits_of
-from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.summary import MALIGNANCY
 from training.messages.message import GLOBAL
 

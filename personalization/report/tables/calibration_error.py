@@ -6,7 +6,7 @@ from personalization.report.data import ReportData
 from personalization.report.measures import ALL, estimate, present, total
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 
 
 def calibration_error_table(data: ReportData) -> Table | None:

@@ -6,10 +6,10 @@ from personalization.report.data import ReportData
 from personalization.report.measures import Estimate, auroc_is_of_malignancy, total
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, label_name, texts
-from registry.bundle.counts.count import Block
-from registry.bundle.manifest.labels import Label
+from registry.bundle.counts.counting import Block
+from registry.bundle.manifest import Label
 from registry.bundle.metrics.estimate import BY_CLASS
-from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.intervals import sample_of
 
 FIGURES: Mapping[str, str] = {
     "recall": "recall",

@@ -12,7 +12,7 @@ from personalization.report.tables.differences import figure_title
 FIGURES = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
 
 TOO_FEW = "too few to tell"
-"""Stands for a group of which clients told fewer than 30 pictures (`registry.bundle.metrics.intersections`),
+"""Stands for a group of which clients told fewer than 30 pictures (`registry.bundle.metrics.summary`),
 or none: each client keeps to itself what it has too few of."""
 
 

@@ -7,7 +7,7 @@ from personalization.report.measures import ALL, Estimate, present
 from personalization.report.numerals import number, whole
 from personalization.report.served import coverage, referred, routes, set_size, wrong
 from personalization.report.table import Cell, Row, Table, cell
-from registry.bundle.counts.count import Block
+from registry.bundle.counts.counting import Block
 
 _COLUMNS = (
     "subgroup",

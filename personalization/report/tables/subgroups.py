@@ -6,8 +6,8 @@ from personalization.report.measures import ALL, Malignant, Measure, estimate, p
 from personalization.report.numerals import ABSENT, number
 from personalization.report.table import Cell, Row, Table, label_name
 from personalization.report.tables.patient import figure_cell, pictures_of
-from registry.bundle.counts.count import Block
-from registry.bundle.manifest.labels import Label
+from registry.bundle.counts.counting import Block
+from registry.bundle.manifest import Label
 
 
 def figures_table(

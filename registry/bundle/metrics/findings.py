@@ -20,8 +20,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from registry.bundle.manifest.schema import GLOBAL, UNDECLARED
-from registry.bundle.metrics.limits import Limits
+from registry.bundle.manifest import GLOBAL, UNDECLARED
+from registry.bundle.metrics.intervals import Limits
 from registry.bundle.metrics.patient import ALL, PatientFigures, Told, patient_figures, told
 
 Kind = Literal["lost_sensitivity", "missed_sensitivity", "missed_risk", "nearly_nobody_answered", "untested"]

@@ -2,15 +2,42 @@
 
 At a threshold, coverage is the share of pictures that are answered and risk the share of wrong
 answers among them.
+
+The variance of the area under the risk-coverage curve, as of a weighted sum of wrong answers.
+
+With the order of confidence given, AURC = Σ_b w_b x_b of x_b wrong answers of confidence b, and w_b what one
+adds there: those of high confidence add most. Its variance is Σ_b d w_b² x_b with d the design effect, as of
+Poisson counts. It is smoothed by half a wrong answer of the largest weight that there is (as the upper limit
+of Fay & Feuer 1997 by a whole one), so that no wrong answer is not certain. The limits follow (`moments`).
+
+Figures of what a model's thresholds do to test pictures: coverage, set size, referral, and its risk.
+
+At a working point also sensitivity and specificity: the share of malignant pictures that are suspicious, and
+of others that are not.
+
+From counts that clients made at those thresholds, so exact. Intervals are of lesions: with x of n pictures so
+and the cluster-robust variance Σ_g (x_g − r n_g)² / n² of r = x / n, r is as certain as x / deff of n / deff
+independent pictures, deff being that variance over r (1 − r) / n and at least 1 (Korn & Graubard 1998).
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, harmonic_between, ratio
+from registry.bundle.counts.counts import Counts, Decisions
+from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.metrics.intervals import (
+    Figure,
+    Moments,
+    Sample,
+    clopper_pearson,
+    harmonic_between,
+    ratio,
+)
 
 
 @dataclass(frozen=True)
@@ -53,3 +80,91 @@ def aurc(counts: Counts) -> Figure:
     h = harmonic_between(above, above + total)
     share_wrong = wrong / np.maximum(total, 1)
     return ratio((wrong_above * h + share_wrong * (total - above * h)).sum(axis=-1), n)
+
+
+_HALF, _MOST = 0.5, 0.999
+
+
+def aurc_variance(sample: Sample[Counts]) -> Moments:
+    """AURC, `(...)`."""
+    counts = sample.counts
+    wrong, total = counts.confidence[..., 0, ::-1], counts.confidence.sum(axis=-2)[..., ::-1]
+    weight = _weights(total)
+    effect = sample.effect.of_pictures(counts.confusion.sum(axis=-1).astype(np.float64))
+    largest = np.where(total > 0, weight, 0.0).max(axis=-1) * effect
+    value = aurc(counts)
+    variance = (weight**2 * wrong).sum(axis=-1) * effect + _HALF * largest**2
+    return Moments(value, np.minimum(np.nan_to_num(value) + _HALF * largest, _MOST), variance, value, value)
+
+
+def _weights(total: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What a wrong answer adds to the area, `(..., bins)`, of so many pictures from high to low confidence.
+
+    In `selective.aurc`, W h + w/m (m − N h), it is in W of every bin below its own, and in w of its own.
+    """
+    above = np.cumsum(total, axis=-1) - total
+    n = np.maximum(total.sum(axis=-1, keepdims=True), 1)
+    own = 1 - above * harmonic_between(above, above + total) / np.maximum(total, 1)
+    below = harmonic_between(above + total, np.broadcast_to(n, total.shape))
+    return np.asarray((own + below) / n)
+
+
+_Z = 1.959963984540054  # the 0.975-quantile of the normal distribution
+
+SHARES: Mapping[str, Callable[[Decisions], LesionSums]] = {
+    "coverage": lambda decisions: decisions.covered,
+    "reported": lambda decisions: decisions.reported,
+    "reported_risk": lambda decisions: decisions.wrong,
+}
+
+AT_WORKING_POINT: Mapping[str, Callable[[Decisions], LesionSums]] = {
+    "sensitivity_at_threshold": lambda decisions: decisions.suspicious,
+    "specificity_at_threshold": lambda decisions: decisions.cleared,
+}
+
+
+def decided(decisions: Decisions) -> dict[str, Any]:
+    """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON.
+
+    And `AT_WORKING_POINT`, where the model has one.
+    """
+    sums = {name: of(decisions) for name, of in SHARES.items()} | {"set_size": decisions.set_sizes}
+    if decisions.at_working_point:
+        sums |= {name: of(decisions) for name, of in AT_WORKING_POINT.items()}
+    figures: dict[str, Any] = {name: mean_of(of) for name, of in sums.items()}
+    figures["intervals"] = {
+        name: (mean_interval(of) if name == "set_size" else share_interval(of)) for name, of in sums.items()
+    }
+    return figures
+
+
+def mean_of(sums: LesionSums) -> float | None:
+    """X / n of one share; None of no pictures."""
+    return float(sums.x[0] / sums.n[0]) if sums.n[0] else None
+
+
+def robust_variance(sums: LesionSums) -> float:
+    """Σ_g (x_g − r n_g)² / n² of one share."""
+    r = sums.x[0] / sums.n[0]
+    return float(sums.xx[0] - 2 * r * sums.xn[0] + r**2 * sums.nn[0]) / float(sums.n[0]) ** 2
+
+
+def share_interval(sums: LesionSums) -> list[float] | None:
+    """The 95 % interval of one share; None of no pictures."""
+    n = int(sums.n[0])
+    if not n:
+        return None
+    r = sums.x[0] / n
+    binomial = r * (1 - r) / n
+    largest = float(sums.nn[0]) / n  # where pictures of a lesion are all alike
+    effect = largest if not binomial else min(max(robust_variance(sums) / binomial, 1.0), largest)
+    return list(clopper_pearson(sums.x[0] / effect, n / effect))
+
+
+def mean_interval(sums: LesionSums) -> list[float] | None:
+    """The 95 % interval of a mean of whole numbers, by its standard error; None of no pictures."""
+    mean = mean_of(sums)
+    if mean is None:
+        return None
+    half = _Z * sqrt(max(robust_variance(sums), 0.0))
+    return [mean - half, mean + half]

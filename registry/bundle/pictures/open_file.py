@@ -23,7 +23,7 @@ from registry.bundle.errors import (
     UnsupportedPicture,
 )
 from registry.bundle.pictures.dicom import open_dicom
-from registry.bundle.pictures.piece_limits import refuse_many_parts
+from registry.bundle.pictures.jpeg import refuse_many_parts
 
 DECODER_ERRORS = (
     OSError,

@@ -28,10 +28,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
-from registry.bundle.pictures.colours import Conversion, conversion_of
+from registry.bundle.pictures.colours import Conversion, ProfileNotUsed, conversion_of
 from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
-from registry.bundle.pictures.profile import ProfileNotUsed
 
 PICTURE_VERSION = 2
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""

@@ -17,7 +17,7 @@ Whoever changes figures, classes, histograms and subgroups alike is not found he
 measured tells that (`manifest.attestation`).
 """
 
-from registry.bundle.recount.problem import Problem, Recounted
+from registry.bundle.recount.possible import Problem, Recounted
 from registry.bundle.recount.recount import recount
 
 __all__ = ["Problem", "Recounted", "recount"]

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from registry.bundle.cases.kinds import Kind
+from registry.bundle.cases import Kind
 from serving.access.auth import refuse_other_sites
 from serving.decoding.decoded import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle

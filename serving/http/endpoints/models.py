@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
 from serving.http.headers import POLICY, policy_for
 from serving.protocol.schemas import Models, ServedCanary, ServedModel, ServedPattern, ServedVersion

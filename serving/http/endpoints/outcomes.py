@@ -13,9 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from registry.errors import RegistryError
-from registry.outcomes.giving import ANYBODY, Refusal, Taken
-from registry.outcomes.looking import SeenAnswer
-from registry.outcomes.outcome import (
+from registry.outcomes.counts import SeenAnswer
+from registry.outcomes.records import (
     Outcome,
     OutcomeGiven,
     OutcomeRefused,
@@ -23,6 +22,7 @@ from registry.outcomes.outcome import (
     read_confirmed_by,
     read_date,
 )
+from registry.outcomes.store import ANYBODY, Refusal, Taken
 from serving.access.auth import refuse_other_sites
 from serving.http.body import read_body
 from serving.http.upload import media_type

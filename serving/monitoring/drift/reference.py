@@ -6,9 +6,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest
 from serving.monitoring.drift.bins import coarse_distances, coarse_scores
 from serving.monitoring.drift.distance import Merged
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest
 from serving.metrics.multiprocess import WorkerTotals
 from serving.monitoring.drift.bins import DISTANCE_EDGES
 from serving.monitoring.drift.counting import (

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from registry.alarms.look import Look
-from registry.alarms.told import Alarm, open_alarms, said
-from registry.field.released import ReleasedFigures
-from registry.field.report import SubgroupInField
+from registry.outcomes.alarms import Alarm, Look, open_alarms, said
+from registry.outcomes.monitoring import ReleasedFigures, SubgroupInField
 
 if TYPE_CHECKING:
-    from registry.bundle.metrics.limits import Limits
+    from registry.bundle.metrics.intervals import Limits
 
 
 class _Told(BaseModel):

@@ -10,13 +10,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from registry.addresses import masked
+from registry.environment import masked
 from registry.errors import DatabaseError, OtherSchema, RegistryError
-from registry.outcomes.answer import KeptAnswer
-from registry.outcomes.giving import Refusal, Taken
-from registry.outcomes.looking import SeenAnswer, look
-from registry.outcomes.outcome import Outcome
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.counts import SeenAnswer, look
+from registry.outcomes.records import KeptAnswer, Outcome
+from registry.outcomes.store import OutcomeStore, Refusal, Taken
 from serving.metrics.metrics import Metrics
 
 log = logging.getLogger("dermfed.serve")

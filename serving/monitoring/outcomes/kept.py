@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from registry.bundle.manifest.schema import GLOBAL
-from registry.outcomes.answer import UNKNOWN, Answering, KeptAnswer, Side, cell_of
+from registry.bundle.manifest import GLOBAL
+from registry.outcomes.records import UNKNOWN, Answering, KeptAnswer, Side, cell_of
 from serving.monitoring.shadow.comparing import AnsweredPicture
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease

@@ -17,9 +17,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from registry.alarms.look import Look
 from registry.errors import RegistryError
-from registry.field.released import ReleasedFigures
+from registry.outcomes.alarms import Look
+from registry.outcomes.monitoring import ReleasedFigures
 from serving.monitoring.outcomes.field_view import FieldView, alarms_in, rows_of
 
 log = logging.getLogger("dermfed.serve")

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, Full, Queue
 from typing import Final
 
-from registry.bundle.cases.given import GivenCase, read_given
-from registry.bundle.cases.kinds import read_kind
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.cases import GivenCase, read_given, read_kind
+from registry.bundle.diagnose import Question, ask
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
-from registry.bundle.question import Question, ask
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.metrics.metrics import Metrics

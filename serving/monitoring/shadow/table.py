@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.metrics.wilson import mean_interval
+from registry.bundle.metrics.intervals import mean_interval
 from serving.metrics.multiprocess import WorkerTotals
 from serving.monitoring.shadow.counting import (
     AGREEMENTS,

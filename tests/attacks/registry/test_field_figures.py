@@ -10,12 +10,9 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from registry.field.released import released_figures
-from registry.field.report import field_report
-from registry.outcomes.giving import ANYBODY
-from registry.outcomes.outcome import Outcome
-from registry.outcomes.settled import TOGETHER, settled
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.monitoring import field_report, released_figures
+from registry.outcomes.records import TOGETHER, Outcome, settled
+from registry.outcomes.store import ANYBODY, OutcomeStore
 from tests.registry.kept_answers import FIRST, kept_answer
 
 FILLED = 40

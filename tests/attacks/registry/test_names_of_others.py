@@ -17,10 +17,9 @@ from registry.database import changes
 from registry.database.connection import reading, writing
 from registry.errors import ApprovalsMissing, GateRefusal, PersonRefused
 from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
-from registry.gates.spread import SpreadGate
-from registry.people.history import person_issues
-from registry.people.signed_events import signature_issue
+from registry.gates.approval import ApprovalsGate
+from registry.gates.fairness import SpreadGate
+from registry.people import person_issues, signature_issue
 
 MODEL = "skin-lesion"
 TWO = GateSet(gates=(ApprovalsGate(people=2),))
@@ -248,8 +247,8 @@ def test_what_is_signed_is_all_that_is_told(registry, person):
     olga = person("olga")
     olga.set_gates(GateSet(gates=(SpreadGate(limit=0.5),)), reason="a reason")
     facts, (who,) = registry.audit()[-1], registry.people()
-    from registry.database.action import registry_id
     from registry.database.connection import reading
+    from registry.database.tables import registry_id
 
     with reading(registry._engine) as connection:
         own = registry_id(connection)

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
+from registry import people
 from registry.errors import ApprovalsMissing, GateRefusal, NothingToApprove, PersonRefused
 from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
-from registry.gates.spread import SpreadGate
-from registry.people import changes
-from registry.releases import gate_inputs, gate_sets
-from registry.releases.canary import Share
+from registry.gates.approval import ApprovalsGate
+from registry.gates.fairness import SpreadGate
+from registry.releases import compose, gate_sets
+from registry.releases.rollout import Share
 
 MODEL = "skin-lesion"
 TO = {"to": "production"}
@@ -48,7 +48,7 @@ def unguarded(monkeypatch):
     """A registry that asks for approvals of releases alone."""
 
     def switch_off():
-        for module in (gate_inputs, gate_sets, changes):
+        for module in (compose, gate_sets, people):
             monkeypatch.setattr(module, "require_approved", lambda *_: {})
 
     return switch_off

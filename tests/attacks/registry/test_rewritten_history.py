@@ -8,8 +8,7 @@ import json
 
 import pytest
 
-from registry.database.hash_chain import GENESIS, event_hash
-from registry.database.tables import EventRow
+from registry.database.tables import GENESIS, EventRow, event_hash
 
 MODEL = "skin-lesion"
 LIE = "nobody refused"

@@ -8,7 +8,7 @@ from clients.data.case_groups import case_problems
 from clients.data.errors import ManifestError
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
-from registry.bundle.cases.facts import SITE
+from registry.bundle.cases import SITE
 from training.data.dataset import SPLITS
 from training.data.settings import CasesConfig, DataConfig
 

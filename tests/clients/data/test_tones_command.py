@@ -14,7 +14,7 @@ from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import SKIN, draw
-from registry.bundle.skin_tone.typology_angle import CAUTION, lab, skin_tone_angle, typology_angle
+from registry.bundle.skin_tone import CAUTION, lab, skin_tone_angle, typology_angle
 
 
 def run(*words: object) -> Result:

@@ -12,7 +12,7 @@ from personalization.calibration.abstention import (
     propose_thresholds,
 )
 from personalization.calibration.at_thresholds import CountsAt
-from registry.bundle.counts.count import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 
 answers = st.lists(st.tuples(st.floats(0.3, 1.0), st.booleans()), max_size=200)
 

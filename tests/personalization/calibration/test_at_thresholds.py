@@ -18,9 +18,8 @@ from personalization.calibration.at_thresholds import (
     read_thresholds,
     to_tensor,
 )
-from registry.bundle.counts.merged_bins import lowest, merge
-from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.counts.score_bins import SCORE_BINS, lowest, merge
+from registry.bundle.metrics.intervals import clopper_pearson
 from training.errors import MessageError
 
 kinds_and_scores = st.lists(st.tuples(st.integers(0, 1), st.integers(0, SCORE_BINS - 1)), max_size=80)

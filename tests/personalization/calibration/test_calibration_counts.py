@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.calibration.calibration_counts import CalibrationCounts
-from registry.bundle.counts.count import SCORE_BINS, score_bin
-from registry.bundle.counts.working_point import is_held_back
+from registry.bundle.counts.score_bins import SCORE_BINS, is_held_back, score_bin
 
 MALIGNANT = np.array([True, False, False])
 

@@ -10,9 +10,7 @@ from scipy.stats import beta as beta_law
 from scipy.stats import betabinom, kstest
 
 from personalization.calibration.conformal import ConformalConfig, examples_needed, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, score_bin
-from registry.bundle.counts.merged_bins import lowest, merge
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, lowest, merge, score_bin
 
 
 def counts_of(of_truth):

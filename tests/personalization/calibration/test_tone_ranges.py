@@ -12,7 +12,7 @@ from personalization.calibration.tone_ranges import (
     learn_ranges,
     warning_rates,
 )
-from registry.bundle.skin_tone.typology_angle import ToneRange
+from registry.bundle.skin_tone import ToneRange
 
 TONES = ("0", "1", "2", "3", "4", "5")
 

@@ -16,7 +16,7 @@ from personalization.calibration.working_point import (
     read_malignancies,
     to_tensors,
 )
-from registry.bundle.counts.count import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from training.errors import MessageError
 from training.messages.message import Update
 

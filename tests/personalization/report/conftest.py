@@ -18,10 +18,9 @@ from personalization.report import (
     render_report,
 )
 from personalization.selection.select import SelectionConfig, select
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.labels import Label
-from registry.bundle.metrics.over_clients import over_clients
-from registry.bundle.metrics.summary import summarise
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Label
+from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
 
 LABELS = (

@@ -5,7 +5,7 @@ import pytest
 
 from personalization.selection.proof import ProofConfig, prove
 from personalization.selection.select import SelectionConfig, select, with_proofs
-from registry.bundle.counts.paired import PairedCounts
+from registry.bundle.counts.lesions import PairedCounts
 
 MALIGNANT, BENIGN = 1, 0
 

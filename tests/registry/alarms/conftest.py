@@ -9,8 +9,7 @@ import pytest
 
 from registry.environment import OUTCOMES
 from registry.gates import GateSet, SpreadGate
-from registry.outcomes.answer import Answering, KeptAnswer
-from registry.outcomes.outcome import Outcome
+from registry.outcomes.records import Answering, KeptAnswer, Outcome
 from registry.outcomes.store import OutcomeStore
 from registry.registry import Registry
 from tests.registry.conftest import MODEL

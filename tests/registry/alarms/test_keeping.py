@@ -8,11 +8,10 @@ from sqlalchemy import delete
 
 from registry.database.connection import writing
 from registry.errors import AlarmClosed, NotFound, PersonRefused, ReleaseRefused
-from registry.field.report import field_report
 from registry.gates import GateSet
-from registry.gates.field import FieldGate
-from registry.outcomes.outcome import Outcome
-from registry.outcomes.tables import AnswerCountRow, AnswerRow, OutcomeRow
+from registry.gates.outcomes import FieldGate
+from registry.outcomes.monitoring import field_report
+from registry.outcomes.records import AnswerCountRow, AnswerRow, Outcome, OutcomeRow
 from tests.registry.alarms.conftest import MODEL, alarmed, answering, break_promise, on
 from tests.registry.kept_answers import kept_answer
 

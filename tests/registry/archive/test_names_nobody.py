@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from registry.archive.events import without_people
+from registry.archive.container import without_people
 from registry.archive.import_release import read_release
 from registry.database import changes
 from registry.gates.gate_set import gate_set_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from registry.audit.checkpoint import KeptHead
-from registry.database.hash_chain import GENESIS
+from registry.audit import KeptHead
+from registry.database.tables import GENESIS
 from registry.errors import InvalidName
 
 pytestmark = pytest.mark.sqlite

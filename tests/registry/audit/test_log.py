@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.database.hash_chain import event_hash
+from registry.database.tables import event_hash
 from registry.environment import current_host
 from registry.errors import DatabaseError, NotFound
 

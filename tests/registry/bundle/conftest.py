@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.manifest.codings import ICD10
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import (
+from registry.bundle.manifest import (
+    ICD10,
     Abstention,
     BundleManifest,
+    Coding,
     Conformal,
+    Label,
     Lineage,
     ModelFile,
     Subgroup,

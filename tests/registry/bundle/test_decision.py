@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.cases.patterns import read_pattern
-from registry.bundle.counts.count import LOGIT_BINS, SCORE_BINS, count
-from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.cases import read_pattern
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup, WorkingPoint
+from registry.bundle.manifest import Abstention, Conformal, Label, Subgroup, WorkingPoint
 from registry.bundle.metrics.selective import risk_coverage
 from tests.case_bundles import PATTERNS, case_bundle
 from tests.thresholds import at_log_odds

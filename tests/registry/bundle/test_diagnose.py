@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from registry.bundle import diagnose as diagnose_module
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import read_bundle, write_bundle
-from registry.bundle.manifest.schema import Abstention, ModelFile, OutOfDistribution
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import Abstention, ModelFile, OutOfDistribution
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import decode_picture
 from tests.case_bundles import case_bundle, case_logits, softmax
 

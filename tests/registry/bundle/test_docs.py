@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest.schema import BundleManifest, ModelFile
+from registry.bundle.manifest import BundleManifest, ModelFile
 from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
 
 DOCS = Path(__file__).parents[3] / "docs"

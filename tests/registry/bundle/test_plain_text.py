@@ -5,8 +5,7 @@ import unicodedata
 
 import pytest
 
-from registry.bundle.lookalikes import alike, mixed_word
-from registry.bundle.plain_text import on_one_line, shown, shown_name, unseen_in
+from registry.bundle.text import alike, mixed_word, on_one_line, shown, shown_name, unseen_in
 
 # Marks of format that have a glyph: of Arabic, Syriac and Kaithi numbers and of hieroglyphs.
 DRAWN = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.given import read_given
+from registry.bundle.cases import read_given
+from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.question import Question, ask
+from registry.bundle.model import Graph
 from tests.case_bundles import CASE, SIZE, case_graph, case_logits, softmax
 from tests.closeness import assert_close_in_norm
 

@@ -1,5 +1,5 @@
-from registry.bundle.cases.given import read_given
-from registry.bundle.would_help import Help, would_help
+from registry.bundle.cases import read_given
+from registry.bundle.decision import Help, would_help
 from tests.case_bundles import CASE, case_bundle, rules
 
 ALL = {"age": "70", "sex": "male", "site": "trunk"}

@@ -11,8 +11,7 @@ import unicodedata
 import pytest
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import Lineage
+from registry.bundle.manifest import Coding, Label, Lineage
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.errors import BundleRefused, InvalidName, ReleaseRefused

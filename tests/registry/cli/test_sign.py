@@ -1,6 +1,6 @@
 import pytest
 
-from registry.signing.pem import fingerprint
+from registry.signing.keys import fingerprint
 
 MODEL = "skin-lesion"
 

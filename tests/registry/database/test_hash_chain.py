@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from registry.database.hash_chain import GENESIS, canonical_json, event_hash
+from registry.database.tables import GENESIS, canonical_json, event_hash
 
 
 def test_the_hash_is_that_of_the_text_written_by_hand():

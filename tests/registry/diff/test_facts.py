@@ -3,10 +3,9 @@ from math import exp
 import pytest
 
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.manifest import Abstention, Conformal, Label, Lineage, Temperature
 from registry.bundle.pictures.rule import PictureRule
-from registry.diff.facts import Changed, changes, facts
+from registry.diff import Changed, changes, facts
 from tests.thresholds import at_log_odds
 
 

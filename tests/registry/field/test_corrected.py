@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.field.corrected import field_figures
-from registry.field.strata import Strata
+from registry.outcomes.monitoring import Strata, field_figures
 
 FLAGGED = np.array([False, True])
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from registry.bundle.manifest.schema import Conformal
-from registry.field.report import field_report, promises
-from registry.outcomes.outcome import Outcome
+from registry.bundle.manifest import Conformal
+from registry.outcomes.monitoring import field_report, promises
+from registry.outcomes.records import Outcome
 from registry.outcomes.store import OutcomeStore
 from tests.registry.kept_answers import FIRST, kept_answer
 

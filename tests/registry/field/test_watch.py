@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 
-from registry.field.e_process import SHARES, log_capital, log_gains
-from registry.field.promises import follow_up_weights, kept_promise
-from registry.field.watch import KnownOutcomes, watch
-from registry.field.windows import LEAST, Windows, windows
+from registry.outcomes.monitoring import (
+    LEAST,
+    SHARES,
+    KnownOutcomes,
+    Windows,
+    follow_up_weights,
+    kept_promise,
+    log_capital,
+    log_gains,
+    watch,
+    windows,
+)
 
 SIDES = np.array([False, True])
 

@@ -7,26 +7,21 @@ from typing import Any
 
 import pytest
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Conformal, Subgroup
+from registry.bundle.manifest import BundleManifest, Conformal, Label, Subgroup
 from registry.gates import Case
-from registry.gates.approvals import ApprovalsGate
-from registry.gates.case import InField
-from registry.gates.count import CountGate
+from registry.gates.approval import ApprovalsGate, MeasuredByGate, SignatureGate
 from registry.gates.coverage import CoverageGate
-from registry.gates.field import FieldGate
-from registry.gates.gate import GateConfig
-from registry.gates.measured_by import MeasuredByGate
-from registry.gates.no_worse import NoWorseGate
-from registry.gates.parity import ParityGate
+from registry.gates.fairness import ParityGate, SpreadGate
+from registry.gates.gate import GateConfig, InField
+from registry.gates.non_inferiority import NoWorseGate
+from registry.gates.outcomes import FieldGate
 from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
-from registry.gates.risk import RiskGate
-from registry.gates.shown_sensitivity import ShownSensitivityGate
-from registry.gates.signature import SignatureGate
-from registry.gates.spread import SpreadGate
 from registry.gates.threshold import (
     AnsweredGate,
     CalibrationGate,
+    CountGate,
+    RiskGate,
+    ShownSensitivityGate,
     WorstBalancedAccuracyGate,
     WorstMalignantSensitivityGate,
 )

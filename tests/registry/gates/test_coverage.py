@@ -1,6 +1,6 @@
 import pytest
 
-from registry.bundle.manifest.schema import Conformal
+from registry.bundle.manifest import Conformal
 from registry.gates import Case
 from registry.gates.coverage import CoverageGate
 

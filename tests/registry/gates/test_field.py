@@ -4,11 +4,11 @@ import pytest
 
 from registry.environment import OUTCOMES
 from registry.gates import Case
-from registry.gates.case import InField
-from registry.gates.field import FieldGate
-from registry.outcomes.outcome import Outcome
+from registry.gates.gate import InField
+from registry.gates.outcomes import FieldGate
+from registry.outcomes.records import Outcome
 from registry.outcomes.store import OutcomeStore
-from registry.releases.outcomes_of import outcomes_of
+from registry.releases.compose import outcomes_of
 from tests.registry.kept_answers import FIRST, kept_answer, of_version
 
 WHERE = "sensitivity_at_threshold"

@@ -1,10 +1,10 @@
 import pytest
 
 from registry.errors import GateSetInvalid
-from registry.gates.approvals import ApprovalsGate
+from registry.gates.approval import ApprovalsGate
+from registry.gates.fairness import SpreadGate
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, gate_set_of, gate_set_text, read_gate_set
-from registry.gates.no_worse import NoWorseGate
-from registry.gates.spread import SpreadGate
+from registry.gates.non_inferiority import NoWorseGate
 
 
 def test_a_set_is_read_in_its_order():

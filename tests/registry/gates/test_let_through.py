@@ -3,8 +3,8 @@
 import pytest
 
 from registry.gates import GateSet, SpreadGate
-from registry.gates.approvals import ApprovalsGate
-from registry.gates.no_worse import NoWorseGate
+from registry.gates.approval import ApprovalsGate
+from registry.gates.non_inferiority import NoWorseGate
 
 pytestmark = pytest.mark.sqlite
 

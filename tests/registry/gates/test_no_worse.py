@@ -1,7 +1,7 @@
 import pytest
 
 from registry.gates import Case
-from registry.gates.no_worse import NoWorseGate
+from registry.gates.non_inferiority import NoWorseGate
 
 
 def metrics(**subgroups):

@@ -2,17 +2,14 @@
 
 import pytest
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Conformal, ReferenceHistograms, SubgroupHistograms
+from registry.bundle.manifest import Conformal, Label, ReferenceHistograms, SubgroupHistograms
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case, GateSet, SpreadGate, read_gate_set
 from registry.gates.coverage import CoverageGate
 from registry.gates.gate_set import gate_set_of, gate_set_text
 from registry.gates.required_subgroups import RequiredSubgroupsGate
-from registry.gates.risk import RiskGate
-from registry.gates.shown_sensitivity import ShownSensitivityGate
-from registry.gates.threshold import WorstMalignantSensitivityGate
+from registry.gates.threshold import RiskGate, ShownSensitivityGate, WorstMalignantSensitivityGate
 from tests.registry.conftest import tones_of
 
 CANCER = (

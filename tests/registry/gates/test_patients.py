@@ -2,14 +2,12 @@
 
 import pytest
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, Subgroup, TonePatients
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.manifest import Abstention, Label, Subgroup, TonePatients
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case
 from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
-from registry.gates.risk import RiskGate
-from registry.gates.shown_sensitivity import ShownSensitivityGate
+from registry.gates.threshold import RiskGate, ShownSensitivityGate
 
 CANCER = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),

@@ -4,7 +4,7 @@ import pytest
 
 from registry.gate_report import GateReport, SubgroupFigure
 from registry.gates import Case, SpreadGate
-from registry.gates.spread import mover
+from registry.gates.fairness import mover
 
 
 def judge(manifests, limit=0.10):

@@ -2,10 +2,14 @@
 
 import pytest
 
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest import Label
 from registry.gates import Case
-from registry.gates.count import CountGate
-from registry.gates.threshold import CalibrationGate, WorstBalancedAccuracyGate, WorstMalignantSensitivityGate
+from registry.gates.threshold import (
+    CalibrationGate,
+    CountGate,
+    WorstBalancedAccuracyGate,
+    WorstMalignantSensitivityGate,
+)
 
 CANCER = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),

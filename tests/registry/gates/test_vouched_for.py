@@ -3,7 +3,7 @@
 import pytest
 
 from registry.gates import Case
-from registry.gates.parity import ParityGate
+from registry.gates.fairness import ParityGate
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from registry.errors import InvalidName, KeyEnded, NotFound
-from registry.keys.secrets import key_digest
+from registry.keys import key_digest
 from registry.records import SCOPES, ApiKey
 
 pytestmark = pytest.mark.sqlite

@@ -11,9 +11,8 @@ from typer.main import get_command
 
 from registry.cli.outcomes import app
 from registry.outcomes.counts import field_counts
-from registry.outcomes.csv_file import OutcomesFileError, read_outcomes
-from registry.outcomes.importing import import_outcomes
-from registry.outcomes.outcome import OutcomeRefused
+from registry.outcomes.intake import OutcomesFileError, import_outcomes, read_outcomes
+from registry.outcomes.records import OutcomeRefused
 from registry.outcomes.store import OutcomeStore
 from tests.registry.kept_answers import kept_answer
 
@@ -149,7 +148,7 @@ class Pipe(io.RawIOBase):
 
 def test_of_a_file_of_any_length_a_part_is_held_and_no_more(monkeypatch):
     """Ten gigabytes are the benchmark's: what would be held of them shows in two megabytes."""
-    monkeypatch.setattr("registry.outcomes.importing.TOGETHER", 10)
+    monkeypatch.setattr("registry.outcomes.intake.IMPORT_BATCH", 10)
     given = []
 
     class Counting:

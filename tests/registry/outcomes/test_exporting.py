@@ -8,11 +8,9 @@ from datetime import date
 from typer.testing import CliRunner
 
 from registry.cli.outcomes import app
-from registry.outcomes.answer import Answering
-from registry.outcomes.exporting import COLUMNS, current_outcomes, write_outcomes
-from registry.outcomes.giving import ANYBODY
-from registry.outcomes.outcome import Outcome
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.intake import EXPORTED, current_outcomes, write_outcomes
+from registry.outcomes.records import Answering, Outcome
+from registry.outcomes.store import ANYBODY, OutcomeStore
 from tests.registry.kept_answers import ANSWERING, kept_answer
 
 OTHER = Answering("other", 4, "dark", "dark", "", (("benign", False), ("malignant", True)))
@@ -42,7 +40,7 @@ def test_each_outcome_is_exported_as_it_stands(store):
     file = io.StringIO()
     assert write_outcomes(current_outcomes(store), file) == 3
     assert list(csv.reader(io.StringIO(file.getvalue()))) == [
-        list(COLUMNS),
+        list(EXPORTED),
         [first, "MEL", "histopathology", "2026-03-31", "demo", "1"],
         [second, "BCC", "histopathology", "2026-03-31", "demo", "1"],
         [third, "", "dermatologist", "2026-03-31", "other", "4"],

@@ -12,9 +12,14 @@ import pytest
 
 from registry.database.connection import reading, writing
 from registry.outcomes.counts import field_counts
-from registry.outcomes.csv_file import LONGEST_LINE, OutcomesFileError, read_outcomes
-from registry.outcomes.importing import TOGETHER, import_outcomes
-from registry.outcomes.outcome import Outcome
+from registry.outcomes.intake import (
+    IMPORT_BATCH,
+    LONGEST_LINE,
+    OutcomesFileError,
+    import_outcomes,
+    read_outcomes,
+)
+from registry.outcomes.records import Outcome
 from tests.registry.kept_answers import kept_answer
 
 TODAY = date(2026, 6, 1)
@@ -70,8 +75,8 @@ def test_what_came_before_a_line_that_cannot_be_read_is_kept(store):
 
 KILLED = """
 import os, signal, sys
-from registry.outcomes.csv_file import read_outcomes
-from registry.outcomes.importing import import_outcomes
+from registry.outcomes.intake import read_outcomes
+from registry.outcomes.intake import import_outcomes
 from registry.outcomes.store import OutcomeStore
 def kill(found):
     if found.lines >= int(sys.argv[3]):
@@ -103,14 +108,14 @@ def test_a_file_that_is_imported_again_from_any_line_on_changes_nothing(store, m
     content = file_of_all_kinds(answers)
     import_outcomes(store, read_outcomes(io.BytesIO(content)), lambda line, why: None)
     whole = everything(store)
-    monkeypatch.setattr("registry.outcomes.importing.TOGETHER", 7)
+    monkeypatch.setattr("registry.outcomes.intake.IMPORT_BATCH", 7)
     import_outcomes(store, read_outcomes(io.BytesIO(content)), lambda line, why: None)
     assert everything(store) == whole
 
 
 @pytest.mark.long
 def test_imports_that_are_killed_anywhere_end_as_one_that_nobody_disturbed(store, url, tmp_path):
-    answers = [kept_answer() for _ in range(6 * TOGETHER)]
+    answers = [kept_answer() for _ in range(6 * IMPORT_BATCH)]
     store.record(answers)
     file = tmp_path / "outcomes.csv"
     file.write_bytes(file_of_all_kinds(answers))

@@ -10,9 +10,8 @@ import pytest
 from registry.database.connection import open_database, reading, writing
 from registry.errors import DatabaseError, OtherSchema
 from registry.outcomes.counts import field_counts
-from registry.outcomes.giving import ANYBODY, Refusal
-from registry.outcomes.outcome import Outcome, OutcomeGiven, UnknownAnswer
-from registry.outcomes.store import AnsweringDiffers, OutcomeStore
+from registry.outcomes.records import Outcome, OutcomeGiven, UnknownAnswer
+from registry.outcomes.store import ANYBODY, AnsweringDiffers, OutcomeStore, Refusal
 from tests.registry.kept_answers import ANSWERING, FIRST, kept_answer
 
 LATER = date(2026, 3, 1)

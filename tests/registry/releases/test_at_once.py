@@ -6,8 +6,8 @@ import pytest
 
 from registry.errors import AliasMoved, GateRefusal
 from registry.gates import GateSet, SpreadGate
-from registry.releases import going_back, promote
-from registry.releases.canary import Share
+from registry.releases import promote, rollback
+from registry.releases.rollout import Share
 
 MODEL = "skin-lesion"
 TO = {"to": "production"}
@@ -150,23 +150,23 @@ def test_a_canary_is_of_the_release_that_was_compared(running, places, at_once):
 def test_a_rollback_beside_a_promotion_does_not_end_where_it_came_from(running, places, monkeypatch, guard):
     """One goes back from a bad release while another promotes over it: before that is the bad one again."""
     running.promote(MODEL, [2], **TO)
-    writing = going_back.writing
+    writing = rollback.writing
 
     @contextmanager
     def later(engine):
-        monkeypatch.setattr(going_back, "writing", writing)
+        monkeypatch.setattr(rollback, "writing", writing)
         with places.open() as second:
             second.promote(MODEL, [3], **TO)
         with writing(engine) as connection:
             yield connection
 
-    monkeypatch.setattr(going_back, "writing", later)
+    monkeypatch.setattr(rollback, "writing", later)
     if guard:
         with pytest.raises(AliasMoved, match=r"expected to point to release 2, and points to release 3 now"):
             running.rollback(MODEL, alias="production", reason="complaints about version 2")
         assert answering(running) == [1, 2, 3]
     else:
-        monkeypatch.setattr(going_back, "release_number", lambda release: 0)
+        monkeypatch.setattr(rollback, "release_number", lambda release: 0)
         running.rollback(MODEL, alias="production", reason="complaints about version 2")
         assert answering(running) == [1, 2]
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from registry.database.canaries import running_canary
 from registry.database.connection import reading
+from registry.database.queries import running_canary
 from registry.errors import (
     AliasMoved,
     GateRefusal,
@@ -16,10 +16,10 @@ from registry.errors import (
     VersionWithdrawn,
 )
 from registry.gates import GateSet, SpreadGate
-from registry.gates.approvals import ApprovalsGate
+from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
-from registry.releases.canary import Share
-from registry.rendering.records import event_lines
+from registry.releases.rollout import Share
+from registry.rendering import event_lines
 
 pytestmark = pytest.mark.sqlite_first
 

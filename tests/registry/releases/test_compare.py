@@ -2,14 +2,13 @@
 
 import pytest
 
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest import Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
-from registry.gates.count import CountGate
-from registry.gates.no_worse import NoWorseGate
+from registry.gates.non_inferiority import NoWorseGate
+from registry.gates.threshold import CountGate
 from registry.releases.compare import darkness
-from registry.rendering.comparison import comparison_text
-from registry.rendering.records import event_lines
+from registry.rendering import comparison_text, event_lines
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
@@ -160,7 +159,7 @@ def test_without_a_subgroup_the_global_version_answers_it(running):
 
 
 def test_an_approval_is_for_the_release_without_it(running, person):
-    from registry.gates.approvals import ApprovalsGate
+    from registry.gates.approval import ApprovalsGate
 
     anna, running = person("anna", "approver"), person("olga")
     running.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")

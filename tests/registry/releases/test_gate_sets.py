@@ -4,8 +4,8 @@ import pytest
 
 from registry.errors import GateRefusal, ReleaseRefused
 from registry.gates import DEFAULT, GateSet, SpreadGate
-from registry.gates.count import CountGate
-from registry.gates.no_worse import NoWorseGate
+from registry.gates.non_inferiority import NoWorseGate
+from registry.gates.threshold import CountGate
 from registry.releases import promote
 
 pytestmark = pytest.mark.sqlite

@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from registry.gate_report import OVERRIDE, GateResult
-from registry.gates.case import Case
+from registry.gates.gate import Case
 from registry.gates.gate import GateConfig
 
 

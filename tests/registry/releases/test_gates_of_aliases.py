@@ -4,9 +4,9 @@ import pytest
 
 from registry.errors import GateRefusal, InvalidName
 from registry.gates import GateSet, SpreadGate
-from registry.gates.count import CountGate
+from registry.gates.threshold import CountGate
 from registry.releases import promote
-from registry.rendering.records import event_lines, gate_table
+from registry.rendering import event_lines, gate_table
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

@@ -11,7 +11,7 @@ from registry.errors import (
     VersionWithdrawn,
 )
 from registry.gates import GateSet, SpreadGate
-from registry.rendering.records import event_lines
+from registry.rendering import event_lines
 
 pytestmark = pytest.mark.sqlite_first
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_stopped(released):
 
 
 def test_a_stop_forgets_approvals(released, person):
-    from registry.gates.approvals import ApprovalsGate
+    from registry.gates.approval import ApprovalsGate
 
     anna, released = person("anna", "approver"), person("olga")
     released.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import BundleManifest, ModelFile
-from registry.bundle.manifest.text import canonical
-from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.manifest import BundleManifest, ModelFile, canonical
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.errors import BundleRefused
 from registry.releases.validate_bundle import check_bundle
 from tests.measured import FIVE, TWO, blocks_of, manifest_of

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases import CaseInput
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.schema import ModelFile, OutOfDistribution
+from registry.bundle.manifest import ModelFile, OutOfDistribution
 from registry.errors import BundleRefused, InvalidName
 from registry.gates import GateSet, SpreadGate
 from registry.releases import probe
@@ -166,7 +166,7 @@ SPY = """
 import json, sys
 sys.path += json.loads(sys.argv.pop(1))
 from registry.releases.probe_child import main
-from registry.bundle.model_file import graph
+from registry.bundle import model
 
 def spy(content):
     import os, socket
@@ -179,11 +179,11 @@ def spy(content):
             told.append(error.strerror)
     limits = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_AS)
     told += [resource.getrlimit(limit) for limit in limits]
-    raise graph.GraphError(f"{told}")
+    raise model.GraphError(f"{told}")
 
 import os, resource, socket
 listed, os.listdir = os.listdir("."), lambda: listed
-graph.Graph = spy
+model.Graph = spy
 main()
 """
 
@@ -236,7 +236,7 @@ def unprobed(registry, bundle, tested, monkeypatch, tones):
     figures = tested(light=0.8, dark=0.8)
     broken = bundle(tones("dark", "6"), figures, graph=MADE["nan_weights"]())
     with monkeypatch.context() as before:
-        before.setattr("registry.releases.add_bundles.probe_file", lambda *given: None)
+        before.setattr("registry.releases.add.probe_file", lambda *given: None)
         registry.add([bundle(None, figures), broken, bundle(None, figures, seed=1)])
     return registry
 

@@ -9,18 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.schema import UNDECLARED, BundleManifest, Lineage, ModelFile
+from registry.bundle.manifest import UNDECLARED, BundleManifest, Coding, Label, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
-from registry.cli.diff_text import difference_text
-from registry.cli.signatures import signature_table, signed_by
-from registry.diff.versions import compare
+from registry.cli.bundles import signature_table, signed_by
+from registry.cli.show import difference_text
+from registry.diff import compare
 from registry.records import Event, Version
-from registry.rendering.records import event_lines, version_page
-from registry.rendering.table import columns, lines_of, printable
-from registry.signing.rows import Signature
+from registry.rendering import columns, event_lines, lines_of, printable, version_page
+from registry.signing.versions import Signature
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 

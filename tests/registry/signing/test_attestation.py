@@ -8,13 +8,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from registry.bundle.errors import ManifestError
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest.attestation import ATTESTATION
-from registry.bundle.manifest.schema import BundleManifest, ModelFile
-from registry.bundle.manifest.text import attested, canonical, read_manifest, without_attestation
+from registry.bundle.manifest import (
+    ATTESTATION,
+    BundleManifest,
+    ModelFile,
+    attested,
+    canonical,
+    read_manifest,
+    without_attestation,
+)
 from registry.errors import BundleRefused, KeyUnusable
-from registry.signing.attestation import Attester, check_attestation
 from registry.signing.envelope import signed_bytes
-from registry.signing.pem import fingerprint
+from registry.signing.keys import fingerprint
+from registry.signing.versions import Attester, check_attestation
 from tests.measured import TWO, blocks_of, manifest_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database

@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from registry.bundle.manifest.schema import sha256
+from registry.bundle.manifest import sha256
 from registry.signing.check import check, sign
-from registry.signing.pem import Signer, Trust, hint_of
-from registry.signing.statement import bundle_files
+from registry.signing.envelope import bundle_files
+from registry.signing.keys import Signer, Trust, hint_of
 
 FILES = bundle_files(sha256(b'{"a manifest":1}'), sha256(b"a graph"))
 NOW = datetime.now(UTC)

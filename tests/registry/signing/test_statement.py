@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from registry.signing.statement import bundle_files, read_statement, statement
+from registry.signing.envelope import bundle_files, read_statement, statement
 
 ONE, TWO = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
 FILES = bundle_files(ONE, TWO)

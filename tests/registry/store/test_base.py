@@ -10,7 +10,7 @@ import pytest
 from registry.errors import ObjectCorrupt, StoreError
 from registry.store import base as store_module
 from registry.store.base import FolderStore
-from registry.store.open import open_store
+from registry.store.bundles import open_store
 
 CONTENT = b"all of it" * 1000
 HEX = hashlib.sha256(CONTENT).hexdigest()

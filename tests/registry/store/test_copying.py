@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
-from registry.store.open import open_store
+from registry.store.bundles import open_store
 from registry.store.remote import RemoteStore
 from tests.registry.store.test_remote import Disk
 

@@ -14,8 +14,8 @@ from registry.errors import StoreError
 from registry.registry import Registry
 from registry.store import garbage
 from registry.store.base import FolderStore
+from registry.store.bundles import open_store
 from registry.store.garbage import restore_collected
-from registry.store.open import open_store
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -214,7 +214,7 @@ def test_an_adder_puts_back_what_went_before_its_transaction(registry, bundle, s
             assert len(other.collect().files) == 2
         return writing(engine)
 
-    monkeypatch.setattr("registry.releases.add_bundles.writing", collect_first)
+    monkeypatch.setattr("registry.releases.add.writing", collect_first)
     (version,) = registry.add([given])
     assert registry.bundle(version) == given
     assert registry.verify() == ()
@@ -242,7 +242,7 @@ def test_a_signature_that_is_collected_before_it_is_referred_to_is_put_again(
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    from registry.signing import pem
+    from registry.signing import keys as pem
 
     (tmp_path / "key").write_bytes(
         ec.generate_private_key(ec.SECP256R1()).private_bytes(

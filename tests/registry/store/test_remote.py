@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from registry.errors import InvalidName, StoreError
 from registry.store.base import FolderStore
-from registry.store.open import open_store
+from registry.store.bundles import open_store
 from registry.store.remote import RemoteStore
 
 CONTENT = b"all of it" * 1000

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from serving.access.admission import GRACE, Admission
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
@@ -152,7 +152,7 @@ def slow(monkeypatch):
         assert told.go.wait(120)
         return run(graph, images)
 
-    told.attach = lambda: monkeypatch.setattr("registry.bundle.model_file.graph.Graph.run", wait)
+    told.attach = lambda: monkeypatch.setattr("registry.bundle.model.Graph.run", wait)
     yield told
     told.go.set()
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from starlette.requests import Request
 
-from registry.keys.secrets import key_digest
+from registry.keys import key_digest
 from registry.records import SCOPES, ApiKey
 from serving.access.auth import UnknownKey, authorise, authorise_page, on_this_machine
 from serving.protocol.problems import KeyMissing, ScopeMissing

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
+from registry.gates.approval import ApprovalsGate
 from registry.gates.threshold import WorstMalignantSensitivityGate
-from registry.people.signatory import KeySignatory
 from registry.registry import Registry
+from registry.signing.keys import KeySignatory
 from tests.serving.conftest import DARK, MODEL, Places, Service, draw_bundle, running
 
 LONG = "People with dark skin who were photographed in the clinic of the eastern district, types V and VI"

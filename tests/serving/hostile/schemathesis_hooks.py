@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from schemathesis.generation import GenerationMode
 
-from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.skin_tone import SCALES
 from serving.http.upload import BYTES, FIELD, KINDS
 from serving.protocol.parameters import NAMES
 from tests.dicom_files import dicom_file, noise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests import colour_profiles
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.cases.given import read_given
+from registry.bundle.cases import read_given
+from registry.bundle.diagnose import Question
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Outputs
-from registry.bundle.question import Question
+from registry.bundle.model import Outputs
 from serving.inference.batcher import GPU_BATCH, Batcher, run_batch
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment

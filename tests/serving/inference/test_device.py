@@ -7,8 +7,7 @@ import onnxruntime
 import pytest
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.session import PROCESSOR, open_session
+from registry.bundle.model import PROCESSOR, Graph, open_session
 from serving.inference import device as module
 from serving.inference.device import PROVIDER, Device, DeviceUnusable
 from serving.settings import ServeSettings

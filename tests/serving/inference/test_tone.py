@@ -9,13 +9,12 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from registry.bundle.cases.given import read_given
+from registry.bundle.cases import read_given
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import OutOfDistribution
-from registry.bundle.manifest.text import canonical, read_manifest
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import OutOfDistribution, canonical, read_manifest
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
-from registry.bundle.skin_tone.typology_angle import ToneRange, ToneRanges, skin_tone_angle
+from registry.bundle.skin_tone import ToneRange, ToneRanges, skin_tone_angle
 from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.inference.tone import SIDE, skin_angle, tone_warnings

@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.schema import ReferenceHistograms
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import ReferenceHistograms
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift import distance
 

@@ -98,7 +98,7 @@ def test_a_model_that_answers_no_number_is_a_failure_and_no_diagnosis(service, p
     def run(graph, images):
         raise GraphError("the graph answered logits that are not finite")
 
-    monkeypatch.setattr("registry.bundle.model_file.graph.Graph.run", run)
+    monkeypatch.setattr("registry.bundle.model.Graph.run", run)
     assert "finite" not in problem(service.diagnose(), 500)["detail"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from registry.registry import Registry
-from registry.releases.canary import Share
+from registry.releases.rollout import Share
 from serving.http.endpoints import diagnoses
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters

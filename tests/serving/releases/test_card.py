@@ -3,8 +3,7 @@ from math import exp
 
 import pytest
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest import Label, Subgroup
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 EVIL = '<script>alert("x")</script>'

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import OutOfDistribution
+from registry.bundle.manifest import OutOfDistribution
 from registry.errors import DatabaseError, ObjectCorrupt
 from serving.metrics.metrics import Metrics
 from serving.releases import current_release

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import ScoreHistograms
 from serving.web.reliability import LEAST, reliability
 
 

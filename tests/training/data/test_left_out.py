@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases import CaseInput
 from tests.training.data.test_patterns import CASE, COUNT
 from training.data.left_out import parts_of, without
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX, SITE
-from registry.bundle.cases.patterns import pattern_of, read_pattern, usual_patterns
+from registry.bundle.cases import AGE, SEX, SITE, CaseInput, pattern_of, read_pattern, usual_patterns
 from training.data.patterns import under
 
 COUNT = 600

@@ -11,7 +11,7 @@ import torch
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
-from registry.bundle.counts.noisy import HISTOGRAM, MATRIX, NOISE
+from registry.bundle.counts.counting import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client import noisy_blocks

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest import Label
 from training.data.dataset import SPLITS
 from training.federation.census import Census
 from training.jobs.gaps import gaps

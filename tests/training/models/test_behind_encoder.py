@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from training.errors import JobError
 from training.models import ModelConfig, initial_model
 from training.models.behind_encoder import behind_encoder

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX
+from registry.bundle.cases import AGE, SEX, CaseInput
 from training.data.cases import Cases
 from training.data.dataset import Examples
 from training.models import ModelConfig, initial_model

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.given import read_given
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.probe_answers import check_answers
-from registry.bundle.model_file.promise import Promise
-from registry.bundle.question import Question
+from registry.bundle.cases import CaseInput, read_given
+from registry.bundle.diagnose import Question
+from registry.bundle.model import Graph, Promise
+from registry.bundle.model_check import check_answers
 from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
 from training.data.dataset import Examples

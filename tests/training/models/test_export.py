@@ -12,8 +12,8 @@ import onnx
 import pytest
 import torch
 
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.header import check_header, read_header
+from registry.bundle.model import Graph
+from registry.bundle.model_check import check_header, read_header
 from tests.closeness import assert_close_in_norm
 from tests.training.models.test_export_cases import CASE, MODEL
 from training.data.dataset import Examples

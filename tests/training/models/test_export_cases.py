@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX
-from registry.bundle.cases.patterns import number_of_patterns, pattern_number, pattern_of
+from registry.bundle.cases import AGE, SEX, CaseInput, number_of_patterns, pattern_number, pattern_of
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, initial_model
 from training.models.case_batch import as_inputs

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.cases import AGE, CaseInput
+from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, initial_model
 from training.models.case_batch import CaseBatch

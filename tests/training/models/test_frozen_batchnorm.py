@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, build_model, initial_model
 from training.models.case_batch import CaseBatch

@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX, SITE
+from registry.bundle.cases import AGE, SEX, SITE, CaseInput
 from training.models.case_batch import CaseBatch
 from training.models.fusion import BANDS, Fusion, FusionConfig
 

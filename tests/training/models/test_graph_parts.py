@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases import CaseInput
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import OUTPUTS, Graph
+from registry.bundle.model import OUTPUTS, Graph
 from tests.training.models.test_export_cases import CASE, MODEL, SIZE, trained
 from training.models import initial_model
 from training.models.export import answer, export_graph, graph_inputs, set_temperature

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from training.models import ModelConfig, initial_model
 from training.models.case_batch import CaseBatch
 from training.models.groups import float_state

@@ -15,8 +15,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.manifests.manifest import Manifest, Row
 from personalization.strategies.base import Training
 from registry.gate_report import OVERRIDE, GateResult
-from registry.gates.case import Case
-from registry.gates.gate import GateConfig
+from registry.gates.gate import Case, GateConfig
 from training.algorithms.aggregators.base import Aggregator, Mixture, Report, ServerState
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel

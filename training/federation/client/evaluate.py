@@ -8,13 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.patterns import pattern_of
-from registry.bundle.counts.confusion import Trait
-from registry.bundle.counts.count import count
-from registry.bundle.counts.decisions import Thresholds, ThresholdsOfEach
+from registry.bundle.cases import CaseInput, pattern_of
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest import Label, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.counts.histograms import Counts
-from registry.bundle.counts.noisy import GRAIN, NOISE, NoisyCounts
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.counts.counting import GRAIN, NOISE, NoisyCounts
+from registry.bundle.counts.counts import Counts
+from registry.bundle.manifest import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.federation.blocks import EvaluateQuestion, read_blocks

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from registry.bundle.counts.block import Counts
+from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.classification import accuracy, auroc, balanced_accuracy
 from training.algorithms.aggregators.base import Mixture
 from training.federation.blocks import Blocks

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest import BundleManifest, Label
 from training.algorithms.client import Client
 from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig

@@ -8,8 +8,8 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from registry.bundle.manifest.labels import Label
-from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.manifest import Label
+from registry.bundle.metrics.summary import over_clients
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from registry.bundle.folder import bundle_digest
-from registry.bundle.manifest.lineage import EncoderOrigin
-from registry.bundle.manifest.schema import sha256
+from registry.bundle.manifest import EncoderOrigin, sha256
 from training.errors import JobError
 from training.jobs.attest import Attest, unsigned
 from training.jobs.stages.base import BundleDraft

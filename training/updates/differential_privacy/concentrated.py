@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, exp, inf, log, log1p, pi, sqrt
 
-from registry.bundle.counts.noisy import GRAIN
+from registry.bundle.counts.counting import GRAIN
 
 CHANGE = sqrt(2)  # Δ
 CELLS = 2  # d: those that change; the others have the same noise in either case

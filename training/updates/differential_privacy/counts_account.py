@@ -1,8 +1,8 @@
 """The account of noise on counts: what a client told of each split and subgroup, and what is left.
 
 A patient is in one split and one subgroup, so that answers about others cost it nothing. Each part of an
-answer costs one unit (`registry.bundle.counts.noisy`); how many units a split has follows from the job, and
-from them the variance. What would be more is refused.
+answer costs one unit (`registry.bundle.counts.counting`); how many units a split has follows from the job,
+and from them the variance. What would be more is refused.
 
 The same question, as a resumed run puts it, gets the same answer with the same noise, which tells nothing
 new and costs nothing. A question is the same if its every byte is, the weights that it is about among them.

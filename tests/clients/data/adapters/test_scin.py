@@ -6,7 +6,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from registry.bundle.cases.facts import AGE, SEX, SITE
+from registry.bundle.cases import AGE, SEX, SITE
 from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
 
 CASES = """case_id,age_group,sex_at_birth,fitzpatrick_skin_type,body_parts_arm,body_parts_leg,\

@@ -1,5 +1,5 @@
 from personalization.report.tables.classes import class_table, class_tables_over_clients
-from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import over_clients
 
 OF_NO_KIND = {"malignancy": "unknown"}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from personalization.report.tables.clients import client_tables
-from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import over_clients
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from personalization.calibration.temperature import Temperature
 from personalization.report import CalibratedModel
 from personalization.report.served import referred
 from personalization.report.tables.served import served_table
-from registry.bundle.counts.count import count
-from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest.schema import UNDECLARED
+from registry.bundle.manifest import UNDECLARED
 
 PERCENT = "\u202f%"
 MALIGNANT = np.array([True, False])

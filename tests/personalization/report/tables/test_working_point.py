@@ -9,9 +9,10 @@ from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import CalibratedModel
 from personalization.report.measures import ALL
 from personalization.report.tables.calibration import working_point_table
-from registry.bundle.counts.count import count, score_bin
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.manifest.labels import Label
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counts.score_bins import score_bin
+from registry.bundle.manifest import Label
 
 LABELS = [Label(code="M", name="m", malignancy="malignant"), Label(code="B", name="b")]
 PERCENT = "\u202f%"

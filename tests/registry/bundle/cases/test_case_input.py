@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX, SITE
-from registry.bundle.cases.kinds import read_kind
+from registry.bundle.cases import AGE, SEX, SITE, CaseInput, read_kind
 
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX, SITE))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.cases.facts import AGE, SEX, SITE
+from registry.bundle.cases import AGE, SEX, SITE
 
 
 @pytest.mark.parametrize("text", ["700", "-1", "inf", "120.5"])

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from registry.bundle.cases.given import read_given
+from registry.bundle.cases import read_given
 from tests.case_bundles import CASE
 
 

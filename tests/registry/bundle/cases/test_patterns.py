@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX
-from registry.bundle.cases.patterns import (
-    pattern_of,
-    read_pattern,
-    usual_patterns,
-)
+from registry.bundle.cases import AGE, SEX, CaseInput, pattern_of, read_pattern, usual_patterns
 
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.confusion import name_of_array
-from registry.bundle.counts.count import Block, count
+from registry.bundle.counts.counting import Block, count
+from registry.bundle.counts.counts import name_of_array
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, False])

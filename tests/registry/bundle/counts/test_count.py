@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.count import SCORE_BINS, Block, Counts, count
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.counting import Block, count
+from registry.bundle.counts.counts import Counts, Thresholds
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, False])

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.merged_bins import (
+from registry.bundle.counts.score_bins import (
+    LOGIT_BINS,
     highest,
     lowest,
     merge,
@@ -13,7 +14,6 @@ from registry.bundle.counts.merged_bins import (
     nearest_to_mean,
     smallest_cell,
 )
-from registry.bundle.counts.score_bins import LOGIT_BINS
 
 PICKS = {"lowest": lowest, "highest": highest, "middle": middle, "mean": nearest_to_mean(LOGIT_BINS.middles)}
 

@@ -5,17 +5,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from registry.bundle.counts.block import Block
-from registry.bundle.counts.count import count
-from registry.bundle.counts.noisy import (
+from registry.bundle.counts.counting import (
     GRAIN,
     HISTOGRAM,
     MATRIX,
     NOISE,
     PATIENTS,
     SIDES,
+    Block,
     NoisyCounts,
     consistent_matrix,
+    count,
     nearest,
     shifted,
 )
@@ -23,7 +23,7 @@ from registry.bundle.counts.score_bins import COARSE_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
 from registry.bundle.metrics.estimate import limits_of
-from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.intervals import sample_of
 
 CLASSES = 3
 MALIGNANT = np.array([False, False, True])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.paired import PairedCounts
+from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, True])

@@ -1,6 +1,4 @@
-from registry.bundle.manifest.codings import ICD10, SNOMED_CT, short
-from registry.bundle.manifest.labels import Coding, Label
-from registry.bundle.manifest.text import canonical, read_manifest
+from registry.bundle.manifest import ICD10, SNOMED_CT, Coding, Label, canonical, read_manifest, short
 
 CERTAIN = Coding(
     system=ICD10, version="2019", code="C43.9", display="Malignant melanoma of skin", certain=True

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.manifest.packed_arrays import pack, unpack
+from registry.bundle.manifest import pack, unpack
 
 
 def test_the_text_is_little_endian_float32_in_base64():

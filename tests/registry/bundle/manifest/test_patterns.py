@@ -3,15 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
-from registry.bundle.cases.patterns import read_pattern
-from registry.bundle.manifest.schema import (
-    Abstention,
-    Conformal,
-    PatternCalibration,
-    Temperature,
-)
+from registry.bundle.cases import AGE, CaseInput, read_pattern
+from registry.bundle.manifest import Abstention, Conformal, PatternCalibration, Temperature
 
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))
 CLOSE_UP = PatternCalibration(

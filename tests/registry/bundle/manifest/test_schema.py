@@ -2,17 +2,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from registry.bundle.cases.patterns import read_pattern
-from registry.bundle.counts.count import SCORE_BINS, count
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import (
+from registry.bundle.cases import read_pattern
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest import (
     Abstention,
     BundleManifest,
     Conformal,
+    Label,
     ReferenceHistograms,
     Subgroup,
+    canonical,
+    read_manifest,
 )
-from registry.bundle.manifest.text import canonical, read_manifest
 from tests.case_bundles import case_bundle
 
 OVER_SCALES = Subgroup(name="dark", tones={"fitzpatrick": ("V", "6"), "milk10k": ("0", "1")})

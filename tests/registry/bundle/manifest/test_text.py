@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
-from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.manifest.text import canonical, read_manifest
+from registry.bundle.manifest import BundleManifest, canonical, read_manifest
 
 
 def text(record) -> bytes:

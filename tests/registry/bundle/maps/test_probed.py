@@ -6,9 +6,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.probe_answers import check_answers
-from registry.bundle.model_file.promise import Promise
+from registry.bundle.model import Graph, Promise
+from registry.bundle.model_check import check_answers
 from tests.map_graphs import SIZE, spot_graph
 
 PROMISE = Promise(SIZE, 2)

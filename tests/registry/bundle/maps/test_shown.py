@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.bundle.maps.overlay import overlay_png
-from registry.bundle.maps.placement import placement
-from registry.bundle.maps.relevance import relevance
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
+from registry.bundle.saliency import overlay_png, placement, relevance
 from tests.map_graphs import GRID, SIZE, spot_graph
 
 ORIENTATION = 0x0112

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import Block, Counts
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Counts
 
 
 @pytest.fixture(scope="session")

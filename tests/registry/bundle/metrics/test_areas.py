@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import SCORE_BINS, Counts, count
-from registry.bundle.metrics import areas, classification, risk
-from registry.bundle.metrics.design_effect import DesignEffect
-from registry.bundle.metrics.sample import Sample, sample_of
-from registry.bundle.metrics.selective import aurc
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.metrics import classification, estimate
+from registry.bundle.metrics.intervals import DesignEffect, Sample, sample_of
+from registry.bundle.metrics.selective import aurc, aurc_variance
 
 MALIGNANT = np.array([True, False])
 
@@ -24,15 +25,20 @@ def drawn():
 
 
 def test_values_are_those_of_the_figures(drawn):
-    np.testing.assert_allclose(areas.auroc(drawn).value, classification.auroc(drawn.counts))
-    np.testing.assert_allclose(areas.auprcs(drawn).value, classification.auprcs(drawn.counts))
-    np.testing.assert_allclose(areas.malignancy_auroc(drawn).value, areas.aurocs(drawn).value[:, 0])
-    np.testing.assert_allclose(risk.aurc(drawn).value, aurc(drawn.counts))
+    np.testing.assert_allclose(estimate.auroc(drawn).value, classification.auroc(drawn.counts))
+    np.testing.assert_allclose(estimate.auprcs(drawn).value, classification.auprcs(drawn.counts))
+    np.testing.assert_allclose(estimate.malignancy_auroc(drawn).value, estimate.aurocs(drawn).value[:, 0])
+    np.testing.assert_allclose(aurc_variance(drawn).value, aurc(drawn.counts))
 
 
 @pytest.mark.parametrize(
     ("figure", "most"),
-    [(areas.auroc, 2), (areas.malignancy_auroc, 2), (areas.auprc, 2.5), (risk.aurc, 5)],
+    [
+        (estimate.auroc, 2),
+        (estimate.malignancy_auroc, 2),
+        (estimate.auprc, 2.5),
+        (aurc_variance, 5),
+    ],
 )
 def test_the_variance_is_that_of_draws_or_larger(drawn, figure, most):
     """That of AURC has half the square of its largest weight in it, which counts where few are wrong."""
@@ -43,7 +49,7 @@ def test_the_variance_is_that_of_draws_or_larger(drawn, figure, most):
 def test_an_area_of_one_of_three_pictures_is_far_from_certain():
     scores = np.r_[np.full(3, 0.9), np.linspace(0.05, 0.3, 60)]
     block = count(np.stack([scores, 1 - scores], axis=1), np.repeat([0, 1], [3, 60]), malignant=MALIGNANT)
-    found = areas.aurocs(sample_of(block)).limits()
+    found = estimate.aurocs(sample_of(block)).limits()
     assert found.value[0] == 1
     assert found.low[0] < 0.7
     assert found.high[0] == 1
@@ -54,14 +60,14 @@ def test_pairs_that_a_bin_hides_may_all_be_in_order():
     counts = Counts.zeros(2)
     counts.confusion[:] = [[40, 0], [0, 40]]
     counts.scores[:, 0, [10, SCORE_BINS // 2]] = counts.scores[:, 1, [-10, SCORE_BINS // 2]] = 20
-    found = areas.aurocs(Sample(counts, DesignEffect(np.array(0.0), np.ones(2))))
+    found = estimate.aurocs(Sample(counts, DesignEffect(np.array(0.0), np.ones(2))))
     np.testing.assert_allclose(found.value, 1 - 0.25 / 2)
     np.testing.assert_allclose(found.limits().high, 1)
 
 
 def test_no_wrong_answer_is_no_certain_area_of_risk():
     scores = np.tile([0.9, 0.1], (50, 1))
-    found = risk.aurc(sample_of(count(scores, np.zeros(50, int), malignant=MALIGNANT))).limits()
+    found = aurc_variance(sample_of(count(scores, np.zeros(50, int), malignant=MALIGNANT))).limits()
     assert found.value == found.low == 0
     assert 0.02 < found.high < 0.5
 
@@ -97,7 +103,7 @@ def test_the_variance_is_hanley_and_mcneils_or_delongs_whichever_is_larger():
                 for size, most in ((30, 3), (50, 2))
             )
             effect = DesignEffect(np.array(1.0), np.array([of_class, others]))
-            found = areas.aurocs(Sample(of_bins(positives, negatives), effect))
+            found = estimate.aurocs(Sample(of_bins(positives, negatives), effect))
             area, model, shown = by_pairs(positives, negatives, of_class, others)
             assert found.value[0] == pytest.approx(area)
             assert found.variance[0] == pytest.approx(max(model, shown))
@@ -111,7 +117,7 @@ def test_noise_on_counts_adds_its_variance():
     counts = of_bins(rng.integers(120, 240, 60), rng.integers(80, 200, 90))
     effect = DesignEffect(np.array(0.0), np.ones(2))
     noise = 0.01
-    without, found = (areas.aurocs(Sample(counts, effect, of)).variance[0] for of in (0.0, noise))
+    without, found = (estimate.aurocs(Sample(counts, effect, of)).variance[0] for of in (0.0, noise))
     negatives, positives = counts.scores[0].astype(float)
     drawn = []
     for _ in range(4000):

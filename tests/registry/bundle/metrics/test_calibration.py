@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.count import SCORE_BINS, Counts
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.metrics.calibration import ece, mce, reliability
 
 

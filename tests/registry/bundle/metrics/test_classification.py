@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from registry.bundle.counts.count import Counts, count
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Counts
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics import classification as of
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import SCORE_BINS, count, score_bin
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.metrics.decided import decided
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.metrics.selective import decided
 
 
 def told(set_from, report_from, copies=1):

@@ -4,13 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from registry.bundle.metrics.differences import (
-    DIFFERENCES,
-    difference,
-    differences,
-    holm,
-    student_tails,
-)
+from registry.bundle.metrics.fairness import DIFFERENCES, difference, differences, holm, student_tails
 
 ACCURACY, BALANCED = DIFFERENCES.values()
 P_VALUES = st.lists(st.none() | st.floats(0, 1), max_size=8)

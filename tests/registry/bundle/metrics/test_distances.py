@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from registry.bundle.metrics.distances import Distance, drawn
-from registry.bundle.metrics.limits import Limits
+from registry.bundle.metrics.calibration import Distance, drawn
+from registry.bundle.metrics.intervals import Limits
 
 PARTS = Limits(np.array([0.5, 0.9]), np.array([0.2, 0.85]), np.array([0.6, 1.0]))
 

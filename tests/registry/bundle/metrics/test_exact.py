@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom, binomtest
 
-from registry.bundle.metrics.exact import clopper_pearson, exact_limits
+from registry.bundle.metrics.intervals import clopper_pearson, exact_limits
 
 
 @given(st.integers(1, 20_000), st.floats(0, 1), st.sampled_from([0.9, 0.95, 0.99]))

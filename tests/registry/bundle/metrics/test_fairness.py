@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.count import Counts
+from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics import fairness
 
 

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.confusion import Confusion
-from registry.bundle.metrics.design_effect import DesignEffect
-from registry.bundle.metrics.fairness_limits import fairness_limits
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.counts.counts import Confusion
+from registry.bundle.metrics.fairness import fairness_limits
+from registry.bundle.metrics.intervals import DesignEffect, Sample
 from registry.bundle.metrics.summary import FAIRNESS
 
 SIZES, DRAWS = (100, 230, 500), 250

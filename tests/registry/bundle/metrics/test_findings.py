@@ -6,8 +6,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.labels import Label
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Label
 from registry.bundle.metrics.findings import Judged, Kind, findings
 from registry.bundle.metrics.summary import summarise
 

@@ -3,10 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.labels import Label
-from registry.bundle.metrics.intersections import FEWEST, intersections
-from registry.bundle.metrics.summary import summarise
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Label
+from registry.bundle.metrics.summary import FEWEST, intersections, summarise
 
 MALIGNANT = np.array([True, False])
 LABELS = [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.metrics.interval import interval
+from registry.bundle.metrics.intervals import interval
 
 
 def test_the_middle_95_percent():

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.confusion import Confusion
-from registry.bundle.metrics.malignancy import (
+from registry.bundle.counts.counts import Confusion
+from registry.bundle.metrics.classification import (
     malignant_answers,
     malignant_sensitivity,
     malignant_specificity,

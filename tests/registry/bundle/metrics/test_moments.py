@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.metrics.exact import clopper_pearson
-from registry.bundle.metrics.moments import Moments
+from registry.bundle.metrics.intervals import Moments, clopper_pearson
 
 
 def moments(value, smooth, variance):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import over_clients
 
 MALIGNANT = np.array([True, False, False])
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from registry.bundle.counts.paired import PairedCounts
-from registry.bundle.metrics.paired import balanced_accuracy_gain, sensitivity_gain, tango_low
+from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.metrics.patient import balanced_accuracy_gain, sensitivity_gain, tango_low
 
 
 def by_likelihood(gained, lost, n, level):

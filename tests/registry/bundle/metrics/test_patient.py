@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.labels import Label
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Label
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,

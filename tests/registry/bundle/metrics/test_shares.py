@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts.confusion import Confusion
-from registry.bundle.metrics.design_effect import DesignEffect
+from registry.bundle.counts.counts import Confusion
 from registry.bundle.metrics.estimate import ANSWERS, BY_CLASS, MALIGNANCY, limits_of
-from registry.bundle.metrics.exact import clopper_pearson
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.intervals import DesignEffect, Sample, clopper_pearson
 from registry.bundle.metrics.summary import FIGURES
 from registry.bundle.metrics.summary import MALIGNANCY as MALIGNANCY_FIGURES
 

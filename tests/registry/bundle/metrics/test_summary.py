@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from registry.bundle.counts.count import Block, Counts, count
+from registry.bundle.counts.counting import Block, count
+from registry.bundle.counts.counts import Counts
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest import Label
 from registry.bundle.metrics.fairness import variance
 from registry.bundle.metrics.summary import summarise
 

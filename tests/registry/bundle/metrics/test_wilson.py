@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from registry.bundle.metrics.wilson import mean_interval
+from registry.bundle.metrics.intervals import mean_interval
 
 
 def wilson(x, n):

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
@@ -67,7 +67,7 @@ def test_nothing_is_told_to_anybody_and_nothing_is_left_in_the_users_folder(onnx
     """ONNX Runtime would open a socket to its makers and number the device, unless told otherwise."""
     (tmp_path / "model.onnx").write_bytes(onnx_graph())
     script = (
-        "import sys; from pathlib import Path; from registry.bundle.model_file.graph import Graph;"
+        "import sys; from pathlib import Path; from registry.bundle.model import Graph;"
         "Graph(Path(sys.argv[1]).read_bytes())"
     )
     home = tmp_path / "home"

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.header import check_header
+from registry.bundle.model_check import check_header
 
 FLOATS = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
 OUT = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])

@@ -5,8 +5,8 @@ import onnxruntime
 import pytest
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import Graph
-from registry.bundle.model_file.header import check_header, read_header
+from registry.bundle.model import Graph
+from registry.bundle.model_check import check_header, read_header
 from registry.errors import BundleRefused
 from tests.registry.polyglot import ort_format, two_models
 

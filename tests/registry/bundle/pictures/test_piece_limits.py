@@ -9,12 +9,7 @@ import pytest
 from PIL import Image
 
 from registry.bundle.errors import DamagedPicture
-from registry.bundle.pictures.piece_limits import (
-    MAX_EXIF,
-    MAX_PARTS,
-    MAX_SCANS,
-    refuse_many_parts,
-)
+from registry.bundle.pictures.jpeg import MAX_EXIF, MAX_PARTS, MAX_SCANS, refuse_many_parts
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
 PIXELS = Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 48, 3), dtype=np.uint8))

@@ -5,10 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from registry.bundle.counts.decisions import Thresholds
-from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Subgroup
-from registry.bundle.manifest.text import canonical, read_manifest
+from registry.bundle.counts.counts import Thresholds
+from registry.bundle.manifest import Label, Subgroup, canonical, read_manifest
 from registry.bundle.recount import recount
 from tests.measured import FIVE, TWO, blocks_of, manifest_of
 from tests.thresholds import at_log_odds

@@ -1,6 +1,6 @@
 import pytest
 
-from registry.bundle.skin_tone.scales import SCALES, read_scale, read_tone
+from registry.bundle.skin_tone import SCALES, read_scale, read_tone
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from registry.bundle.skin_tone.typology_angle import (
+from registry.bundle.skin_tone import (
     ANGLE_BINS,
     ToneRange,
     angle_bin,

@@ -7,8 +7,8 @@ from operator import add
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
-from registry.bundle.manifest.schema import Abstention, ReferenceHistograms
+from registry.bundle.counts.counting import count
+from registry.bundle.manifest import Abstention, ReferenceHistograms
 from serving.monitoring.drift.bins import coarse_scores
 from serving.monitoring.drift.distance import Distance, Merged, compare
 from serving.monitoring.drift.reference import expected

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from registry.alarms.look import Look
 from registry.errors import DatabaseError
-from registry.outcomes.outcome import Outcome
+from registry.outcomes.alarms import Look
+from registry.outcomes.records import Outcome
 from registry.outcomes.store import OutcomeStore
 from serving.monitoring.outcomes import looking
 from serving.monitoring.outcomes.looking import FieldLooker

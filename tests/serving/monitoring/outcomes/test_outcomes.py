@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry.outcomes.answer import UNKNOWN
 from registry.outcomes.counts import field_counts
+from registry.outcomes.records import UNKNOWN
 from registry.outcomes.store import OutcomeStore
 from serving.metrics.metrics import Metrics
 from serving.monitoring.outcomes import keeping

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from training.algorithms.objectives.supervised import Supervised
 from training.data.cases import Cases
 from training.data.cells import Cells, CellWeights

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.counting import count
 from training.errors import JobError
 from training.federation.server.best_round import BestRound
 from training.federation.server.plan import TrackState

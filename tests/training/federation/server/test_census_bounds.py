@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.counting import count
 from tests.training.federation.server.test_round_loop import (
     FormulaEngine,
     assert_model,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.counting import count
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
 from training.errors import MessageError
 from training.federation.blocks import pack_blocks

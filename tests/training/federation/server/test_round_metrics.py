@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.counting import count
 from training.algorithms.aggregators.base import Mixture
 from training.federation.server.round_metrics import RoundMetrics
 from training.messages.message import Failure, Update

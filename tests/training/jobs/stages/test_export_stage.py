@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry.bundle.folder import read_bundle
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from training.errors import ExportError
 from training.models import build_model
 from training.models.groups import float_state

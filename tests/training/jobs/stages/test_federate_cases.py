@@ -7,11 +7,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.patterns import read_pattern
+from registry.bundle.cases import CaseInput, read_pattern
 from registry.bundle.decision import decide
-from registry.bundle.manifest.labels import malignant_classes
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.manifest import malignant_classes
+from registry.bundle.model import Graph
 from training.data.cases import Cases
 from training.data.settings import CasesConfig
 from training.errors import JobError

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.features import KEPT, weights_digest
 from training.errors import QuorumError

@@ -4,8 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from training.algorithms.trains import TrainsLast
 from training.models import ModelConfig, build_model, initial_model
 from training.models.groups import float_state

@@ -4,8 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE
+from registry.bundle.cases import AGE, CaseInput
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.algorithms.optimizers import OptimizerConfig, build_optimizer
 from training.algorithms.trains import TrainsLora

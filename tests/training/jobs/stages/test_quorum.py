@@ -3,7 +3,7 @@
 import pytest
 
 from personalization.report.run_report import missing
-from registry.gates.case import Case
+from registry.gates.gate import Case
 from registry.gates.required_subgroups import RequiredSubgroupsGate
 from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError

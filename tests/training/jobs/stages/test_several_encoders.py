@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model import Graph
 from tests.training.jobs.stages.test_crossfit import SIZES, SPLIT, STAGES
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.federation.client import embed

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases import CaseInput
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError

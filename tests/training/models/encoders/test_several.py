@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.cases.facts import AGE, SEX
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.cases import AGE, SEX, CaseInput
+from registry.bundle.model import Graph
 from training.data.cases import Cases
 from training.data.dataset import Examples
 from training.errors import JobError

@@ -1,0 +1,969 @@
+"""The labels of a model: its classes, in the order of its outputs.
+
+The systems of codes of classes, and their short names.
+
+| short name | system | as FHIR names it |
+| --- | --- | --- |
+| `icd10` | ICD-10 of the World Health Organization | `http://hl7.org/fhir/sid/icd-10` |
+| `icd10cm` | ICD-10-CM, the modification of the United States | `http://hl7.org/fhir/sid/icd-10-cm` |
+| `snomed` | SNOMED CT | `http://snomed.info/sct` |
+
+Arrays as text in `bundle.json`: little-endian float32 in base64, which comes back to the last bit.
+
+Who measured a bundle's figures: a signature of the coordinator that counted them, and its public key.
+
+The signature is over a statement (`manifest.text.attested`) of a type of its own, so that no signature of
+something else is one of figures. It is made and verified in `registry.signing`: here is no cryptography.
+Whose the key is, the bundle does not say; a gate or a person knows it by its fingerprint.
+
+Where a model comes from: its job, data, seed, parent and encoder.
+
+The rules of a bundle: what calibration chose for its answers, and what it calls unfamiliar.
+
+The subgroup that a bundle's model is for: skin tones declared on one scale, or on several.
+
+The schema of `bundle.json`: everything a model needs beside its graph, its figures and its lineage.
+
+Nothing in it depends on when or where it was written unless that is given (`lineage.created`), so
+that the same job gives the same digest.
+
+What a manifest says of its model, in numbers.
+
+`bundle.json` as bytes: one canonical text per manifest, and reading it back.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from registry.bundle.cases import CaseInput, Pattern
+from registry.bundle.counts.counts import ScoreHistograms
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
+from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
+from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
+from registry.bundle.frozen import Frozen
+from registry.bundle.model import Promise
+from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.skin_tone import ToneRanges, canonical_tone
+
+Malignancy = Literal["malignant", "premalignant", "benign", "unknown"]
+
+
+class Coding(Frozen):
+    """What a class is called in another system.
+
+    Attributes:
+        system: the system's URI, as FHIR names it.
+        version: its edition; None where nobody said.
+        code: the code there.
+        display: the name that the system gives the code; the name of the class where nobody said.
+        certain: whether published lists agree on the code; else a terminologist has to look first.
+    """
+
+    system: str = Field(min_length=1)
+    version: str | None = None
+    code: str = Field(min_length=1)
+    display: str = Field(min_length=1)
+    certain: bool = False
+
+
+class Label(Frozen):
+    """One class of a model.
+
+    Attributes:
+        code: the short code in a model's answers (`MEL`).
+        name: the name a clinician reads (`Melanoma`).
+        malignancy: its kind. Only `malignant` counts towards the malignancy probability; a data set
+            that treats a premalignant class as malignant labels it so.
+        codings: codes of the class in other systems, see `registry.bundle.manifest`.
+    """
+
+    code: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    malignancy: Malignancy = "unknown"
+    codings: tuple[Coding, ...] = ()
+
+
+def malignant_classes(labels: Sequence[Label]) -> NDArray[np.bool_]:
+    """Which classes are malignant, `(classes,)`.
+
+    Premalignant classes are not (actinic keratosis is treated, but is no cancer yet), and neither
+    are classes of unknown kind; a decision warns where a class of unknown kind leaves a doubt.
+    """
+    return np.array([label.malignancy == "malignant" for label in labels], dtype=np.bool_)
+
+
+ICD10: Final = "http://hl7.org/fhir/sid/icd-10"
+ICD10_CM: Final = "http://hl7.org/fhir/sid/icd-10-cm"
+SNOMED_CT: Final = "http://snomed.info/sct"
+
+SYSTEMS: Final[Mapping[str, str]] = {"icd10": ICD10, "icd10cm": ICD10_CM, "snomed": SNOMED_CT}
+"""The URI of the system behind each short name."""
+
+
+def short(codings: tuple[Coding, ...]) -> dict[str, str]:
+    """The codes by the short names of their systems."""
+    return {key: one.code for key, system in SYSTEMS.items() for one in codings if one.system == system}
+
+
+_TYPE = np.dtype("<f4")
+
+
+def pack(array: NDArray[Any]) -> str:
+    """Packs an array, row by row, as base64 text: 16 characters for three numbers."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype=_TYPE).tobytes()).decode()
+
+
+def unpack(text: str, count: int) -> NDArray[np.float32]:
+    """Unpacks the `count` numbers of a text, `(count,)`.
+
+    Raises:
+        ValueError: the text is not base64, holds another number of numbers, or one that is not finite.
+    """
+    content = base64.b64decode(text, validate=True)
+    if len(content) != count * _TYPE.itemsize:
+        raise ValueError(
+            f"{len(content):,} bytes of float32 do not make {count:,} numbers; they are {_TYPE.itemsize} each"
+        )
+    numbers = np.frombuffer(content, dtype=_TYPE).astype(np.float32)
+    if not np.isfinite(numbers).all():
+        raise ValueError("some of the float32 numbers are not finite; the model has diverged or is damaged")
+    return numbers
+
+
+ATTESTATION: Final = "application/vnd.dermfed.figures+json"
+"""The type of a signed statement about figures."""
+
+UNSIGNED: Final = "the uploader's word: nobody who measured them has signed"
+"""What is said of figures without a signature."""
+
+_PEM = re.compile(r"-----BEGIN PUBLIC KEY-----\n([A-Za-z0-9+/=\n]+)\n-----END PUBLIC KEY-----\n")
+_LARGEST = 2000  # characters of a key or a signature; those of P-521 are far smaller
+
+
+class Attestation(Frozen):
+    """A signature of whoever measured the figures.
+
+    Attributes:
+        public_key: of the key, in PEM (SubjectPublicKeyInfo).
+        signature: over `attested(manifest)`, as DER in base64.
+    """
+
+    public_key: str = Field(max_length=_LARGEST)
+    signature: str = Field(min_length=1, max_length=_LARGEST)
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the public key, as people and gates name it; of whom, it does not say."""
+        return "sha256:" + hashlib.sha256(self._key).hexdigest()
+
+    @property
+    def signed(self) -> bytes:
+        """The signature (DER)."""
+        return base64.b64decode(self.signature, validate=True)
+
+    @property
+    def _key(self) -> bytes:
+        match = _PEM.fullmatch(self.public_key)
+        if match is None:
+            raise ValueError("attestation.public_key is one public key in PEM, and nothing beside it")
+        return base64.b64decode(match[1].replace("\n", ""), validate=True)
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> "Attestation":
+        try:
+            assert self._key is not None
+            assert self.signed is not None
+        except binascii.Error as error:
+            raise ValueError(f"attestation holds base64 that cannot be read: {error}") from error
+        return self
+
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class EncoderOrigin(Frozen):
+    """What an encoder was before the run.
+
+    Attributes:
+        name: the timm model.
+        source: as the job named it: a file, `package:…` or `hub:…`.
+        sha256: of the file of weights.
+        licence: under which they are given; None where nobody said.
+    """
+
+    name: str
+    source: str
+    sha256: Digest
+    licence: str | None = None
+
+
+class Lineage(Frozen):
+    """The lineage of a model: its job, data, seed and parent.
+
+    Attributes:
+        job: digest of the resolved job.
+        recipe: the recipe's name, or the job's own.
+        data: the fingerprint of each client's data, by client.
+        seed: the job's seed.
+        parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
+            for a global model, of the file of weights that the job named, if it named one.
+        encoder: what its encoder was before the run, or each of several in their order; None for one of
+            random weights, and in bundles of older versions, and then not written.
+        code_version: the dermfed that made it.
+        created: when, if the maker says so; left out, the digest does not depend on time.
+    """
+
+    job: Digest
+    recipe: str
+    data: Mapping[str, str] = Field(default_factory=dict)
+    seed: int
+    parent: Digest | None = None
+    encoder: EncoderOrigin | tuple[EncoderOrigin, ...] | None = None
+    code_version: str
+    created: str | None = None
+
+
+ThresholdBin = Annotated[int, Field(ge=0)]  # its largest value depends on the schema: see `BundleManifest`
+Guarantee = Literal["subgroup", "global", "none"]
+
+
+class Temperature(Frozen):
+    """Temperature scaling: what the logits are divided by, inside the graph.
+
+    Attributes:
+        value: the temperature; 1 leaves the logits as they are.
+        n: calibration pictures it was fitted on.
+        shrunk: whether it was drawn towards the global temperature because they are few.
+    """
+
+    value: float = Field(1.0, gt=0)
+    n: int = Field(0, ge=0)
+    shrunk: bool = False
+
+
+class Conformal(Frozen):
+    """The rule of the prediction set: class k is in it if `bins.bin(p_k) >= threshold_bin`.
+
+    Attributes:
+        alpha: one minus the coverage aimed at.
+        threshold_bin: 0 puts every class into the set.
+        n: calibration lesions it was fitted on.
+        guarantee: for whom the coverage is promised; with `none` the set is full.
+    """
+
+    alpha: float = Field(0.1, gt=0, lt=1)
+    threshold_bin: ThresholdBin = 0
+    n: int = Field(0, ge=0)
+    guarantee: Guarantee = "none"
+
+    @model_validator(mode="after")
+    def _enough_for_a_guarantee(self) -> "Conformal":
+        # The rank ceil((n + 1)(1 - alpha)) must exist among n scores; 1e-9 forgives a rounded alpha.
+        if self.guarantee != "none" and (self.n + 1) * self.alpha < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot promise a coverage of {1 - self.alpha:g}; at least "
+                f"{math.ceil(1 / self.alpha - 1e-9) - 1} are needed, or the guarantee `none`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _full_without_guarantee(self) -> "Conformal":
+        if self.guarantee == "none" and self.threshold_bin != 0:
+            raise ValueError(
+                f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration pictures "
+                "give the full set, threshold_bin 0"
+            )
+        return self
+
+
+class Abstention(Frozen):
+    """The rule of referral: a picture is reported if `LOGIT_BINS.bin(max p) >= threshold_bin`.
+
+    Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
+    refers every picture: that is the default.
+
+    Attributes:
+        target_risk: the share of wrong answers that was allowed among the reported.
+        threshold_bin: 0 reports everything, as many as there are bins refers everything.
+        n: calibration pictures it was chosen on.
+        risk: the share of wrong answers among the reported there; None if none was reported.
+        risk_high: the upper limit of that share for new pictures, and `level`, how sure it is; None where
+            nothing is promised.
+    """
+
+    target_risk: float = Field(0.1, ge=0, le=1)
+    threshold_bin: ThresholdBin = len(LOGIT_BINS)
+    n: int = Field(0, ge=0)
+    risk: float | None = Field(None, ge=0, le=1)
+    risk_high: float | None = Field(None, ge=0, le=1)
+    level: float | None = Field(None, gt=0, lt=1)
+
+
+class WorkingPoint(Frozen):
+    """The rule of suspicion: a lesion is suspicious if `LOGIT_BINS.bin(malignancy) >= threshold_bin`.
+
+    A suspicious picture whose answer is no malignant class is referred.
+
+    Attributes:
+        target: the sensitivity that was asked for.
+        level: how sure it is that `sensitivity_low` is reached.
+        threshold_bin: 0 makes every lesion suspicious.
+        sensitivity_low: the lower limit of the share of malignant lesions that are suspicious.
+        n: malignant calibration lesions that it was chosen on.
+        reached: whether `sensitivity_low` is the target or more; else they were too few to show it.
+    """
+
+    target: float = Field(gt=0, lt=1)
+    level: float = Field(gt=0, lt=1)
+    threshold_bin: ThresholdBin
+    sensitivity_low: float = Field(ge=0, le=1)
+    n: int = Field(ge=1)
+    reached: bool
+
+    @model_validator(mode="after")
+    def _reached_where_it_is(self) -> "WorkingPoint":
+        if self.reached != (self.sensitivity_low >= self.target):
+            raise ValueError(
+                f"sensitivity_low is {self.sensitivity_low:g} and the target {self.target:g}; with these, "
+                f"`reached` is not {str(self.reached).lower()}: it says whether the target is shown"
+            )
+        return self
+
+
+class PatternCalibration(Frozen):
+    """The rules for cases of which this much is given; see `registry.bundle.cases`.
+
+    Attributes:
+        pattern: what is given.
+        temperature, conformal, abstention, working_point: as in the manifest, for these cases; without a
+            working point of its own, that of the manifest.
+        set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
+        reported: the share of them that is reported.
+    """
+
+    pattern: Pattern
+    temperature: Temperature
+    conformal: Conformal
+    abstention: Abstention
+    set_size: float | None = Field(None, ge=0)
+    reported: float | None = Field(None, ge=0, le=1)
+    working_point: WorkingPoint | None = None
+
+
+class OutOfDistribution(Frozen):
+    """The rule of unfamiliarity: a picture is referred if `distance_bin(M(x)) > threshold_bin`.
+
+    Attributes:
+        classes: codes of the classes that have a Gaussian, in the order of the labels.
+        features: the length of the embedding.
+        means: the mean embedding of each class, row by row, packed.
+        whitening: L⁻¹ with L Lᵀ the covariance, its lower triangle row by row, packed.
+        trained_on: training pictures that they were fitted on.
+        rate: the share of known pictures that may be called unfamiliar.
+        n: calibration lesions behind the threshold.
+        threshold_bin: None calls nothing unfamiliar.
+    """
+
+    classes: tuple[str, ...] = Field(min_length=1)
+    features: int = Field(ge=1)
+    means: str
+    whitening: str
+    trained_on: int = Field(ge=1)
+    rate: float = Field(gt=0, lt=1)
+    n: int = Field(0, ge=0)
+    threshold_bin: int | None = Field(None, ge=0, le=DISTANCE_BINS - 2)
+
+    @classmethod
+    def of(
+        cls,
+        gaussians: Gaussians,
+        classes: Sequence[str],
+        *,
+        trained_on: int,
+        rate: float,
+        n: int = 0,
+        threshold_bin: int | None = None,
+    ) -> "OutOfDistribution":
+        """The entry for Gaussians of these classes."""
+        return cls(
+            classes=tuple(classes),
+            features=gaussians.num_features,
+            means=pack(gaussians.means),
+            whitening=pack(gaussians.whitening[np.tril_indices(gaussians.num_features)]),
+            trained_on=trained_on,
+            rate=rate,
+            n=n,
+            threshold_bin=threshold_bin,
+        )
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """The unpacked Gaussians, from which a picture's distance is computed."""
+        features = self.features
+        means = unpack(self.means, len(self.classes) * features).reshape(len(self.classes), features)
+        whitening = np.zeros((features, features), dtype=np.float32)
+        whitening[np.tril_indices(features)] = unpack(self.whitening, features * (features + 1) // 2)
+        return Gaussians(means, whitening)
+
+    @property
+    def threshold(self) -> float | None:
+        """The distance from which on a picture is called unfamiliar."""
+        return None if self.threshold_bin is None else upper_edge(self.threshold_bin)
+
+    @model_validator(mode="after")
+    def _numbers_that_can_be_read(self) -> "OutOfDistribution":
+        assert self.gaussians is not None  # unpacked here, so that a bundle that loads can answer
+        return self
+
+    @model_validator(mode="after")
+    def _enough_for_a_threshold(self) -> "OutOfDistribution":
+        # The rank ceil((n + 1)(1 - rate)) must exist among n distances; 1e-9 forgives a rounded rate.
+        if self.threshold_bin is not None and (self.n + 1) * self.rate < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot keep the share called unfamiliar at {self.rate:g}; at "
+                f"least {math.ceil(1 / self.rate - 1e-9) - 1} are needed, or no threshold_bin"
+            )
+        return self
+
+
+Counted = Literal["calibration", "test"]
+"""The parts of the data whose patients a bundle counts by skin tone."""
+
+Patients = Annotated[int, Field(ge=1)]
+
+GLOBAL = "global"
+"""The subgroup of the model that answers for everybody."""
+
+UNDECLARED: Final = "undeclared"
+"""The name, in figures, of the pictures of no declared subgroup."""
+
+
+class Subgroup(Frozen):
+    """The subgroup that a model is for.
+
+    Attributes:
+        name: the subgroup's name; `global` is the model for everybody.
+        scale: the scale of the skin tones below; None for the global model, and for one of several scales.
+        values: the declared skin tones that are this subgroup; empty for the global model, and for one of
+            several scales.
+        tones: of a subgroup of several scales the declared skin tones that are it, by scale; else empty, and
+            then not written.
+    """
+
+    name: str = Field(GLOBAL, min_length=1)
+    scale: str | None = None
+    values: tuple[str, ...] = ()
+    tones: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @classmethod
+    def of_tones(cls, name: str, tones: Mapping[str, Sequence[str]]) -> "Subgroup":
+        """The subgroup of these values of one scale or of several."""
+        if len(tones) == 1:
+            ((scale, values),) = tones.items()
+            return cls(name=name, scale=scale, values=tuple(values))
+        return cls(name=name, tones={scale: tuple(values) for scale, values in tones.items()})
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the model is for everybody."""
+        return self.name == GLOBAL
+
+    @property
+    def by_scale(self) -> Mapping[str, tuple[str, ...]]:
+        """The declared skin tones that are this subgroup, by scale: of one scale, of several, or none."""
+        return self.tones if self.scale is None else {self.scale: self.values}
+
+    @property
+    def described(self) -> str:
+        """Its skin tones as sentences name them: `5, 6 (fitzpatrick) or 0, 1 (milk10k)`."""
+        return " or ".join(f"{', '.join(values)} ({scale})" for scale, values in self.by_scale.items())
+
+    def covers(self, skin_tone: str | None, scale: str | None) -> bool:
+        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type.
+
+        It is one on any scale that the subgroup names; no tone is converted from one to another.
+        """
+        if skin_tone is None or scale is None:
+            return False
+        known = {canonical_tone(value, scale) for value in self.by_scale.get(scale, ())}
+        return canonical_tone(skin_tone, scale) in known
+
+    def __hash__(self) -> int:
+        """By all fields, of which a mapping has no hash of its own."""
+        return hash((self.name, self.scale, self.values, tuple(sorted(self.tones.items()))))
+
+    @model_validator(mode="after")
+    def _tones_unless_global(self) -> "Subgroup":
+        if self.is_global and (self.scale is not None or self.values or self.tones):
+            raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
+        if not self.is_global and not self.tones and (self.scale is None or not self.values):
+            raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
+        if self.tones and (self.scale is not None or self.values):
+            raise ValueError(
+                f"subgroup {self.name} has `tones` for several scales, and `scale` and `values` for one; a "
+                "bundle names either"
+            )
+        if self.tones and (len(self.tones) < 2 or not all(self.tones.values())):
+            raise ValueError(
+                f"the `tones` of subgroup {self.name} are values of two scales or more; those of "
+                "one scale are its `scale` and `values`"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _one_scale_is_written_as_ever(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name in ("scale", "values") if self.tones else ("tones",):
+            plain.pop(name, None)
+        return plain
+
+
+class TonePatients(Frozen):
+    """How many patients of each skin tone a subgroup's calibration and test rest on, by scale and tone.
+
+    A tone without a number is not represented: no hospital had enough patients of it to tell of, or none had
+    any. Numbers are lower bounds: a hospital with too few patients of a tone is not in them, and one whose
+    number would give away another tells that it has at least the least number.
+
+    Attributes:
+        calibration: the patients that temperature and thresholds rest on.
+        test: the patients that the test figures rest on.
+    """
+
+    calibration: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+    test: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+
+    def count(self, part: Counted, skin_tone: str, scale: str) -> int | None:
+        """The patients of a declared tone behind a part; None where it is not represented."""
+        counts = self.calibration if part == "calibration" else self.test
+        return counts.get(scale, {}).get(canonical_tone(skin_tone, scale))
+
+    def of(self, subgroup: Subgroup) -> "TonePatients":
+        """The numbers of the tones of one subgroup."""
+
+        def own(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+            kept = {
+                scale: {tone: n for tone, n in counts.get(scale, {}).items() if subgroup.covers(tone, scale)}
+                for scale in subgroup.by_scale
+            }
+            return {scale: tones for scale, tones in kept.items() if tones}
+
+        return TonePatients(calibration=own(self.calibration), test=own(self.test))
+
+
+@dataclass(frozen=True)
+class ClaimedTone:
+    """A skin tone that a subgroup is for, with the patients behind it; None where it is not represented.
+
+    Attributes:
+        subgroup: the subgroup's name.
+        scale: the scale of the tone.
+        tone: as the scale spells it.
+        calibration: patients of the tone in the calibration.
+        test: patients of the tone in the test.
+    """
+
+    subgroup: str
+    scale: str
+    tone: str
+    calibration: int | None
+    test: int | None
+
+    @property
+    def called(self) -> str:
+        """The tone as sentences name it: `6 (fitzpatrick)`."""
+        return f"{self.tone} ({self.scale})"
+
+
+def claimed_tones(subgroups: Iterable[Subgroup], counted: TonePatients | None) -> tuple[ClaimedTone, ...]:
+    """Every tone of some subgroups, each with its patients."""
+    counted = counted or TonePatients()
+    return tuple(
+        ClaimedTone(
+            subgroup.name,
+            scale,
+            canonical_tone(tone, scale),
+            counted.count("calibration", tone, scale),
+            counted.count("test", tone, scale),
+        )
+        for subgroup in subgroups
+        for scale, tones in subgroup.by_scale.items()
+        for tone in tones
+    )
+
+
+# Lineage, rules and subgroups are a part of the schema; they have files of their own for its length alone.
+__all__ = [
+    "GLOBAL",
+    "UNDECLARED",
+    "Abstention",
+    "Conformal",
+    "EncoderOrigin",
+    "Guarantee",
+    "Lineage",
+    "OutOfDistribution",
+    "PatternCalibration",
+    "Subgroup",
+    "Temperature",
+    "TonePatients",
+    "WorkingPoint",
+]
+
+
+SCHEMA_VERSION: Final = 1
+"""That of every bundle: one of another is refused."""
+
+
+def sha256(content: bytes) -> str:
+    """The digest of `content`, as it is written everywhere: `sha256:` and 64 hex digits."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class ModelFile(Frozen):
+    """The digest and size of the `model.onnx` that belongs to the manifest."""
+
+    sha256: Digest
+    size: int = Field(ge=0)  # bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> "ModelFile":
+        """The entry for these bytes."""
+        return cls(sha256=sha256(content), size=len(content))
+
+
+class SubgroupHistograms(ScoreHistograms):
+    """The histograms of one subgroup's test pictures.
+
+    Attributes:
+        subgroup: whose they are.
+    """
+
+    subgroup: Subgroup
+
+
+class ReferenceHistograms(ScoreHistograms):
+    """The histograms of all test pictures: what drift is measured against.
+
+    Attributes:
+        distances: the distance from the training pictures, one count per distance bin; None where nothing is
+            called unfamiliar.
+        by_subgroup: those of single subgroups, in the model for everybody.
+    """
+
+    distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
+    by_subgroup: tuple[SubgroupHistograms, ...] = ()
+
+
+class BundleManifest(Frozen):
+    """The whole of `bundle.json`.
+
+    Attributes:
+        schema_version: of this text.
+        parity: the largest difference in a probability between `model.onnx` and the network it was made of;
+            None where that is not told.
+        tones: how the skin of each declared tone looks in pictures; None where nobody looked. Nothing is
+            routed by it.
+        patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the
+            subgroup's tones, or of those of every subgroup for the global model; None where nobody counted
+            them. No tone is represented then.
+        case: which pictures and facts of a case the model takes; None for a model of single pictures.
+        working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
+            for.
+        patterns: the rules for each pattern that was calibrated; `temperature`,
+            `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
+        attestation: a signature of who measured the figures; None where nobody signed.
+        basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
+            that was not trained on it, `cross-fitted`: exact for those models, nominal for this one.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    model: str = Field(min_length=1)
+    file: ModelFile
+    labels: tuple[Label, ...] = Field(min_length=2)
+    picture: PictureRule
+    subgroup: Subgroup = Subgroup()
+    temperature: Temperature = Temperature()
+    conformal: Conformal = Conformal()
+    abstention: Abstention = Abstention()
+    out_of_distribution: OutOfDistribution | None = None
+    parity: float | None = Field(None, ge=0, le=1)
+    tones: ToneRanges | None = None
+    patients_by_tone: TonePatients | None = None
+    case: CaseInput | None = None
+    working_point: WorkingPoint | None = None
+    patterns: tuple[PatternCalibration, ...] = ()
+    metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
+    reference: ReferenceHistograms | None = None
+    lineage: Lineage
+    attestation: Attestation | None = None
+    basis: Literal["split", "cross-fitted"] = "split"
+
+    @property
+    def named_subgroups(self) -> tuple[Subgroup, ...]:
+        """Whom the model is for, and the subgroups that it was tested on by themselves."""
+        tested = self.reference.by_subgroup if self.reference else ()
+        return (self.subgroup, *(one.subgroup for one in tested))
+
+    @property
+    def reports_from(self) -> int:
+        """The score bin from which on a highest probability is reported.
+
+        It reaches the abstention threshold, and a class is in the prediction set: where none is, none is
+        credible.
+        """
+        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
+
+    @property
+    def suspicious_from(self) -> int | None:
+        """The score bin from which on a malignancy is suspicious; None without a working point."""
+        return None if self.working_point is None else self.working_point.threshold_bin
+
+    def figures_for(self, skin_tone: str | None, scale: str | None) -> Mapping[str, JsonValue]:
+        """The test figures that tell most of a person of this tone.
+
+        Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
+        not tested on that by itself, those of everybody; of a subgroup's model none for other tones.
+        """
+        if not self.subgroup.is_global:
+            return self.metrics if self.represents(self.subgroup, skin_tone, scale, "test") else {}
+        known = self.reference.by_subgroup if self.reference else ()
+        tested = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
+        name = next((one.name for one in tested), None)
+        of_each = self.metrics.get("by_subgroup")
+        own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
+        return own if isinstance(own, Mapping) else self.metrics
+
+    @property
+    def claimed_tones(self) -> tuple[ClaimedTone, ...]:
+        """The tones of its subgroup, or of those that the global model was tested on, with their patients."""
+        return claimed_tones(self.named_subgroups, self.patients_by_tone)
+
+    def represents(
+        self, subgroup: Subgroup, skin_tone: str | None, scale: str | None, part: Counted = "calibration"
+    ) -> bool:
+        """Whether patients of a declared tone of this subgroup stand behind the calibration, or the test."""
+        if self.patients_by_tone is None or skin_tone is None or scale is None:
+            return False
+        counted = self.patients_by_tone.count(part, skin_tone, scale)
+        return subgroup.covers(skin_tone, scale) and counted is not None
+
+    @property
+    def refers_all(self) -> bool:
+        """Whether no picture is reported, whatever its probabilities."""
+        return self.reports_from == SCORE_BINS
+
+    @property
+    def set_threshold(self) -> float:
+        """The smallest probability of a class in the prediction set."""
+        return LOGIT_BINS.lower(self.conformal.threshold_bin)
+
+    @property
+    def report_threshold(self) -> float:
+        """The smallest highest probability that is reported; 1 where none is."""
+        return LOGIT_BINS.lower(self.reports_from)
+
+    def rules_of(self, pattern: Pattern) -> PatternCalibration | None:
+        """The rules of a pattern; None where it was not calibrated by itself."""
+        return next((one for one in self.patterns if one.pattern == pattern), None)
+
+    def under(self, pattern: Pattern) -> "BundleManifest":
+        """The manifest with the rules for cases of this pattern.
+
+        Where it was not calibrated by itself they are those of all patterns together. They promise nothing
+        for it: its cases may be harder than the others.
+        """
+        rules = self.rules_of(pattern)
+        if rules is None:
+            nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
+            return self.model_copy(update={"conformal": nothing})
+        return self.model_copy(
+            update={
+                "temperature": rules.temperature,
+                "conformal": rules.conformal,
+                "abstention": rules.abstention,
+                "working_point": rules.working_point or self.working_point,
+            }
+        )
+
+    @model_validator(mode="after")
+    def _patterns_of_its_case(self) -> "BundleManifest":
+        names = [one.pattern.name for one in self.patterns]
+        if twice := _repeated(names):
+            raise ValueError(f"pattern {', '.join(twice)} is there twice; each is calibrated once")
+        for one in self.patterns:
+            if self.case is None or not one.pattern.within(self.case):
+                raise ValueError(f"pattern {one.pattern.name} is none that this model can be given")
+        return self
+
+    @model_validator(mode="after")
+    def _scores_in_these_bins(self) -> "BundleManifest":
+        rules: dict[str, Conformal | Abstention | WorkingPoint | None]
+        rules = {
+            "conformal": self.conformal,
+            "abstention": self.abstention,
+            "working_point": self.working_point,
+        }
+        for one in self.patterns:
+            of = one.pattern.name
+            rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
+            rules |= {f"{of}.working_point": one.working_point}
+        for name, rule in rules.items():
+            if rule is not None and rule.threshold_bin > SCORE_BINS:
+                raise ValueError(
+                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins it is from "
+                    f"0 to {SCORE_BINS}"
+                )
+        for histograms in self._histograms:
+            if wrong := {len(row) for row in histograms.rows} - {SCORE_BINS}:
+                raise ValueError(
+                    f"a reference histogram of scores has {min(wrong)} bins; it has {SCORE_BINS}"
+                )
+        return self
+
+    @property
+    def _histograms(self) -> tuple[ScoreHistograms, ...]:
+        return (self.reference, *self.reference.by_subgroup) if self.reference else ()
+
+    @model_validator(mode="after")
+    def _parts_that_agree(self) -> "BundleManifest":
+        codes = [label.code for label in self.labels]
+        if twice := _repeated(codes):
+            raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
+        for one in self._histograms:
+            if len(one.scores) != len(codes):
+                raise ValueError(
+                    f"the reference histograms are of {len(one.scores)} classes; there are {len(codes)} "
+                    "labels"
+                )
+        known = self.out_of_distribution.classes if self.out_of_distribution else ()
+        if known != tuple(code for code in codes if code in known):
+            raise ValueError(
+                f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
+                f"each once and in their order: {', '.join(codes)}"
+            )
+        points = [self.working_point, *(one.working_point for one in self.patterns)]
+        if any(points) and not malignant_classes(self.labels).any():
+            raise ValueError("there is a working point on malignancy, and no label is malignant")
+        if self.working_point is None and any(points):
+            raise ValueError("a pattern has a working point, and all patterns together have none")
+        promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
+        if "subgroup" in promised and self.subgroup.is_global:
+            raise ValueError(
+                "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
+            )
+        return self
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def promise_of(manifest: BundleManifest) -> Promise:
+    """What the model of this manifest takes and answers."""
+    case, statistics = manifest.case, manifest.out_of_distribution
+    return Promise(
+        size=manifest.picture.size,
+        classes=len(manifest.labels),
+        features=None if statistics is None else statistics.features,
+        slots=None if case is None else case.slots,
+        kinds=0 if case is None else len(case.kinds),
+        facts=tuple(
+            (fact.low, fact.high) if fact.kind == "number" else (0, len(fact.values) - 1)
+            for fact in (case.facts if case else ())
+        ),
+    )
+
+
+def canonical(manifest: BundleManifest) -> bytes:
+    """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
+    return _text(manifest.model_dump(mode="json"))
+
+
+def without_attestation(manifest: BundleManifest) -> BundleManifest:
+    """The manifest as it is before anybody signs its figures."""
+    return manifest.model_copy(update={"attestation": None})
+
+
+def attested(manifest: BundleManifest) -> bytes:
+    """What is signed of a manifest: its job, data, model and figures, and all of it without the signature.
+
+    Canonical JSON. The last digest covers the others: they are there for whoever reads a statement.
+    """
+    bare = without_attestation(manifest)
+    record = bare.model_dump(mode="json", include={"metrics", "reference"})
+    return _text(
+        {
+            "job": bare.lineage.job,
+            "data": dict(bare.lineage.data),
+            "model": bare.file.sha256,
+            "figures": sha256(_text(record)),
+            "manifest": sha256(canonical(bare)),
+        }
+    )
+
+
+def read_manifest(content: bytes) -> BundleManifest:
+    """The manifest in the text of `bundle.json`.
+
+    Raises:
+        OtherSchema: another version of dermfed wrote it.
+        BundleCorrupt: the text is not the canonical one: it was edited or re-formatted.
+        ManifestError: the text does not say what a manifest must say.
+    """
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BundleCorrupt(f"bundle.json is not JSON ({error}); fetch the bundle again") from error
+    if not isinstance(record, dict):
+        raise ManifestError(f"bundle.json holds a {type(record).__name__}; a manifest is an object")
+    version = record.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise OtherSchema(
+            f"bundle.json has schema_version {version!r}; this dermfed reads {SCHEMA_VERSION} alone: make "
+            "the bundle again with this version, or read it with the one that wrote it"
+        )
+    if content != _text(record):
+        raise BundleCorrupt(
+            "bundle.json is not in its canonical form: it was edited after it was written. Fetch the bundle "
+            "again"
+        )
+    try:
+        return BundleManifest.model_validate(record)
+    except ValidationError as error:
+        raise ManifestError(f"bundle.json does not hold: {_problems(error)}") from error
+
+
+def _text(record: object) -> bytes:
+    try:
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except ValueError as error:
+        raise ManifestError(
+            f"the manifest holds a number or a text that JSON cannot write ({error}); use None instead"
+        ) from error
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the manifest'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

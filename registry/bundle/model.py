@@ -1,0 +1,348 @@
+"""What a manifest says of its model, in numbers: what a probe holds the model to.
+
+ONNX Runtime's session of a graph with all weights inside it, on the processor or another device.
+
+`model.onnx`: from uint8 pictures to probabilities, everything between them inside the graph.
+
+The graph of a model of single pictures has one input, `images`, uint8 `(batch, size, size, 3)` with a free
+batch. That of a model of cases has three: `images`, uint8 `(batch, slots, size, size, 3)`, `kinds`, int64
+`(batch, slots)`, and `context`, float32 `(batch, facts)`, with a free batch and as many slots as are wanted;
+what they say is in `registry.bundle.cases`. Without facts there is no `context`.
+
+Both have three float outputs: `probabilities` and `logits` `(batch, classes)`, `embedding` `(batch,
+features)`. They may have a fourth, `map`, `(batch, classes, rows, columns)`, of cases `(batch, slots,
+classes, rows, columns)` and zero in empty slots: where in a picture each class's logit comes from, in units
+of logits before the temperature and about their mean over classes. It is fetched where it is asked for. A
+graph brings all its weights with it: one that points to other files is refused, since only the bytes of
+`model.onnx` are what was digested.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.errors import GraphError
+
+BATCH: Final = 3
+"""Pictures or cases that a probe shows at once."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a model takes and answers.
+
+    Attributes:
+        size: pixels on both sides of a picture.
+        classes: how many probabilities it answers.
+        features: the length of the embedding that the manifest's statistics are of; None where it has none.
+        slots: how many pictures a case may have; None for a model of single pictures.
+        kinds: how many kinds of picture it knows.
+        facts: the bounds of each fact of a case.
+    """
+
+    size: int
+    classes: int
+    features: int | None = None
+    slots: int | None = None
+    kinds: int = 0
+    facts: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def pixels(self) -> int:
+        """The most pixels that a probe shows at once."""
+        return BATCH * (self.slots or 1) * self.size**2
+
+
+# ONNX Runtime reports its use to its makers and writes a device number into the user's cache, unless
+# it is told otherwise before it is loaded. Nothing goes over the network uninvited.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+Providers = Sequence[tuple[str, Mapping[str, str]]]
+"""Execution providers, the preferred first, each with its options."""
+
+PROCESSOR: Final = "CPUExecutionProvider"
+
+
+class Session(Protocol):
+    """What a graph needs of a session."""
+
+    def get_inputs(self) -> Sequence[Any]:
+        """The inputs, each with `name`, `type` and `shape`."""
+        ...
+
+    def get_outputs(self) -> Sequence[Any]:
+        """The outputs, likewise."""
+        ...
+
+    def run(self, names: Sequence[str] | None, feed: Mapping[str, NDArray[Any]]) -> Sequence[Any]:
+        """The outputs of these names, all of them where it is None, for inputs by name."""
+        ...
+
+
+Opener = Callable[[bytes, int], Session]
+"""Opens a session of the bytes of an ONNX file, with so many threads within one operator."""
+
+
+def open_session(content: bytes, threads: int, providers: Providers = ((PROCESSOR, {}),)) -> Any:
+    """ONNX Runtime's session of a graph with all its weights inside it.
+
+    Args:
+        content: the bytes of an ONNX file.
+        threads: threads within one operator.
+        providers: on what it runs. ONNX Runtime may leave one out without a word: ask `get_providers()`.
+
+    Raises:
+        GraphError: ONNX Runtime cannot load it, or its weights are in other files.
+    """
+    import onnxruntime  # a third of a second, which what only reads manifests need not wait for
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Bytes that begin as ONNX Runtime's own format would else be read as that, whatever ONNX is in them.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what goes wrong is raised; nothing is printed besides
+    # Weights in other files would be looked for in the working directory: look where there are none.
+    nothing = tempfile.mkdtemp()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+    chosen = [(name, dict(given)) for name, given in providers]
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=chosen, enable_fallback=0)
+    except Exception as error:
+        # ONNX Runtime's exceptions share no base of their own.
+        raise _refusal(error) from error
+    finally:
+        Path(
+            nothing
+        ).rmdir()  # removing what is in it, too, would take file handles, which a probe has none of
+
+
+def _refusal(error: Exception) -> GraphError:
+    if "external data" in str(error).lower():
+        return GraphError(
+            f"the graph keeps weights in other files ({error}); save the model with all weights inside it"
+        )
+    return GraphError(f"ONNX Runtime cannot load the graph ({error}); export the model again")
+
+
+INPUT, KINDS, CONTEXT = "images", "kinds", "context"
+OUTPUTS = ("probabilities", "logits", "embedding")
+MAP = "map"
+FINEST_MAP = 64  # rows and columns at most
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The graph's outputs for a batch.
+
+    Attributes:
+        probabilities: `(batch, classes)` float32, calibrated.
+        logits: `(batch, classes)` float32, divided by the temperature.
+        embedding: `(batch, features)` float32.
+        map: `(batch, classes, rows, columns)` float32, of cases `(batch, slots, classes, rows, columns)`;
+            None where nobody asked, or the graph has none.
+    """
+
+    probabilities: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    embedding: NDArray[np.float32]
+    map: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the answers.
+
+        Raises:
+            GraphError: one is not finite.
+        """
+        for name in (*OUTPUTS, MAP):
+            if (found := getattr(self, name)) is not None and not np.isfinite(found).all():
+                raise GraphError(
+                    f"the graph answered {name} that are not finite; the model is broken: export it again"
+                )
+
+
+class Graph:
+    """A loaded `model.onnx`, ready to run; safe to share between threads.
+
+    Attributes:
+        size: pixels on both sides of a picture.
+        takes_cases: whether it is of a model of cases.
+        num_facts: how many facts of a case it takes.
+        num_classes: classes it answers with.
+        num_features: length of the embedding.
+        map_shape: rows and columns of its map; None where it has none.
+    """
+
+    def __init__(self, content: bytes, threads: int = 1, open_with: Opener = open_session) -> None:
+        """Loads the graph and checks that it is one a bundle may hold.
+
+        Args:
+            content: the bytes of `model.onnx`.
+            threads: threads within one operator; other counts may round sums differently. They sleep
+                between operators: spinning would take the cores from whatever else runs.
+            open_with: opens the session; by default one on the processor.
+
+        Raises:
+            GraphError: the bytes are no graph, or one with other inputs, outputs or files.
+        """
+        self._session = open_with(content, threads)
+        self.size, self.takes_cases, self.num_facts = _inputs(self._session.get_inputs())
+        outputs = {one.name: one for one in self._session.get_outputs()}
+        given = outputs.pop(MAP, None)
+        widths = _output_widths([*outputs.values()])
+        self.num_classes, self.num_features = widths["probabilities"], widths["embedding"]
+        if widths["logits"] != self.num_classes:
+            raise GraphError(
+                f"the graph has {self.num_classes} probabilities and {widths['logits']} logits; "
+                "both are one per class"
+            )
+        self.map_shape = None if given is None else _map_shape(given, self.takes_cases, self.num_classes)
+
+    def run(self, images: NDArray[np.uint8], *, with_map: bool = False) -> Outputs:
+        """Answers for a batch of pictures `(batch, size, size, 3)`.
+
+        Args:
+            images: the pictures.
+            with_map: whether the map is wanted, where there is one.
+
+        Raises:
+            GraphError: the pictures are not of this shape and type, or an answer is not finite.
+        """
+        shape = (self.size, self.size, 3)
+        if self.takes_cases or images.dtype != np.uint8 or images.shape[1:] != shape:
+            wanted = "cases" if self.takes_cases else f"uint8 of shape (batch, {self.size}, {self.size}, 3)"
+            raise GraphError(
+                f"the pictures are {images.dtype} of shape {images.shape}; the graph takes {wanted}"
+            )
+        return self._run({INPUT: images}, with_map)
+
+    def run_cases(
+        self,
+        images: NDArray[np.uint8],
+        kinds: NDArray[np.int64],
+        context: NDArray[np.float32],
+        *,
+        with_map: bool = False,
+    ) -> Outputs:
+        """Answers for a batch of cases.
+
+        Args:
+            images: `(batch, slots, size, size, 3)`; what is in an empty slot has no effect.
+            kinds: of the pictures, `(batch, slots)`; -1 where a slot is empty.
+            context: the facts, `(batch, facts)`, NaN where one is not known.
+            with_map: whether the map is wanted, where there is one.
+
+        Raises:
+            GraphError: they are not of these shapes and types, the graph is of a model of single pictures, or
+                an answer is not finite.
+        """
+        fits = (
+            self.takes_cases
+            and images.dtype == np.uint8
+            and kinds.dtype == np.int64
+            and context.dtype == np.float32
+            and images.shape == (*kinds.shape, self.size, self.size, 3)
+            and context.shape == (len(kinds), self.num_facts)
+        )
+        if not fits:
+            takes = (
+                f"images (batch, slots, {self.size}, {self.size}, 3) uint8, kinds (batch, slots) int64 and "
+                f"context (batch, {self.num_facts}) float32"
+            )
+            raise GraphError(
+                f"the case has images {images.shape} {images.dtype}, kinds {kinds.shape} {kinds.dtype} and "
+                f"context {context.shape} {context.dtype}; the graph takes "
+                f"{takes if self.takes_cases else 'single pictures'}"
+            )
+        feed: dict[str, NDArray[Any]] = {INPUT: images, KINDS: kinds}
+        if self.num_facts:
+            feed[CONTEXT] = context
+        return self._run(feed, with_map)
+
+    def _run(self, feed: dict[str, NDArray[Any]], with_map: bool) -> Outputs:
+        if not with_map or self.map_shape is None:
+            return Outputs(*self._session.run(list(OUTPUTS), feed))
+        return Outputs(*self._session.run([*OUTPUTS, MAP], feed))
+
+
+def _inputs(inputs: Sequence[Any]) -> tuple[int, bool, int]:
+    """The picture size, whether the graph takes cases, and the number of facts."""
+    by_name = {one.name: one for one in inputs}
+    types = {name: one.type for name, one in by_name.items()}
+    cases = {INPUT: "tensor(uint8)", KINDS: "tensor(int64)", CONTEXT: "tensor(float)"}
+    without_facts = {name: kind for name, kind in cases.items() if name != CONTEXT}
+    pictures = {INPUT: cases[INPUT]}
+    takes_cases = types in (cases, without_facts)
+    free = 2 if takes_cases else 1  # dimensions of a batch of pictures that any number may have
+    shapes = {name: list(one.shape) for name, one in by_name.items()}
+    facts = shapes[CONTEXT][1:] if CONTEXT in types else [0]
+    fits = (
+        (takes_cases or types == pictures)
+        and _free(shapes[INPUT], free)
+        and len(shapes[INPUT]) == free + 3
+        and isinstance(shapes[INPUT][free], int)
+        and shapes[INPUT][free:] == [shapes[INPUT][free]] * 2 + [3]
+        and (not takes_cases or (_free(shapes[KINDS], 2) and len(shapes[KINDS]) == 2))
+        and (CONTEXT not in types or (_free(shapes[CONTEXT], 1) and len(facts) == 1))
+        and isinstance(facts[0], int)
+    )
+    if not fits:
+        found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in inputs)
+        raise GraphError(
+            f"the graph takes {found}; a bundle's graph takes one input `{INPUT}`, tensor(uint8) of shape "
+            f"(batch, size, size, 3) with a free batch; or, of cases, `{INPUT}` (batch, slots, size, size, "
+            f"3), `{KINDS}`, tensor(int64) of shape (batch, slots), and `{CONTEXT}`, tensor(float) of shape "
+            "(batch, facts), with free batch and slots"
+        )
+    return int(shapes[INPUT][free]), takes_cases, int(facts[0])
+
+
+def _free(shape: list[Any], dimensions: int) -> bool:
+    """Whether the first dimensions may have any size."""
+    return len(shape) >= dimensions and not any(isinstance(size, int) for size in shape[:dimensions])
+
+
+def _map_shape(given: Any, takes_cases: bool, classes: int) -> tuple[int, int]:
+    """Rows and columns of a graph's map.
+
+    Raises:
+        GraphError: it is none.
+    """
+    shape, free = list(given.shape), 2 if takes_cases else 1
+    fixed = shape[free:]
+    fits = (
+        given.type == "tensor(float)"
+        and _free(shape, free)
+        and len(fixed) == 3
+        and fixed[0] == classes
+        and all(isinstance(side, int) and 1 <= side <= FINEST_MAP for side in fixed[1:])
+    )
+    if not fits:
+        raise GraphError(
+            f"the graph answers `{MAP}` {given.type} {shape}; it is tensor(float) of shape (batch, "
+            f"{'slots, ' * takes_cases}{classes} classes, rows, columns) with at most {FINEST_MAP} of either"
+        )
+    return int(fixed[1]), int(fixed[2])
+
+
+def _output_widths(outputs: Sequence[Any]) -> dict[str, int]:
+    found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in outputs)
+    by_name = {one.name: one for one in outputs}
+    fits = sorted(by_name) == sorted(OUTPUTS) and all(
+        one.type == "tensor(float)" and len(one.shape) == 2 and isinstance(one.shape[1], int)
+        for one in outputs
+    )
+    if not fits:
+        raise GraphError(
+            f"the graph answers {found}; a bundle's graph answers {', '.join(OUTPUTS)}, each tensor(float) "
+            f"of shape (batch, a fixed width), and maybe a `{MAP}`"
+        )
+    return {name: int(by_name[name].shape[1]) for name in OUTPUTS}

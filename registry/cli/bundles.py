@@ -1,0 +1,334 @@
+"""`dermfed-registry card`: the model card of a bundle, a version or a release, for people or for programs.
+
+`dermfed-registry fetch`: the bundle of a version as a folder, as it was added.
+
+What the commands print of signatures.
+
+`dermfed-registry sign`: vouch for versions with a private key.
+
+`dermfed-registry export` and `import`: a release as one file, for hospitals without a network.
+
+What `show` tells of a bundle's manifest in JSON: all that a reader has a use for.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, read_bundle
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.text import shown
+from registry.card.contents import Entry, release_card
+from registry.card.page import card_page
+from registry.cli.common import (
+    AsJson,
+    Key,
+    Model,
+    Number,
+    Numbers,
+    answer,
+    as_data,
+    open_registry,
+    open_signing,
+)
+from registry.environment import key_password
+from registry.errors import InvalidName
+from registry.names import check_name
+from registry.records import PRODUCTION, moment
+from registry.rendering import columns, event_lines, lines_of, version_table
+from registry.signing.envelope import TRUSTED_KEYS
+from registry.signing.versions import trust_in
+
+if TYPE_CHECKING:
+    from registry.archive.import_release import Imported
+    from registry.records import Version
+    from registry.registry import Registry
+    from registry.signing.versions import Signature
+
+CARD_EXAMPLES = (
+    "demo > card.html",
+    "demo --alias staging --out card.html",
+    "demo --version 3 --json",
+    "./bundles/global --out card.html",
+)
+
+
+def card(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="The model's name, or a bundle's folder such as ./bundles/global."
+        ),
+    ],
+    number: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="Of this version alone.")
+    ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option(metavar="ALIAS", help=f"Of the release of this alias; {PRODUCTION} by default."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the model card: what a model is for, how it serves each subgroup, and what is unknown.
+
+    A page that needs nothing else, or JSON. Of a release, or of a bundle that is in no registry yet: what
+    cannot be a model's name is a folder, so write ./global for the folder global.
+    """
+    if number is not None and alias is not None:
+        raise typer.BadParameter("give --version or --alias, not both")
+    if not _is_folder(model):
+        with open_registry(context) as registry:
+            shown = registered_card(registry, model, number, alias)
+    elif number is not None or alias is not None:
+        raise typer.BadParameter(f"{model} is a folder; --version and --alias are of models in the registry")
+    else:
+        shown = release_card([Entry.of_bundle(read_bundle(Path(model)))])
+    text = json.dumps(shown, indent=2) if as_json else card_page(shown)
+    if out is None:
+        typer.echo(text)
+    else:
+        out.write_text(f"{text}\n", encoding="utf-8")
+
+
+def registered_card(
+    registry: "Registry", model: str, number: int | None, alias: str | None
+) -> dict[str, Any]:
+    """The card of one version, or of the release that an alias points to.
+
+    Raises:
+        NotFound: there is no such model, version or alias.
+        StoreError: a manifest is missing or was altered.
+    """
+    if number is not None:
+        version = registry.version(model, number)
+        withdrawal = next((one for one in registry.withdrawals(model) if one.number == number), None)
+        alarms = _alarms(registry, version)
+        return release_card([Entry.of(version, registry.manifest(version), withdrawal, alarms)])
+    alias = alias or PRODUCTION
+    release = registry.require_release(model, alias)
+    entries = [
+        Entry.of(version, registry.manifest(version), alarms=_alarms(registry, version))
+        for version in release.versions
+    ]
+    found = registry.let_through(model, alias)
+    told = "" if found is None else found.sentence
+    canary = registry.canaries(model).get(alias)
+    beside = "" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}"
+    return release_card(entries, release=release, alias=alias, let_through=told, canary=beside)
+
+
+def _alarms(registry: "Registry", version: "Version") -> list[str]:
+    """The open alarms of the field about a version."""
+    return [
+        str(one)
+        for one in registry.alarms(version.model)
+        if one.is_open and one.found.version == version.number
+    ]
+
+
+def _is_folder(model: str) -> bool:
+    """Whether this can be no model's name, and so is a folder."""
+    try:
+        check_name("model", model)
+    except InvalidName:
+        return True
+    return False
+
+
+FETCH_EXAMPLES = ("demo 5 --out ./version-5",)
+
+
+def fetch(
+    context: typer.Context,
+    model: Model,
+    number: Number,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A folder that is not there yet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the bundle of a version into a folder, byte for byte as it was added.
+
+    Both files are checked against their digests before. The same bundle again changes nothing. One that was
+    withdrawn is written too, to find out what was wrong with it, and said to be.
+    """
+    with open_registry(context) as registry:
+        version = registry.version(model, number)
+        bundle = registry.fetch(model, number, out)
+        withdrawn = next((str(one) for one in registry.withdrawals(model) if one.number == number), None)
+    found = {
+        **as_data(version),
+        "folder": str(out),
+        "files": {MANIFEST_FILE: bundle.digest, MODEL_FILE: bundle.manifest.file.sha256},
+        "withdrawn": withdrawn,
+    }
+    lines = [
+        f"version {number} of {model} ({version.subgroup.name}) is in {out}",
+        *(f"  {name}  {digest}" for name, digest in found["files"].items()),
+        *([] if withdrawn is None else [f"  {withdrawn}"]),
+    ]
+    answer(found, lines_of(lines), as_json)
+
+
+def signature_table(signatures: Sequence["Signature"]) -> str:
+    """Signatures, one on each line."""
+    rows = [[one.model, str(one.number), moment(one.created), one.identity, one.object] for one in signatures]
+    return columns(("model", "version", "signed", "by", "object"), rows)
+
+
+def signed_by(signatures: Sequence["Signature"]) -> str:
+    """Who says to have signed a version, as lines of its page; only `verify --trust` proves it."""
+    if not signatures:
+        return "  signed       by nobody"
+    return lines_of(f"  signed       {moment(one.created)} by {one.identity}" for one in signatures)
+
+
+EXAMPLES = (
+    "demo 1 2 3 4 --key release.key",
+    "demo 5 --key release.key --certificate release.pem --json",
+)
+
+Trusted = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trust",
+        metavar="FILE",
+        envvar=TRUSTED_KEYS,
+        help="Public keys or certificates in PEM whose signatures count; may be given several times.",
+    ),
+]
+
+
+def sign(
+    context: typer.Context,
+    model: Model,
+    numbers: Numbers,
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The private key, of an elliptic curve, in PEM.")],
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its certificate in PEM, to go with the signature.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Vouch for versions with a private key.
+
+    The signature is over the digests of both files of each version; it lies in the store, and history tells
+    of it. What the key has signed before keeps its signature. A key's password is read from
+    DERMFED_KEY_PASSWORD. Make a key with `openssl ecparam -name prime256v1 -genkey -noout -out release.key`,
+    and what others trust with `openssl pkey -in release.key -pubout -out release.pub`.
+    """
+    from registry.signing.keys import read_signer
+
+    signer = read_signer(key, certificate, key_password())
+    with open_registry(context) as registry:
+        signatures = registry.sign(model, numbers, signer)
+    answer(as_data(signatures), signature_table(signatures), as_json)
+
+
+EXPORT_EXAMPLES = ("demo --out release.dermfed", "demo --alias staging --out release.dermfed --json")
+IMPORT_EXAMPLES = (
+    "release.dermfed",
+    "release.dermfed --to staging --trust vendor.pub",
+    "release.dermfed --to staging --to production --reason 'from the vendor, by courier' --json",
+)
+
+
+def export_(
+    context: typer.Context,
+    model: Model,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Write to this file.")],
+    alias: Annotated[
+        str, typer.Option(metavar="ALIAS", help="The alias that points to the release.")
+    ] = PRODUCTION,
+    with_reasons: Annotated[
+        bool,
+        typer.Option("--with-reasons", help="Tell reasons too; they are free text and may name people."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the release of an alias into one file: its bundles, signatures, gate report and history.
+
+    History goes without the names of users and machines.
+
+    The same release gives the same bytes. The digest that is printed stands for all that is in the file:
+    tell it to whoever imports, by another way than the file goes.
+    """
+    with open_registry(context) as registry:
+        exported = registry.export_release(model, alias, out, with_reasons=with_reasons)
+    text = (
+        f"{shown(str(exported.path))}: release {exported.release} of {model} ({alias}), versions "
+        f"{', '.join(map(str, exported.versions))}, {exported.bytes:,} bytes\n{exported.digest}"
+    )
+    answer(as_data(exported), text, as_json)
+
+
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `export` wrote.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="ALIAS", help="Promote it to this alias; may be given again."),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why it is promoted; history keeps it.")
+    ] = None,
+    trust: Trusted = None,
+    key: Key = None,
+    allow_unsigned: Annotated[
+        bool,
+        typer.Option("--allow-unsigned", help="Take versions that nobody has signed whom --trust names."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add the release in a file, checked byte by byte; without --to nothing is promoted.
+
+    A bundle that is there keeps its version. With --trust each version needs a valid signature of somebody
+    named there, unless --allow-unsigned; without it no signature is kept. With --to the release goes through
+    the gates; if one refuses, the versions are added all the same.
+    """
+    with open_signing(context, key) as registry:
+        imported = registry.import_release(
+            file, to=to or (), reason=reason, trust=trust_in(trust), allow_unsigned=allow_unsigned
+        )
+    answer(as_data(imported), import_page(imported), as_json)
+
+
+def import_page(imported: "Imported") -> str:
+    """What came of an import: the versions, the signatures and what was promoted."""
+    states = ["added" if version in imported.new else "was there" for version in imported.versions]
+    return "\n".join(
+        [
+            version_table(imported.versions, states),
+            *(
+                shown(f"signature of version {one.number}: kept, of {one.identity}")
+                for one in imported.signatures
+            ),
+            *(shown(f"left out: {one}") for one in imported.left_out),
+            *(shown(f"note: {one}") for one in imported.warnings),
+            *(event_lines(event) for event in imported.promoted),
+            imported.digest,
+        ]
+    )
+
+
+# Histograms and packed matrices: of no use to a reader.
+_UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
+_OF_CASES: dict[str, Any] = {"case": True, "patterns": True}
+
+
+def readable(manifest: BundleManifest) -> dict[str, Any]:
+    """The manifest without packed figures, and without the fields that this model has no use for.
+
+    A model of single pictures is told as versions before told it: without `case` and `patterns`, and
+    without `working_point` and `attestation` where it has none.
+    """
+    left_out = dict(_UNREADABLE)
+    if manifest.working_point is None:
+        left_out["working_point"] = True
+    if manifest.attestation is None:
+        left_out["attestation"] = True
+    if manifest.case is None:
+        left_out |= _OF_CASES
+    return manifest.model_dump(mode="json", exclude=left_out)

@@ -1,1 +1,0 @@
-"""The schema migrations of the registry's database, in order."""

@@ -1,0 +1,557 @@
+"""Whose signature an event holds, and whether it holds, by the public key that the registry has of them.
+
+Approvals: which people have approved exactly an action, and whether they are as many as gates ask for.
+
+A gate set with the gate `approvals` asks for approvals of a release. It asks for the same of whatever would
+be a way around that: an override, another gate set in its place, and another person. An action is named by a
+digest of all that it would do and of the state that it would change: an approval is good for that alone.
+
+Adding people by their public keys, and revoking these; each is one transaction with its event.
+
+The first person is added by whoever has the registry, and must be an operator: from then on an operator signs
+for every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.
+Once a gate set asks for approvals, adding a person takes these too: an operator with two keys would be two.
+
+All events replayed: who could do what when, and which was signed by nobody who might.
+
+People are taken from the events and not from the table, which is compared with them. Events from before
+the registry knew anybody are nobody's, and that is no fault.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, String, insert, select, type_coerce, update
+
+from registry.bundle.manifest import sha256
+from registry.bundle.text import alike, nearest
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import reading, writing
+from registry.database.queries import acting_person, active_people, all_people, events_since
+from registry.database.tables import GateSetRow, PersonRow, registry_id, report_digest, statement, stored_time
+from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
+from registry.gate_report import set_title
+from registry.gates.approval import ApprovalsGate
+from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.names import not_found
+from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person, Role
+
+
+@dataclass(frozen=True)
+class SignedBy:
+    """Whoever has signed an event.
+
+    Attributes:
+        name: the person's.
+        fingerprint: of the key.
+    """
+
+    name: str
+    fingerprint: str
+
+
+def who_signed(
+    event: Event, registry: str, people: Mapping[str, Person], *, since: int = 0
+) -> SignedBy | None:
+    """The person among these whose valid signature the event holds; None where there is none.
+
+    Args:
+        event: the event.
+        registry: the registry's id.
+        people: whose signatures count, by fingerprint.
+        since: the event after which it must have been signed.
+    """
+    facts = {
+        "kind": event.kind,
+        "actor": event.actor,
+        "model": event.model,
+        "alias": event.alias,
+        "versions": event.versions,
+        "reason": event.reason,
+        "before_id": event.before,
+        "overridden": event.overridden,
+        "gates": None if event.gates is None else event.gates.model_dump(mode="json"),
+        "details": event.details,
+    }
+    person = people.get(event.signed_with or "")
+    if person is None or signature_issue(facts, registry, person) is not None:
+        return None
+    after: int = (event.details or {})["signed"]["after"]  # of a signature that holds
+    return SignedBy(person.name, person.fingerprint) if after >= since else None
+
+
+def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> str | None:
+    """What is wrong with the signature of an event as that of a person; None where it holds.
+
+    Args:
+        event: its facts, as `registry.audit.stored_events` returns them.
+        registry: the registry's id.
+        person: whose it says to be.
+    """
+    from registry.signing.keys import (
+        ACTION,  # cryptography is an extra
+        fingerprint,
+        read_public_key,
+        verify_plainly,
+    )
+
+    signed = event["details"]["signed"]
+    try:
+        signature = base64.b64decode(signed["signature"], validate=True)
+        said = statement(registry, event, signed["after"], signed["time"], signed.get("report"))
+    except (binascii.Error, KeyError, TypeError, ValueError) as error:
+        return f"its signature is not in the form that dermfed writes ({error!r})"
+    key = read_public_key(person.public_key.encode(), f"the registry, of {person.name},")
+    if fingerprint(key) != person.fingerprint:
+        return f"the registry has another key of {person.name} than its fingerprint says"
+    if event["actor"] != person.name:
+        return f"it says to be of {event['actor']}, and the key is of {person.name}"
+    if not verify_plainly(key, ACTION, said, signature):
+        return f"it says to be signed by {person.name}, and is not"
+    return None
+
+
+Place = tuple[str, str]
+"""Of which model and under which alias a gate set is asked; either may be of all."""
+
+
+@dataclass(frozen=True)
+class Approvals:
+    """Who has approved an action.
+
+    Attributes:
+        signed: the people whose approval is signed with a key that holds, each once.
+        unsigned: names of others, as the operating system gave them; they count for nothing.
+    """
+
+    signed: tuple[SignedBy, ...] = ()
+    unsigned: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of those who signed, by the fingerprints of their keys."""
+        return {one.fingerprint: one.name for one in self.signed}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Approvals that a gate set asks for.
+
+    Attributes:
+        title: the gate set, as messages call it.
+        gate: how many people, and with which keys.
+    """
+
+    title: str
+    gate: ApprovalsGate
+
+
+def action_digest(facts: Mapping[str, Any]) -> str:
+    """The digest of an action: `sha256:` and 64 hex digits, of the canonical JSON of all that it would do."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode())
+
+
+def approvals_of(
+    connection: Connection,
+    action: str,
+    model: str,
+    alias: str | None,
+    *,
+    since: int = 0,
+    before: int | None = None,
+) -> Approvals:
+    """Who has approved the action of this digest.
+
+    Args:
+        connection: the database.
+        action: the digest.
+        model: of which model the action is; empty for all.
+        alias: of which alias; None for all.
+        since: the event after which an approval has to be signed.
+        before: the event before which approvals are looked for; None for all.
+    """
+    events = [
+        event
+        for event in events_since(connection, model, alias, since, kinds=("approved",))
+        if (before is None or event.id < before) and (event.details or {}).get("candidate") == action
+    ]
+    people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
+    registry = registry_id(connection)
+    signed = {event.id: who_signed(event, registry, people, since=since) for event in events}
+    return Approvals(
+        tuple(dict.fromkeys(one for one in signed.values() if one is not None)),
+        tuple(dict.fromkeys(event.actor for event in events if signed[event.id] is None)),
+    )
+
+
+def insert_approval(
+    connection: Connection,
+    context: AuditContext,
+    found: Approvals,
+    what: str,
+    model: str,
+    alias: str | None,
+    details: Mapping[str, Any],
+    versions: Iterable[int] = (),
+) -> Event:
+    """Records that a person approves an action, whose digest is `candidate` in the details.
+
+    Raises:
+        NothingToApprove: the same person has approved it before, as `found` says.
+        PersonRefused: an approver has to sign it.
+    """
+    key = "" if context.signatory is None else context.signatory.fingerprint
+    if key in found.names if key else context.actor in found.unsigned:
+        raise NothingToApprove(
+            f"{context.actor} has approved {what} already; two approvals by one person are one"
+        )
+    return insert_event(
+        connection, "approved", model, context, versions=list(versions), alias=alias, details=details
+    )
+
+
+def require_approved(
+    asked: Iterable[Asked], found: Approvals, context: AuditContext, what: str, command: str
+) -> dict[str, list[str]]:
+    """Checks that as many people other than the one who acts have approved an action as gate sets ask for.
+
+    Args:
+        asked: by the gate sets in force; none where none asks for approvals.
+        found: who has approved the action.
+        context: who acts.
+        what: the action, in words.
+        command: the command that approves it.
+
+    Returns:
+        What the event of the action says of it: the names, where any gate set asks.
+
+    Raises:
+        ApprovalsMissing: they are fewer.
+    """
+    acting = "" if context.signatory is None else context.signatory.fingerprint
+    names: set[str] = set()
+    for one in asked:
+        others = one.gate.others(found.names, acting)
+        if len(others) < one.gate.people:
+            told = f"that of {', '.join(others)}" if others else "none"
+            raise ApprovalsMissing(
+                f"{what} takes the approval of {_people(one.gate)} other than {context.actor}, since "
+                f"{one.title} asks for approvals, and has {told}. Ask an approver for `{command} --key FILE`"
+            )
+        names.update(others)
+    return {"approved_by": sorted(names)} if names else {}
+
+
+def require_approvers(connection: Connection, gate: ApprovalsGate | None, context: AuditContext) -> None:
+    """Checks that the registry knows as many approvers as a gate set would ask for, before it is in force.
+
+    Otherwise nobody could ever change it, or add the people who are missing.
+
+    Raises:
+        ApprovalsMissing: it knows fewer.
+    """
+    if gate is None:
+        return
+    acting = "" if context.signatory is None else context.signatory.fingerprint
+    known = {key: one.name for key, one in active_people(connection).items() if "approver" in one.roles}
+    if len(others := gate.others(known, acting)) < gate.people:
+        told = f"{len(others)} ({', '.join(others)})" if others else "none"
+        raise ApprovalsMissing(
+            f"this gate set asks for the approval of {_people(gate)} other than {context.actor}, and the "
+            f"registry knows {told} whose approval counts. Add them with `dermfed-registry people add` first"
+        )
+
+
+def approvals_gate(content: Any) -> ApprovalsGate | None:
+    """The gate `approvals` of a gate set as the database holds it, whatever other gates it has."""
+    found = next((one for one in content["gates"] if one["name"] == "approvals"), None)
+    return None if found is None else ApprovalsGate.model_validate_json(json.dumps(found))
+
+
+def newest_sets(connection: Connection) -> dict[Place, Row[Any]]:
+    """The newest gate set of each place that has one."""
+    query = select(*GateSetRow.__table__.columns).order_by(GateSetRow.number)
+    return {(row.model, row.alias): row for row in connection.execute(query)}
+
+
+def sets_in_force(connection: Connection, replaced_by: Place | None = None) -> dict[Place, Row[Any] | None]:
+    """The gate sets that are asked of any model under any alias, by place.
+
+    Args:
+        connection: the database.
+        replaced_by: only those in whose place a set of this place would be asked somewhere.
+
+    Returns:
+        Each, or None for the one that a registry begins with.
+    """
+    newest = newest_sets(connection)
+    found: dict[Place, Row[Any] | None] = {}
+    for model, alias in _cases(newest, replaced_by or (ALL_MODELS, ALL_ALIASES)):
+        order = narrowest_first(model, alias)
+        place = next((one for one in order if one in newest), None)
+        if replaced_by is None or place is None or order.index(replaced_by) <= order.index(place):
+            found[place or (ALL_MODELS, ALL_ALIASES)] = None if place is None else newest[place]
+    return found
+
+
+def asked_by(sets: Mapping[Place, Row[Any] | None]) -> list[Asked]:
+    """The approvals that these gate sets ask for."""
+    rows = [row for row in sets.values() if row is not None]
+    found = [(row, approvals_gate(row.content)) for row in rows]
+    return [
+        Asked(f"gate {set_title(row.model, row.number, row.alias)}", gate)
+        for row, gate in found
+        if gate is not None
+    ]
+
+
+def _people(gate: ApprovalsGate) -> str:
+    return "1 person" if gate.people == 1 else f"{gate.people} people"
+
+
+def _cases(newest: Iterable[Place], place: Place) -> Iterator[Place]:
+    """Each model and alias with sets of its own, and one of each without any, which the place covers."""
+    model, alias = place
+    for one in [model] if model else sorted({ALL_MODELS, *(own for own, _ in newest)}):
+        for under in [alias] if alias else sorted({ALL_ALIASES, *(own for _, own in newest)}):
+            yield one, under
+
+
+def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
+    """A person of this public key.
+
+    Raises:
+        InvalidName: there is no such role, or none is given.
+        KeyUnusable: the file holds no public key that can be used.
+    """
+    from registry.signing.keys import fingerprint, public_key_text, read_key_file
+
+    asked = set(roles)
+    for role in sorted(asked - set(ROLES)):
+        raise InvalidName(f"there is no role {role!r}; {nearest(role, ROLES)}")
+    if not asked:
+        raise InvalidName(f"a person needs a role; allowed are {', '.join(ROLES)}")
+    key = read_key_file(public)
+    given: tuple[Role, ...] = tuple(role for role in ROLES if role in asked)
+    return Person(name, fingerprint(key), public_key_text(key), given, datetime.now(UTC))
+
+
+def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
+    """Adds a person.
+
+    Raises:
+        PersonRefused: an operator has to sign it, or the name or key is known already, or the first person
+            is no operator.
+        ApprovalsMissing: a gate set asks for approvals, and fewer have approved exactly this person.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "person-added", context.signatory)
+        known = all_people(connection)
+        _require_new(person, known)
+        if not any(one.revoked is None for one in known) and "operator" not in person.roles:
+            raise PersonRefused(
+                f"{person.name} is the first person of this registry, as {' and '.join(person.roles)}; the "
+                "first must be an operator, who signs for the others: add --role operator"
+            )
+        found = approvals_of(connection, action_digest(_facts(person)), "", None)
+        asked = asked_by(sets_in_force(connection))
+        approved = require_approved(asked, found, context, f"adding {person.name}", _approve_with(person))
+        # The event first: until then the first person is nobody, whose key would have to sign it.
+        details = {**_facts(person), **approved}
+        insert_event(connection, "person-added", "", context, details=details)
+        connection.execute(
+            insert(PersonRow).values(
+                name=person.name,
+                fingerprint=person.fingerprint,
+                public_key=person.public_key,
+                roles=list(person.roles),
+                created=person.created,
+                revoked=None,
+            )
+        )
+    return person
+
+
+def approve_person(engine: Engine, context: AuditContext, person: Person) -> Event:
+    """Records the approval of adding exactly this person, with this key and these roles.
+
+    Raises:
+        PersonRefused: an approver has to sign it, or the name or key is known already.
+        NothingToApprove: the same person has approved it before.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "approved", context.signatory)
+        _require_new(person, all_people(connection))
+        digest = action_digest(_facts(person))
+        found = approvals_of(connection, digest, "", None)
+        details = {"candidate": digest, **_facts(person)}
+        return insert_approval(connection, context, found, f"adding {person.name}", "", None, details)
+
+
+def _facts(person: Person) -> dict[str, Any]:
+    """All that the events of adding a person say of them."""
+    return {
+        "name": person.name,
+        "fingerprint": person.fingerprint,
+        "public_key": person.public_key,
+        "roles": list(person.roles),
+    }
+
+
+def _approve_with(person: Person) -> str:
+    """The command that approves adding a person."""
+    roles = " ".join(f"--role {role}" for role in person.roles)
+    return f"dermfed-registry people approve {quote(person.name)} --public FILE {roles}"
+
+
+def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
+    """Revokes the key of a person, named by name or fingerprint; what they signed before stays signed.
+
+    Approvals of theirs that were not used yet count no more.
+
+    Raises:
+        NotFound: there is nobody of this name with a key that holds.
+        PersonRefused: an operator has to sign it, or this is the last operator.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "person-revoked", context.signatory)
+        people = active_people(connection)
+        person = next((one for one in people.values() if who in (one.name, one.fingerprint)), None)
+        if person is None:
+            raise not_found("person", who, [one.name for one in people.values()])
+        operators = [one for one in people.values() if "operator" in one.roles]
+        if operators == [person]:
+            raise PersonRefused(
+                f"{person.name} is the last operator, and nobody could sign for another; add one before"
+            )
+        now = datetime.now(UTC)
+        details = {"name": person.name, "fingerprint": person.fingerprint, "revoked": stored_time(now)}
+        insert_event(connection, "person-revoked", "", context, details=details)
+        connection.execute(
+            update(PersonRow).where(PersonRow.fingerprint == person.fingerprint).values(revoked=now)
+        )
+    return replace(person, revoked=now)
+
+
+def read_people(engine: Engine) -> tuple[Person, ...]:
+    """Everybody whom the registry knows, revoked ones too."""
+    with reading(engine) as connection:
+        return all_people(connection)
+
+
+def _require_new(person: Person, known: Iterable[Person]) -> None:
+    for one in known:
+        if one.fingerprint == person.fingerprint:
+            state = "and was revoked for good; make another" if one.revoked else "already"
+            raise PersonRefused(f"the key {person.fingerprint} is known as that of {one.name} {state}")
+        if one.revoked is None and _same_to_see(one.name, person.name):
+            raise PersonRefused(
+                f"there is a person called {one.name} already, with the key {one.fingerprint}; revoke that "
+                "key first, or choose another name"
+            )
+
+
+def _same_to_see(name: str, other: str) -> bool:
+    """Whether nobody could tell two names apart who reads them in history."""
+    first, second = (" ".join(one.split()) for one in (name, other))
+    return first.casefold() == second.casefold() or alike(first, second)
+
+
+def person_issues(connection: Connection, events: Sequence[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
+    """Finds events that nobody has signed who might do this, and people who are not as events tell.
+
+    Args:
+        connection: the database.
+        events: all of them, as `registry.audit.stored_events` returns them.
+    """
+    people: dict[str, Person] = {}
+    newest: dict[tuple[str, str | None], int] = {}
+    registry = registry_id(connection)
+    for event in events:
+        about = (event["model"], event["alias"])
+        if (issue := _issue(event, people, registry, newest.get(about, 0))) is not None:
+            yield IntegrityIssue(f"event {event['id']}", f"{event['kind']}: {issue}; {RESTORE}")
+        newest[about] = event["id"]
+        _follow(people, event)
+    yield from _differing_people(connection, people)
+
+
+def _issue(event: Mapping[str, Any], people: Mapping[str, Person], registry: str, newest: int) -> str | None:
+    known = {one.fingerprint: one for one in people.values() if one.revoked is None}
+    signed = (event["details"] or {}).get("signed")
+    role = ROLE_FOR.get(event["kind"])
+    if signed is None:
+        if role is None or not known:
+            return None
+        return f"nobody has signed it, and it takes the key of an {role}"
+    person = known.get(signed["key"])
+    if person is None:
+        return f"it is signed with {signed['key']}, a key of nobody whom the registry knew then"
+    if role is not None and role not in person.roles:
+        return f"{person.name} has signed it, who was no {role}"
+    if signed["after"] != newest:
+        return f"it was signed after event {signed['after']}, and comes after event {newest}"
+    if signed.get("report") != report_digest(event["gates"]):
+        return f"what it tells of the gates is not what {person.name} has signed"
+    try:
+        return signature_issue(event, registry, person)
+    except KeyUnusable as error:
+        return f"its signature cannot be checked ({error})"
+
+
+def _follow(people: dict[str, Person], event: Mapping[str, Any]) -> None:
+    details = event["details"] or {}
+    if event["kind"] == "person-added":
+        people[details["fingerprint"]] = Person(
+            details["name"],
+            details["fingerprint"],
+            details["public_key"],
+            tuple(details["roles"]),
+            datetime.fromisoformat(event["time"]),
+        )
+    elif event["kind"] == "person-revoked" and (one := people.get(details["fingerprint"])) is not None:
+        people[one.fingerprint] = replace(one, revoked=datetime.fromisoformat(details["revoked"]))
+
+
+def _differing_people(connection: Connection, people: Mapping[str, Person]) -> Iterator[IntegrityIssue]:
+    """Finds where the table of people does not say what events tell of them."""
+    told = {
+        one.fingerprint: {
+            "name": one.name,
+            "public_key": one.public_key,
+            "roles": list(one.roles),
+            "revoked": one.revoked and stored_time(one.revoked),
+        }
+        for one in people.values()
+    }
+    query = select(
+        PersonRow.fingerprint,
+        PersonRow.name,
+        PersonRow.public_key,
+        PersonRow.roles,
+        type_coerce(PersonRow.revoked, String).label("revoked"),
+    )
+    held = {
+        row.fingerprint: {
+            "name": row.name,
+            "public_key": row.public_key,
+            "roles": row.roles,
+            "revoked": row.revoked,
+        }
+        for row in connection.execute(query)
+    }
+    for fingerprint in sorted(told.keys() | held.keys()):
+        if held.get(fingerprint) != told.get(fingerprint):
+            name = (told.get(fingerprint) or held[fingerprint])["name"]
+            yield IntegrityIssue(
+                f"the person {name} ({fingerprint})",
+                f"the table of people does not say what events tell of them; {RESTORE}",
+            )

@@ -1,0 +1,164 @@
+"""Canaries: a release answers a share of the requests beside the one that an alias points to.
+
+It is promoted as any release is, with the same gates, for patients are answered by it. It ends with whatever
+moves the alias, by a canary of other versions, by `end_canary`, and by withdrawing a version of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from registry.bundle.manifest import GLOBAL, BundleManifest
+from registry.database.changes import AuditContext, insert_event, insert_release
+from registry.database.connection import writing
+from registry.database.queries import ended_with, first_event, require_model, running_canary
+from registry.errors import InvalidName, NotFound, ReleaseRefused
+from registry.names import not_found
+from registry.records import Canary, Event
+from registry.releases.compose import Candidate
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whose requests a canary answers.
+
+    Attributes:
+        share: of the requests, between 0 and 1, both left out.
+        subgroup: by the declared skin tone; None for everybody's.
+    """
+
+    share: float
+    subgroup: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the share.
+
+        Raises:
+            InvalidName: it is none.
+        """
+        if not 0 < self.share < 1:
+            raise InvalidName(
+                f"a share of {self.share:g} is none; name one between 0 and 1, such as 0.05. To release in "
+                "full, promote without a share; to have no canary, `dermfed-registry canary end`"
+            )
+
+
+def check_share(
+    candidate: Candidate, manifests: Mapping[int, BundleManifest], alias: str, share: Share
+) -> None:
+    """Checks that a candidate can answer a share beside what runs.
+
+    Args:
+        candidate: the release.
+        manifests: of its versions, by number.
+        alias: under which alias.
+        share: whose requests.
+
+    Raises:
+        ReleaseRefused: nothing runs beside which it could, or exactly this does.
+        NotFound: it knows no such subgroup.
+    """
+    if candidate.before is None:
+        raise ReleaseRefused(
+            f"nothing runs under {alias} of {candidate.model}, beside which {candidate.title} could answer a "
+            "share; promote a release in full first"
+        )
+    if candidate.changes_nothing:
+        raise ReleaseRefused(
+            f"{alias} of {candidate.model} points to {candidate.title} already, which answers everybody; a "
+            "canary is of other versions"
+        )
+    if share.subgroup is not None:
+        # Of others no tone is known, so that nobody's request would be one of theirs.
+        own = {one.subgroup.name for one in candidate.versions}
+        tested = {
+            each.name for one in manifests.values() for each in one.named_subgroups if one.subgroup.is_global
+        }
+        known = sorted((own | tested) - {GLOBAL})
+        if share.subgroup not in known:
+            raise not_found("subgroup", share.subgroup, known, of=f" that {candidate.title} would answer for")
+
+
+def runs_as_asked(canary: Canary | None, candidate: Candidate, share: Share) -> bool:
+    """Whether exactly this canary runs already."""
+    asked = (candidate.versions, share.share, share.subgroup)
+    return canary is not None and (canary.release.versions, canary.share, canary.subgroup) == asked
+
+
+def start(
+    connection: Connection,
+    candidate: Candidate,
+    alias: str,
+    share: Share,
+    context: AuditContext,
+    details: Mapping[str, Any],
+) -> Event:
+    """Starts a canary, or changes the share of the one that runs, within a transaction.
+
+    Whoever got the canary before still does where the share rises: its key stays.
+    """
+    before = candidate.before
+    assert before is not None, "check_share has been asked"
+    running = running_canary(connection, candidate.model, alias)
+    goes_on = running is not None and running.release.versions == candidate.versions
+    told = {**details, "share": share.share}
+    if share.subgroup is not None:
+        told["subgroup"] = share.subgroup
+    if running is not None and goes_on:
+        release = running.release.id
+        told |= {"first": first_event(connection, running), "share_before": running.share}
+    else:
+        release = insert_release(connection, candidate.model, candidate.versions)
+        told |= ended_with(running)
+    return insert_event(
+        connection,
+        "canary-started",
+        candidate.model,
+        context,
+        versions=[version.number for version in candidate.named],
+        alias=alias,
+        release=release,
+        before=before.id,
+        details=told,
+    )
+
+
+def end_canary(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
+    """Ends the canary beside an alias: the release that the alias points to answers everybody again.
+
+    Args:
+        engine: of the database.
+        model: the model's name.
+        alias: beside which alias.
+        context: who ends it and why.
+
+    Raises:
+        NotFound: there is no such model, or no canary.
+        ReleaseRefused: there is no reason.
+    """
+    if context.reason is None:
+        raise ReleaseRefused("ending a canary needs a reason, which history keeps; add --reason TEXT")
+    with writing(engine) as connection:
+        require_model(connection, model)
+        if (canary := running_canary(connection, model, alias)) is None:
+            raise NotFound(
+                f"no canary runs beside {alias} of {model}; `dermfed-registry show {model}` shows what does"
+            )
+        return write_end(connection, model, canary, context, {})
+
+
+def write_end(
+    connection: Connection, model: str, canary: Canary, context: AuditContext, details: Mapping[str, Any]
+) -> Event:
+    """Writes the event that ends a canary, within a transaction."""
+    return insert_event(
+        connection,
+        "canary-ended",
+        model,
+        context,
+        alias=canary.alias,
+        before=canary.beside,
+        details={**ended_with(canary), **details},
+    )
