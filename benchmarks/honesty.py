@@ -69,7 +69,7 @@ PAIRS = (
     ("IL_6365837", "IL_2779245"),
     ("IL_9247349", "IL_6755192"),
 )
-SIMULATED = (20, 60, 200, 600)  # malignant lesions
+SIMULATED = (20, 60, 200, 600, 2000)  # malignant lesions
 LONG_RUN = 200_000
 
 
@@ -495,7 +495,7 @@ def main(
         print(f"**{'One place' if hospitals == 1 else f'{hospitals} hospitals under masks'}**\n")
         print_table(["tone", "guarantee", *header], from_population(draws, hospitals))
     print("**Drawn models, where each is broken most often**\n")
-    print_table(["guarantee", "model", "malignant lesions", *header], simulated(max(draws // 5, 1)))
+    print_table(["guarantee", "model", "malignant lesions", *header], simulated(draws))
     print('**Malignant among answers "benign", where at most .1 of all answers may be wrong**\n')
     columns = ["guarantee over", "judged on", "told", 'any answer "benign"', "share of lesions", "malignant"]
     print_table([*columns, "over .1, of all fits"], answers_benign(draws))
