@@ -25,7 +25,7 @@ from small_model import NAME, one_of_eight
 from tables import print_conditions, print_table
 from typer.main import get_command
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.cli.app import app
 from registry.cli.show import MOST_LISTED
 from registry.registry import Registry

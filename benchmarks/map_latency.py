@@ -34,7 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before this folder, which 
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile
+from registry.bundle.labels import Label
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.model import MAP
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Version

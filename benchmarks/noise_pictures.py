@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.dataset import Examples, Split
 
 

@@ -27,7 +27,7 @@ from clients.data.prepare import prepare
 from registry.bundle.counts.counting import Block, NoisyCounts, count
 from registry.bundle.counts.counts import Counts
 from registry.bundle.counts.score_bins import smallest_cell
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from training.data.dataset import Dataset
 from training.data.of_patients import OfPatients

@@ -31,7 +31,7 @@ from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table, write_table
 
 from clients.data.labels.taxonomy import describe
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import malignancy_auroc, malignant_sensitivity
 
 RECIPE = "milk10k-frozen"

@@ -33,7 +33,7 @@ from small_model import NAME, small_bundle, small_picture
 from tables import print_conditions, print_table
 from workers import alive, workers
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.registry import Registry
 
 SLACK = 2.0

@@ -32,7 +32,7 @@ from quick import start
 from small_model import NAME, one_of_eight, small_bundle
 from tables import print_conditions, print_table
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.errors import NotFound, Refused, RegistryError
 from registry.gates import GateSet
 from registry.gates.threshold import AnsweredGate

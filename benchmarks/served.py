@@ -35,7 +35,7 @@ from clients.data.pictures.cache import cache_folder
 from clients.data.pictures.files import PictureReader
 from clients.data.sources import read_sources
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry

@@ -41,7 +41,8 @@ from services import free_port, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile
+from registry.bundle.labels import Label
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.registry import Registry

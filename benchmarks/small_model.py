@@ -7,7 +7,8 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile, Subgroup
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 
 SIZE = 32

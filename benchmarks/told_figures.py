@@ -28,7 +28,7 @@ from whole_graph import answers
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from registry.bundle.folder import read_bundle
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Graph
 from training.data.dataset import Dataset, Examples
 from training.jobs.job import Job, read_job

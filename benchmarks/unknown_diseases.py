@@ -36,7 +36,7 @@ from clients.data.prepare import prepare
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Graph
 from training.data.dataset import SPLITS, Examples, Split
 from training.jobs.job import Job

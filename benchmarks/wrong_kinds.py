@@ -28,7 +28,7 @@ from clients.data.prepare import prepare
 from registry.bundle.cases import EMPTY, UNSAID, pattern_of
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
-from registry.bundle.manifest import GLOBAL, malignant_classes
+from registry.bundle.labels import GLOBAL, malignant_classes
 from registry.bundle.model import Graph
 from training.data.cases import Cases
 from training.data.dataset import Examples

@@ -29,7 +29,8 @@ from sqlalchemy import Connection, Engine, String, Text, cast, select, type_coer
 
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
-from registry.bundle.manifest import GLOBAL, read_manifest
+from registry.bundle.labels import GLOBAL
+from registry.bundle.manifest import read_manifest
 from registry.bundle.text import STEERS
 from registry.database.connection import integrity_failures, reading, schema_differences
 from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.bundle.text import shown_name
 from registry.gate_report import GateReport
 

@@ -11,17 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.cases import AGE, SEX, SITE, CaseInput, read_pattern
 from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.labels import ICD10, Coding, Label, Subgroup
 from registry.bundle.manifest import (
-    ICD10,
     Abstention,
     BundleManifest,
-    Coding,
     Conformal,
-    Label,
     Lineage,
     ModelFile,
     PatternCalibration,
-    Subgroup,
     Temperature,
 )
 from registry.bundle.pictures.rule import PictureRule

@@ -9,19 +9,16 @@ import numpy as np
 
 from registry.bundle.counts.counting import Block, count
 from registry.bundle.counts.counts import Thresholds
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
 from registry.bundle.manifest import (
-    UNDECLARED,
     Abstention,
     BundleManifest,
     Conformal,
-    Label,
     Lineage,
     ModelFile,
     ReferenceHistograms,
-    Subgroup,
     SubgroupHistograms,
     WorkingPoint,
-    malignant_classes,
 )
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from registry.bundle.manifest import Subgroup, TonePatients
+from registry.bundle.labels import Subgroup, TonePatients
 from registry.bundle.skin_tone import SCALES, canonical_tone
 
 

@@ -23,8 +23,8 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 65_080,
-    "modules": 786,
+    "lines of code": 65_090,
+    "modules": 787,
     "folders": 85,
     "imports, in thousandths of code": 140,
     "words of the dialect in docstrings": 869,

@@ -14,7 +14,7 @@ from clients.data.pictures.cache import open_images
 from clients.data.report import DataReport
 from clients.data.table import PictureTable
 from registry.bundle.cases import CaseInput
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.text import nearest
 from training.data.dataset import SPLITS, Examples, Split
 from training.data.unused import Unused

@@ -21,7 +21,7 @@ from clients.data.own_config import is_unseen, own_config
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from registry.bundle.cases import CaseInput
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.atomic_files import write_text
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of

@@ -13,7 +13,7 @@ from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.manifest import ClaimedTone, Label
+from registry.bundle.labels import ClaimedTone, Label
 from training.messages.message import GLOBAL
 
 Communities = Mapping[str, Sequence[str]]

@@ -3,7 +3,7 @@
 from personalization.report.data import ReportData
 from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
-from registry.bundle.manifest import UNDECLARED
+from registry.bundle.labels import UNDECLARED
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from training.updates.differential_privacy.report import privacy_text
 

@@ -20,7 +20,7 @@ from personalization.report.numerals import Unit, interval, listed, number, pict
 from personalization.report.table import Cell, Row, Table, cell
 from personalization.report.tables.patient import changed, patient_table, why_absent
 from registry.bundle.counts.counting import Block
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of

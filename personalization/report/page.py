@@ -40,7 +40,7 @@ from personalization.report.tables.selection import selection_table
 from personalization.report.tables.served import served_table
 from personalization.report.tables.subgroups import figures_table, recall_table
 from personalization.report.tables.unseen import unseen_tables
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.page import FOLDER as PAGE_FOLDER
 from training.errors import DataError
 

@@ -21,7 +21,7 @@ from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.score_bins import smallest_cell
-from registry.bundle.manifest import ClaimedTone, Subgroup, TonePatients, claimed_tones
+from registry.bundle.labels import ClaimedTone, Subgroup, TonePatients, claimed_tones
 from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks
 from training.jobs.pipeline import RunResult

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from personalization.report.measures import Estimate
 from personalization.report.numerals import Unit, interval, number
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ from personalization.stages.calibrated_bundle import (
 from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges

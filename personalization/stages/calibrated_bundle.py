@@ -22,6 +22,7 @@ from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Counts, Decisions
 from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.labels import TonePatients
 from registry.bundle.manifest import (
     Abstention,
     Conformal,
@@ -30,7 +31,6 @@ from registry.bundle.manifest import (
     PatternCalibration,
     ReferenceHistograms,
     SubgroupHistograms,
-    TonePatients,
 )
 from registry.bundle.manifest import Temperature as TemperatureEntry
 from registry.bundle.manifest import WorkingPoint as WorkingPointEntry

@@ -41,7 +41,8 @@ from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest import BundleManifest, TonePatients
+from registry.bundle.labels import TonePatients
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph
 from training.data.dataset import Split
 from training.data.left_out import parts_of

@@ -12,7 +12,7 @@ import torch
 from personalization.stages.per_client import admitted_together
 from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import Examples
 from training.errors import MessageError

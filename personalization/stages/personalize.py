@@ -32,7 +32,7 @@ from personalization.stages.per_client import (
     without_own,
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client

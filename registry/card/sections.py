@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from registry.bundle.counts.score_bins import probability_text
-from registry.bundle.manifest import SYSTEMS, UNSIGNED
+from registry.bundle.labels import SYSTEMS
+from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import COUNTS, sides, told
 from registry.card.sentences import FEW, TOO_FEW, UNKNOWN, count_of, ends_of, interval_of, number_of, percent
 from registry.rendering import Cell, Row, Table

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
-from registry.bundle.manifest import UNDECLARED, Abstention, BundleManifest
+from registry.bundle.labels import UNDECLARED
+from registry.bundle.manifest import Abstention, BundleManifest
 
 FEW = 30
 """With fewer test pictures than this a figure is marked: it can be far off."""

@@ -29,7 +29,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.database.tables import (
     AliasRow,
     EventRow,

@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest import GLOBAL, BundleManifest
+from registry.bundle.labels import GLOBAL
+from registry.bundle.manifest import BundleManifest
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested, worst_of
 from registry.gates.gate import Case, GateConfig, answers_for, for_everybody, stand_or_total
 from registry.gates.threshold import lies

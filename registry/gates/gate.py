@@ -17,7 +17,8 @@ from typing import Any, ClassVar, TypeGuard
 from pydantic import ConfigDict
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest import GLOBAL, UNDECLARED, BundleManifest
+from registry.bundle.labels import GLOBAL, UNDECLARED
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures
 from registry.gate_report import GateResult, SubgroupFigure
 

@@ -23,7 +23,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest import BundleManifest, ClaimedTone
+from registry.bundle.labels import ClaimedTone
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import PatientFigures
 from registry.bundle.skin_tone import canonical_tone
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of

@@ -44,7 +44,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest import GLOBAL, UNDECLARED, BundleManifest, malignant_classes
+from registry.bundle.labels import GLOBAL, UNDECLARED, malignant_classes
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.patient import PatientFigures
 from registry.gate_report import (

@@ -7,7 +7,8 @@ with the darkest skin come first: by the tones of the subgroup's version, else b
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from registry.bundle.manifest import GLOBAL, BundleManifest, Subgroup
+from registry.bundle.labels import GLOBAL, Subgroup
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, PatientFigures, Told
 from registry.bundle.skin_tone import SCALES, canonical_tone
 from registry.gate_report import (

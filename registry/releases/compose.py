@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sqlalchemy import Connection, Engine
 
-from registry.bundle.manifest import GLOBAL, BundleManifest
+from registry.bundle.labels import GLOBAL
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import canonical_tone
 from registry.database.changes import AuditContext
 from registry.database.connection import reading

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from registry.bundle.manifest import GLOBAL, BundleManifest
+from registry.bundle.labels import GLOBAL
+from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_event, insert_release
 from registry.database.connection import writing
 from registry.database.queries import ended_with, first_event, require_model, running_canary

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.records import Release, Version
 
 MANY: Final = 100

@@ -8,7 +8,7 @@ request's, so the same answer has the same ids.
 from collections.abc import Sequence
 from functools import cache
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.environment import own_version
 from serving.fhir.case import known_facts, media
 from serving.fhir.elements import OWN, Element, clean, concept, identity, public, reference, urn

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from registry.bundle.manifest import ICD10, Coding, Label
+from registry.bundle.labels import ICD10, Coding, Label
 from serving.fhir.bundle import fhir_bundle
 from serving.protocol.fields import example
 from serving.protocol.parameters import Parameters

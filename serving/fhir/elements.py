@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from serving.protocol.fields import PROBABILITY, Unit
 
 OWN: Final = "urn:dermfed:"

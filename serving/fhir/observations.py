@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from serving.fhir.case import body_site
 from serving.fhir.elements import (
     Element,

@@ -7,7 +7,7 @@ a person has verified.
 from collections.abc import Sequence
 from html import escape
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from serving.fhir.elements import OWN, Element, class_concept, clean, concept, own, public, reference
 from serving.fhir.observations import DECISIONS
 from serving.protocol.schemas import Diagnosis

@@ -8,18 +8,8 @@ import numpy as np
 
 from registry.bundle.cases import KNOWN, CaseInput
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest import (
-    ICD10,
-    SNOMED_CT,
-    Abstention,
-    BundleManifest,
-    Coding,
-    Conformal,
-    Label,
-    Lineage,
-    ModelFile,
-    short,
-)
+from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, short
+from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
 from registry.records import Release, Version

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starlette.background import BackgroundTask
 
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Look
 from registry.outcomes.monitoring import ReleasedFigures, released_figures

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from registry.bundle.manifest import GLOBAL, UNDECLARED, BundleManifest, Subgroup
+from registry.bundle.labels import GLOBAL, UNDECLARED, Subgroup
+from registry.bundle.manifest import BundleManifest
 
 Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]
 ROUTES: tuple[Route, ...] = get_args(Route)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from registry.bundle.cases import CaseInput
-from registry.bundle.manifest import Coding, Guarantee, Malignancy
+from registry.bundle.labels import Coding, Malignancy
+from registry.bundle.manifest import Guarantee
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 

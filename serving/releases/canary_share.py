@@ -10,7 +10,7 @@ it.
 import hashlib
 import hmac
 
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.records import Canary
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import subgroup_of

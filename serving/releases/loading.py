@@ -17,7 +17,8 @@ from registry.bundle.cases import read_given
 from registry.bundle.decision import decide
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest import BundleManifest, Subgroup
+from registry.bundle.labels import Subgroup
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import shown
 from registry.records import ApiKey, Event, Release, Standing, Version
 from serving.inference.device import Device

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import parse_qsl
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.outcomes.counts import SeenAnswer
 from registry.outcomes.records import ConfirmedBy, Outcome, OutcomeRefused, read_confirmed_by, read_date
 from serving.protocol.problems import InvalidParameter, ProblemResponse

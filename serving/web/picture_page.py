@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.skin_tone import SCALES
 from serving.protocol.parameters import Parameters, read_parameters
 from serving.protocol.schemas import Diagnosis

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from tests.attacks import old_way
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel

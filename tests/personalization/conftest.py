@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from clients.store import ClientStore
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.federation.census import Census

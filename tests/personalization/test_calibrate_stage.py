@@ -19,15 +19,8 @@ from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest
-from registry.bundle.manifest import (
-    BundleManifest,
-    Lineage,
-    ModelFile,
-    Subgroup,
-    TonePatients,
-    canonical,
-    read_manifest,
-)
+from registry.bundle.labels import Subgroup, TonePatients
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile, canonical, read_manifest
 from registry.bundle.model import Graph
 from registry.bundle.recount import recount
 from registry.bundle.skin_tone import ToneRanges

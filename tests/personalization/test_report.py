@@ -30,7 +30,7 @@ from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.manifest import UNDECLARED, Label
+from registry.bundle.labels import UNDECLARED, Label
 from registry.bundle.metrics.findings import Judged, findings
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds

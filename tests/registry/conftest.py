@@ -19,7 +19,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.folder import Bundle, bundle_digest, write_bundle
-from registry.bundle.manifest import BundleManifest, Label, Lineage, ModelFile, Subgroup
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 from tests.postgres_server import SERVER_USER, server_programs

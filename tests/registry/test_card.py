@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import Abstention, Conformal, Label, Subgroup, Temperature
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import Abstention, Conformal, Temperature
 from registry.bundle.metrics.summary import summarise
 from registry.card.contents import Entry, card_json, expected_coverage, release_card
 from registry.card.page import card_page

@@ -4,7 +4,8 @@ from importlib.resources import files
 
 import pytest
 
-from registry.bundle.manifest import Abstention, Coding, Conformal, Label, Lineage, Temperature
+from registry.bundle.labels import Coding, Label
+from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.records import Release, Version

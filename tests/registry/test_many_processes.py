@@ -14,7 +14,7 @@ from pathlib import Path
 import alembic.autogenerate
 import registry.bundle.model
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
-from registry.bundle.manifest import Subgroup, TonePatients
+from registry.bundle.labels import Subgroup, TonePatients
 from registry.errors import AliasMoved
 from registry.registry import Registry
 

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from PIL import Image
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 
 ROOT = Path(__file__).parents[2]
 PACKAGED = ("clients", "dermfed", "personalization", "registry", "serving", "training")

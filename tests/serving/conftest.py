@@ -17,17 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest import (
-    ICD10,
-    Abstention,
-    BundleManifest,
-    Coding,
-    Conformal,
-    Label,
-    Lineage,
-    ModelFile,
-    Subgroup,
-)
+from registry.bundle.labels import ICD10, Coding, Label, Subgroup
+from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Release
 from registry.registry import Registry

@@ -15,7 +15,7 @@ from fhir.resources.R4B.bundle import Bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.manifest import Coding, Label, short
+from registry.bundle.labels import Coding, Label, short
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.description import described
 from serving.fhir.elements import UNCERTAIN, clean

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 
 OVER = Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from tests.represented import patients_of
 
 FOUR = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "6"))

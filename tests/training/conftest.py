@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from clients.store import ClientStore
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split

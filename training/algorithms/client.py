@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from dataclasses import field as made
 
 from registry.bundle.counts.score_bins import smallest_cell
-from registry.bundle.manifest import UNDECLARED
+from registry.bundle.labels import UNDECLARED
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.manifest import UNDECLARED, Label, malignant_classes
+from registry.bundle.labels import UNDECLARED, Label, malignant_classes
 from training.data.dataset import Examples
 from training.data.small_cells import suppress_small_cells
 from training.errors import JobError

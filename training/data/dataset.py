@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.cases import CaseInput
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.cases import Cases
 
 Split = Literal["train", "validation", "calibration", "test"]

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from registry.bundle.manifest import GLOBAL, UNDECLARED
+from registry.bundle.labels import GLOBAL, UNDECLARED
 from registry.bundle.metrics.patient import ALL
 from registry.bundle.skin_tone import SCALES, allowed_tones, read_scale, read_tone
 from training.config import FrozenConfig

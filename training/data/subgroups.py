@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
-from registry.bundle.manifest import UNDECLARED
+from registry.bundle.labels import UNDECLARED
 from training.data.dataset import Examples
 
 

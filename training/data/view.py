@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from registry.bundle.cases import CaseInput
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.dataset import Dataset, case_of, traits_of
 
 

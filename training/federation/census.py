@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.manifest import UNDECLARED
+from registry.bundle.labels import UNDECLARED
 from training.algorithms.client import Client
 from training.data.cells import Cells
 from training.data.dataset import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split

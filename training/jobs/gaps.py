@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics.intervals import clopper_pearson
 from training.data.dataset import SPLITS
 from training.federation.census import Census

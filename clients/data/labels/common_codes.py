@@ -11,7 +11,7 @@ from clients.data.errors import LabelError
 from clients.data.filtering import Picture
 from clients.data.labels.label_map import DROPPED, UNLABELLED, Kinds, Labelling, assign_classes, kinds_of
 from clients.data.sources import Source
-from registry.bundle.manifest import Malignancy
+from registry.bundle.labels import Malignancy
 from training.data.settings import LabelMap
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from clients.data.errors import LabelError
 from clients.data.labels.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from clients.data.wording import listing
-from registry.bundle.manifest import Label, Malignancy
+from registry.bundle.labels import Label, Malignancy
 from training.data.settings import LabelMap
 
 UNLABELLED = -1

@@ -19,7 +19,7 @@ look first:
 
 from collections.abc import Mapping
 
-from registry.bundle.manifest import ICD10, ICD10_CM, SNOMED_CT, Coding, Label, Malignancy
+from registry.bundle.labels import ICD10, ICD10_CM, SNOMED_CT, Coding, Label, Malignancy
 
 _EDITIONS = {
     ICD10: "2019",

@@ -12,7 +12,7 @@ from personalization.report.served import cleared, routes, suspicious
 from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest import ClaimedTone, Label, malignant_classes
+from registry.bundle.labels import ClaimedTone, Label, malignant_classes
 from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.summary import MALIGNANCY

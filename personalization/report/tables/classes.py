@@ -7,7 +7,7 @@ from personalization.report.measures import Estimate, auroc_is_of_malignancy, to
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, label_name, texts
 from registry.bundle.counts.counting import Block
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.estimate import BY_CLASS
 from registry.bundle.metrics.intervals import sample_of
 

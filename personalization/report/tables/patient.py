@@ -23,7 +23,7 @@ from personalization.report.measures import (
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
 from registry.bundle.counts.counting import Block
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.patient import ALL as ALL_IN_SUMMARY
 from registry.bundle.metrics.patient import FIGURES, NO_MALIGNANT, NO_OTHER
 

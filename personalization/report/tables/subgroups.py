@@ -7,7 +7,7 @@ from personalization.report.numerals import ABSENT, number
 from personalization.report.table import Cell, Row, Table, label_name
 from personalization.report.tables.patient import figure_cell, pictures_of
 from registry.bundle.counts.counting import Block
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 
 
 def figures_table(

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from registry.bundle.manifest import GLOBAL, UNDECLARED
+from registry.bundle.labels import GLOBAL, UNDECLARED
 from registry.bundle.metrics.intervals import Limits
 from registry.bundle.metrics.patient import ALL, PatientFigures, Told, patient_figures, told
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Cell, Counts, HasConfusion
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, selective
 from registry.bundle.metrics.estimate import figures_and_intervals, mean_of_limits, number
 from registry.bundle.metrics.fairness import differences, fairness_limits

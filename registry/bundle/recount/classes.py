@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import Confusion, Counts, ScoreHistograms
-from registry.bundle.manifest import BundleManifest, Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics import calibration, classification, selective
 from registry.bundle.metrics.estimate import ANSWERS
 from registry.bundle.metrics.intervals import mean_defined

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.manifest import UNDECLARED, BundleManifest, PatternCalibration, malignant_classes
+from registry.bundle.labels import UNDECLARED, malignant_classes
+from registry.bundle.manifest import BundleManifest, PatternCalibration
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.fairness import limits_between

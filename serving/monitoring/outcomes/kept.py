@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from registry.bundle.manifest import GLOBAL
+from registry.bundle.labels import GLOBAL
 from registry.outcomes.records import UNKNOWN, Answering, KeptAnswer, Side, cell_of
 from serving.monitoring.shadow.comparing import AnsweredPicture
 from serving.protocol.schemas import Diagnosis

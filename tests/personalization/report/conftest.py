@@ -19,7 +19,7 @@ from personalization.report import (
 )
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from personalization.report.measures import MEASURES, Estimate, estimate, estimate_over
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import FAIRNESS, summarise
 
 TWO = (

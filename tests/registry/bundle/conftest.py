@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.manifest import (
-    ICD10,
-    Abstention,
-    BundleManifest,
-    Coding,
-    Conformal,
-    Label,
-    Lineage,
-    ModelFile,
-    Subgroup,
-)
+from registry.bundle.labels import ICD10, Coding, Label, Subgroup
+from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds

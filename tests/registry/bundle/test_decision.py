@@ -11,7 +11,8 @@ from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
-from registry.bundle.manifest import Abstention, Conformal, Label, Subgroup, WorkingPoint
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import Abstention, Conformal, WorkingPoint
 from registry.bundle.metrics.selective import risk_coverage
 from tests.case_bundles import PATTERNS, case_bundle
 from tests.thresholds import at_log_odds

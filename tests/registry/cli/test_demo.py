@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.gates import DEFAULT, read_gate_set
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,8 @@ import unicodedata
 import pytest
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.manifest import Coding, Label, Lineage
+from registry.bundle.labels import Coding, Label
+from registry.bundle.manifest import Lineage
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.errors import BundleRefused, InvalidName, ReleaseRefused

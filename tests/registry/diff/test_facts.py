@@ -3,7 +3,8 @@ from math import exp
 import pytest
 
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.manifest import Abstention, Conformal, Label, Lineage, Temperature
+from registry.bundle.labels import Label
+from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
 from registry.bundle.pictures.rule import PictureRule
 from registry.diff import Changed, changes, facts
 from tests.thresholds import at_log_odds

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from registry.bundle.manifest import BundleManifest, Conformal, Label, Subgroup
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import BundleManifest, Conformal
 from registry.gates import Case
 from registry.gates.approval import ApprovalsGate, MeasuredByGate, SignatureGate
 from registry.gates.coverage import CoverageGate

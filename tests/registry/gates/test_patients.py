@@ -2,7 +2,8 @@
 
 import pytest
 
-from registry.bundle.manifest import Abstention, Label, Subgroup, TonePatients
+from registry.bundle.labels import Label, Subgroup, TonePatients
+from registry.bundle.manifest import Abstention
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case

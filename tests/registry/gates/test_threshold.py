@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.gates import Case
 from registry.gates.threshold import (
     CalibrationGate,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
 from registry.gates.non_inferiority import NoWorseGate

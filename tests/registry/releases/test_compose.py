@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from registry.bundle.manifest import Subgroup
+from registry.bundle.labels import Subgroup
 from registry.errors import ReleaseRefused
 from registry.records import Release, Version
 from registry.releases.compose import check_integrity, compose

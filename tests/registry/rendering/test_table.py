@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.manifest import UNDECLARED, BundleManifest, Coding, Label, Lineage, ModelFile
+from registry.bundle.labels import UNDECLARED, Coding, Label
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page

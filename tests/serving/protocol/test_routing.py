@@ -1,6 +1,6 @@
 import pytest
 
-from registry.bundle.manifest import Subgroup, TonePatients
+from registry.bundle.labels import Subgroup, TonePatients
 from serving.protocol.routing import select_subgroup
 from tests.represented import patients_of
 

@@ -3,7 +3,7 @@ from math import exp
 
 import pytest
 
-from registry.bundle.manifest import Label, Subgroup
+from registry.bundle.labels import Label, Subgroup
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 EVIL = '<script>alert("x")</script>'

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.algorithms.sampling import draw_probabilities
 from training.data.cells import Cells, CellWeights
 from training.data.dataset import Examples

@@ -8,7 +8,7 @@ import torch
 
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import score_bin
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.classification import malignancy_auroc
 from training.data.dataset import Examples
 from training.errors import MessageError

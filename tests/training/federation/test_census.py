@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.dataset import SPLITS, Examples
 from training.errors import DataError, MessageError
 from training.federation.census import CENSUS, Census, count_pictures, take_census

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.data.dataset import SPLITS
 from training.federation.census import Census
 from training.jobs.gaps import gaps

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.config import FrozenConfig
 from training.data.dataset import Dataset, Examples, Split
 from training.errors import DataError, JobError, tell

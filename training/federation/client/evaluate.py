@@ -12,7 +12,7 @@ from registry.bundle.cases import CaseInput, pattern_of
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.counting import GRAIN, NOISE, NoisyCounts
 from registry.bundle.counts.counts import Counts
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.federation.blocks import EvaluateQuestion, read_blocks

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from registry.bundle.manifest import BundleManifest, Label
+from registry.bundle.labels import Label
+from registry.bundle.manifest import BundleManifest
 from training.algorithms.client import Client
 from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.manifest import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.labels import Subgroup
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from training.algorithms.client import Client
 from training.algorithms.features import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import over_clients
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES

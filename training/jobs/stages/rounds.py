@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from training.algorithms.aggregators import AGGREGATORS, Aggregator
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, Circumstances
 from training.algorithms.client import Client

@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.labels.label_map import assign_classes
 from clients.data.labels.taxonomy import TAXONOMY
-from registry.bundle.manifest import ICD10, ICD10_CM, SNOMED_CT, short
+from registry.bundle.labels import ICD10, ICD10_CM, SNOMED_CT, short
 
 ISIC_2019 = ("MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC")
 

@@ -12,7 +12,7 @@ from personalization.report.tables.served import served_table
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.manifest import UNDECLARED
+from registry.bundle.labels import UNDECLARED
 
 PERCENT = "\u202f%"
 MALIGNANT = np.array([True, False])

@@ -1,7 +1,7 @@
 import pytest
 
 from personalization.report.tables.unseen import f1, unseen_tables
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 
 TWO = (

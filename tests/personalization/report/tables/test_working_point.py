@@ -12,7 +12,7 @@ from personalization.report.tables.calibration import working_point_table
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import score_bin
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 
 LABELS = [Label(code="M", name="m", malignancy="malignant"), Label(code="B", name="b")]
 PERCENT = "\u202f%"

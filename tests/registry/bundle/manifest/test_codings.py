@@ -1,4 +1,5 @@
-from registry.bundle.manifest import ICD10, SNOMED_CT, Coding, Label, canonical, read_manifest, short
+from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, short
+from registry.bundle.manifest import canonical, read_manifest
 
 CERTAIN = Coding(
     system=ICD10, version="2019", code="C43.9", display="Malignant melanoma of skin", certain=True

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from registry.bundle.manifest import Label, malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 
 
 def test_only_malignant_classes_count_as_malignant():

@@ -5,13 +5,12 @@ from pydantic import ValidationError
 from registry.bundle.cases import read_pattern
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import (
     Abstention,
     BundleManifest,
     Conformal,
-    Label,
     ReferenceHistograms,
-    Subgroup,
     canonical,
     read_manifest,
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.findings import Judged, Kind, findings
 from registry.bundle.metrics.summary import summarise
 

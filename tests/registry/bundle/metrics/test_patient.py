@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,

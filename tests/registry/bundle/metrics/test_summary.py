@@ -7,7 +7,7 @@ from sklearn import metrics as sk
 from registry.bundle.counts.counting import Block, count
 from registry.bundle.counts.counts import Counts
 from registry.bundle.errors import CountsError
-from registry.bundle.manifest import Label
+from registry.bundle.labels import Label
 from registry.bundle.metrics.fairness import variance
 from registry.bundle.metrics.summary import summarise
 

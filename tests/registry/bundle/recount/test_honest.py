@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.manifest import Label, Subgroup, canonical, read_manifest
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import canonical, read_manifest
 from registry.bundle.recount import recount
 from tests.measured import FIVE, TWO, blocks_of, manifest_of
 from tests.thresholds import at_log_odds

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from registry.bundle.cases import CaseInput, read_pattern
 from registry.bundle.decision import decide
-from registry.bundle.manifest import malignant_classes
+from registry.bundle.labels import malignant_classes
 from registry.bundle.model import Graph
 from training.data.cases import Cases
 from training.data.settings import CasesConfig

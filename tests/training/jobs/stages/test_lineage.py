@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from registry.bundle.folder import bundle_digest, read_bundle
-from registry.bundle.manifest import BundleManifest, EncoderOrigin, Label, Lineage, ModelFile, Subgroup
+from registry.bundle.labels import Label, Subgroup
+from registry.bundle.manifest import BundleManifest, EncoderOrigin, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from training.errors import JobError
 from training.jobs.attest import unsigned
