@@ -6,38 +6,32 @@ and found to be known already, or the filling ends.
 """
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from small_model import NAME, small_bundle
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, select
 
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest import BundleManifest
 from registry.database.connection import reading, writing
-from registry.outcomes.records import (
-    RANGES,
+from registry.outcomes.store import (
+    DECISIONS,
+    SIDES,
     UNKNOWN,
-    AnswerCountRow,
     Answering,
     AnsweringRow,
     AnswerRow,
-    Cell,
     KeptAnswer,
     OutcomeRow,
-    Side,
+    OutcomeStore,
 )
-from registry.outcomes.store import OutcomeStore
 
 LABELS = (("B", False), ("M", True))
 SUBGROUPS = ("light", "medium", "dark", UNKNOWN)
 VERSIONS = 3
 DAYS = 3 * 365
-FIRST_ABOVE = 10
-"""The first range above the working point."""
-
 ABOVE, REPORTED, MALIGNANT = 0.3, 0.7, 0.08
 TOGETHER = 200_000
 COLUMNS = ("id", "day", "answering", "key", "cell", "label", "in_set")
@@ -51,12 +45,10 @@ class Filled:
 
     Attributes:
         answers: how many.
-        counts: rows of counters.
         sample: some answers, drawn from all.
     """
 
     answers: int
-    counts: int
     sample: Sequence[Row]
 
 
@@ -79,58 +71,41 @@ def fill(store: OutcomeStore, answers: int, sample: int, seed: int = 0) -> Fille
         seed: of what is drawn.
     """
     with reading(store.engine) as connection:
-        if connection.scalar(select(AnswerRow.id).limit(1)) is None:
-            filled = False
-        else:
-            filled = True
-            counts = connection.scalar(select(func.count()).select_from(AnswerCountRow)) or 0
+        filled = connection.scalar(select(AnswerRow.id).limit(1)) is not None
     if filled:
         with writing(store.engine) as connection:
             connection.execute(delete(OutcomeRow))
     else:
-        counts = _fill(store, answers, seed)
+        _fill(store, answers, seed)
     with reading(store.engine) as connection:  # ids are drawn, so the first of them are of all days
         rows = connection.execute(select(AnswerRow).order_by(AnswerRow.id).limit(sample)).all()
     kept = [(row.id, row.day, row.answering, row.key, row.cell, row.label, row.in_set) for row in rows]
     _look(store, answers, kept[:100])
-    return Filled(answers, counts, kept)
+    return Filled(answers, kept)
 
 
-def _fill(store: OutcomeStore, answers: int, seed: int) -> int:
+def _fill(store: OutcomeStore, answers: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ids = _answering(store)
     today = dt.datetime.now(dt.UTC).date()
-    counted: Counter[tuple[int, dt.date, int]] = Counter()
     part: list[Row] = []
     per_day = np.diff(np.linspace(0, answers, DAYS + 1).round().astype(int))
     for day, n in enumerate(per_day):
         on = today - dt.timedelta(days=DAYS - day)
-        those = list(_of_day(rng, on, int(n), [ids[day * VERSIONS // DAYS, name] for name in SUBGROUPS]))
-        counted.update((row[2], row[1], row[4]) for row in those)
-        part += those
+        part += _of_day(rng, on, int(n), [ids[day * VERSIONS // DAYS, name] for name in SUBGROUPS])
         if len(part) >= TOGETHER:
             _write(store, part)
             part = []
     _write(store, part)
-    counts = [
-        {"answering": answering, "day": on, "cell": cell, "n": n}
-        for (answering, on, cell), n in sorted(counted.items())
-    ]
-    with writing(store.engine) as connection:
-        connection.execute(insert(AnswerCountRow), counts)
-    return len(counts)
 
 
 def _answering(store: OutcomeStore) -> dict[tuple[int, str], int]:
     """The ids of versions, made by the store itself: each is given one answer, which is taken away again."""
     for version in range(VERSIONS):
         for name in SUBGROUPS:
-            answering = Answering(NAME, version + 1, "global", name, "", LABELS)
-            cell = Cell("below", "report", 0)
-            one = KeptAnswer(
-                f"made-{version}-{name}", dt.date(2000, 1, 1), answering, None, cell, "B", frozenset()
-            )
-            store.record([one])
+            answering = Answering(NAME, version + 1, "global", name, LABELS)
+            about = (f"made-{version}-{name}", dt.date(2000, 1, 1), answering, None)
+            store.record([KeptAnswer(*about, "below", "report", "B", frozenset())])
     store.forget(dt.date(2000, 1, 2))
     with reading(store.engine) as connection:
         rows = connection.execute(select(AnsweringRow.version, AnsweringRow.subgroup, AnsweringRow.id))
@@ -139,7 +114,6 @@ def _answering(store: OutcomeStore) -> dict[tuple[int, str], int]:
 
 def _of_day(rng: np.random.Generator, on: dt.date, n: int, ids: Sequence[int]) -> Iterator[Row]:
     above = rng.random(n) < ABOVE
-    ranges = np.where(above, rng.integers(FIRST_ABOVE, RANGES, n), rng.integers(0, FIRST_ABOVE, n))
     reported = rng.random(n) < REPORTED
     group = rng.choice(len(SUBGROUPS), n, p=(0.4, 0.25, 0.15, 0.2))
     both = rng.random(n) < 0.5
@@ -147,8 +121,8 @@ def _of_day(rng: np.random.Generator, on: dt.date, n: int, ids: Sequence[int]) -
     for place in range(n):
         hexes = drawn[32 * place : 32 * place + 32]
         id_ = f"{hexes[:8]}-{hexes[8:12]}-4{hexes[13:16]}-a{hexes[17:20]}-{hexes[20:]}"
-        side: Side = "above" if above[place] else "below"
-        cell = Cell(side, "report" if reported[place] else "refer", int(ranges[place])).number
+        side, decision = ("above" if above[place] else "below"), ("report" if reported[place] else "refer")
+        cell = SIDES.index(side) * len(DECISIONS) + DECISIONS.index(decision)
         label = int(above[place])
         in_set = "11" if both[place] else ("01" if label else "10")
         yield id_, on, ids[group[place]], "app", cell, label, in_set
@@ -182,19 +156,16 @@ def _look(store: OutcomeStore, answers: int, some: Sequence[Row]) -> None:
     """Ends where the tables are not those that the store would have written."""
     with reading(store.engine) as connection:
         found = connection.scalar(select(func.count()).select_from(AnswerRow))
-        counted = connection.scalar(select(func.sum(AnswerCountRow.n)))
         versions = {
-            row.id: Answering(row.model, row.version, row.made_for, row.subgroup, row.pattern, LABELS)
+            row.id: Answering(row.model, row.version, row.made_for, row.subgroup, LABELS)
             for row in connection.execute(select(AnsweringRow))
         }
     again = [
-        KeptAnswer(row[0], row[1], versions[row[2]], row[3], Cell.of(row[4]), LABELS[row[5]][0], frozenset())
+        KeptAnswer(*row[:2], versions[row[2]], row[3], "above", "report", LABELS[row[5]][0], frozenset())
         for row in some
     ]
     store.record(again)
     with reading(store.engine) as connection:
-        after = connection.scalar(select(func.sum(AnswerCountRow.n)))
-    if not found == counted == after == answers:
-        raise SystemExit(
-            f"{answers} answers were to be written: {found} are, {counted} are counted, then {after}"
-        )
+        after = connection.scalar(select(func.count()).select_from(AnswerRow))
+    if not found == after == answers:
+        raise SystemExit(f"{answers} answers were to be written: {found} are, then {after}")

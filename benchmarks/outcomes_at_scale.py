@@ -188,7 +188,6 @@ def measure(url: str, answers: int, outcomes: int, gigabytes: float, folder: Pat
         began = time.perf_counter()
         filled = fill(store, answers, outcomes)
         tell("answers", f"{filled.answers:,}", "rows")
-        tell("counters", f"{filled.counts:,}", "rows")
         tell("filled", f"{time.perf_counter() - began:.0f}", "s")
         tell("size", f"{size(store):,.0f}", "MB")
     file = folder / f"{name}.csv"

@@ -28,11 +28,10 @@ from sqlalchemy import delete, func, select
 from tables import print_conditions, print_table, write_table
 
 from registry.database.connection import reading, writing
-from registry.outcomes.records import Answering, KeptAnswer, OutcomeRow, cell_of
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.store import Answering, KeptAnswer, OutcomeRow, OutcomeStore
 
 HEADER = ("database", "lines", "imports", "kills", "kills in the midst", "rows at the end", "differences")
-ANSWERING = Answering("demo", 1, "global", "dark", "", (("MEL", True), ("NV", False)))
+ANSWERING = Answering("demo", 1, "global", "dark", (("MEL", True), ("NV", False)))
 IMPORT = "from registry.cli.outcomes import main; main()"
 TODAY = dt.datetime.now(dt.UTC).date()
 Rows = Counter[tuple[object, ...]]
@@ -41,8 +40,8 @@ Rows = Counter[tuple[object, ...]]
 def fill(store: OutcomeStore, answers: int) -> list[str]:
     """Keeps answers; returns their ids."""
     ids = [str(uuid.uuid4()) for _ in range(answers)]
-    cell, held = cell_of("above", "report", 0.9), frozenset({"MEL"})
-    store.record([KeptAnswer(id_, TODAY, ANSWERING, None, cell, "MEL", held) for id_ in ids])
+    said = ("above", "report", "MEL", frozenset({"MEL"}))
+    store.record([KeptAnswer(id_, TODAY, ANSWERING, None, *said) for id_ in ids])
     return ids
 
 

@@ -7,7 +7,7 @@ This room knows no torch: whoever serves or audits a model installs it without t
 - `bundle`: the released model itself, shared with training and the service.
 - `releases`: validating bundles, composing releases, promotion, rollback and approvals.
 - `gates`: what a release must pass; `gate_report`: their verdicts.
-- `outcomes`, `field`, `alarms`: what became of patients, figures of it, and promises that were broken.
+- `outcomes`: post-deployment monitoring: outcomes, metrics of them, and alarms.
 - `database`: tables, migrations, queries and the hash chain of events; `store`: the objects, by digest.
 - `audit`: verification: the hash chain, and the integrity of tables and store.
 - `archive`: export and import of a release as one file; `signing`: signatures; `keys`: API keys.

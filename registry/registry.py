@@ -74,7 +74,7 @@ from registry.gates.gate_set import LetThrough, let_through
 from registry.keys import Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_name, check_reason, check_title
 from registry.outcomes import alarms
-from registry.outcomes.alarms import Alarm, Look, alarms_of, look
+from registry.outcomes.alarms import Alarm, Monitoring, alarms_of, monitor
 from registry.outcomes.store import OutcomeStore
 from registry.people import (
     SignedBy,
@@ -332,12 +332,12 @@ class Catalogue:
         return {event.release: event for event in events if event.release is not None}
 
     def alarms(self, model: str) -> tuple[Alarm, ...]:
-        """Every alarm of the field that history tells of a model, closed ones too, the oldest first."""
+        """Every recorded alarm of a model, closed ones too, the oldest first."""
         with reading(self._engine) as connection:
             return alarms_of(connection, model)
 
-    def field(self, model: str, store: OutcomeStore) -> Look:
-        """How a model does in the field, with all alarms.
+    def field(self, model: str, store: OutcomeStore) -> Monitoring:
+        """The metrics of a model from outcomes, with all alarms.
 
         Args:
             model: its name.
@@ -353,7 +353,7 @@ class Catalogue:
             except (NotFound, StoreError):
                 return None  # what it promised is not known any more
 
-        return look(self._engine, store, model, manifest_of)
+        return monitor(self._engine, store, model, manifest_of)
 
     def manifest(self, version: Version) -> BundleManifest:
         """The manifest of the version, its digest verified.
@@ -669,16 +669,16 @@ class Marking(Acting):
         """
         return labels.note_version(self._engine, model, number, text, self._context())
 
-    def tell_alarms(self, model: str, seen: Look) -> tuple[Event, ...]:
-        """Tells history of the alarms that a look has found and that it does not know.
+    def record_alarms(self, model: str, found: Monitoring) -> tuple[Event, ...]:
+        """Records the new alarms in history.
 
         Raises:
             PersonRefused: an operator has to sign it.
         """
-        return alarms.tell_alarms(self._engine, model, seen.untold, self._context())
+        return alarms.record_alarms(self._engine, model, found.new, self._context())
 
     def close_alarm(self, model: str, number: int, *, reason: str | None) -> Event:
-        """Closes an alarm for good, and lets its promise be watched anew.
+        """Closes an alarm for good; its target is monitored again from the next day on.
 
         Raises:
             NotFound: there is no such model or alarm.

@@ -123,12 +123,9 @@ def registered_card(
 
 
 def _alarms(registry: "Registry", version: "Version") -> list[str]:
-    """The open alarms of the field about a version."""
-    return [
-        str(one)
-        for one in registry.alarms(version.model)
-        if one.is_open and one.found.version == version.number
-    ]
+    """The open alarms of a version."""
+    alarms = registry.alarms(version.model)
+    return [str(one) for one in alarms if one.closed is None and one.version == version.number]
 
 
 def _is_folder(model: str) -> bool:

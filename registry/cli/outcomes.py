@@ -1,19 +1,13 @@
-"""`dermfed-outcomes`: what became of the patients, from a file of the hospital's pathology and into one.
-
-`dermfed-registry field`: how the versions of a model do in the field, and which promises are broken.
-
-Figures of the field and alarms as `dermfed-registry field` tells them: text and data.
-"""
+"""`dermfed-outcomes`: outcomes from a CSV file and into one; `dermfed-registry field`: metrics and alarms."""
 
 import csv
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
-import numpy as np
 import typer
 
 from registry.bundle.text import shown
@@ -31,19 +25,16 @@ from registry.cli.common import (
 )
 from registry.environment import OUTCOMES
 from registry.errors import DatabaseError, InvalidName, NotFound, PersonRefused
-from registry.outcomes.alarms import Alarm, said
 from registry.rendering import columns, event_lines, lines_of
 
 if TYPE_CHECKING:
-    from registry.bundle.metrics.intervals import Limits
-    from registry.outcomes.alarms import FoundAlarm, Look
+    from registry.outcomes.alarms import Monitoring
     from registry.outcomes.intake import Line
-    from registry.outcomes.monitoring import Kept, SubgroupInField
-    from registry.outcomes.records import OutcomeRefused
+    from registry.outcomes.metrics import SubgroupReport
+    from registry.outcomes.store import OutcomeRefused, Taken
     from registry.registry import Registry
 
-MOST_TOLD = 20
-"""Refused lines that are told one by one."""
+MOST_SHOWN = 20  # refused lines that are shown one by one
 
 app = typer.Typer(name="dermfed-outcomes", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -60,7 +51,7 @@ Url = Annotated[
 
 @app.callback()
 def dermfed_outcomes() -> None:
-    """What became of the patients: outcomes for answers that the service has kept.
+    """What lesions turned out to be: outcomes of answers that the service has kept.
 
     Exit codes: 0 done; 1 some outcomes were refused; 2 wrong use or bad input.
     """
@@ -79,33 +70,45 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file; `-` for standard input.")],
     refused: Annotated[
         Path | None,
-        typer.Option(
-            metavar="CSV", help="Write the refused lines there as they are, each with why; to be mended."
-        ),
+        typer.Option(metavar="CSV", help="Write refused lines there as they are, with the reason, to mend."),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Import outcomes from a CSV file with the columns id, label, confirmed_by, date and perhaps corrects.
 
-    `id` is that of the diagnosis, `label` a code of the version that answered (an empty one withdraws what
-    was said before), `confirmed_by` is histopathology, dermatologist or follow-up, `date` is YEAR-MONTH-DAY.
-    A line with `yes` under `corrects` may take the place of another outcome. Lines that are known already
-    change nothing, so a file whose import was cut short is simply imported again.
+    `id` is that of the diagnosis, `label` a code of the version that answered (an empty one withdraws the
+    outcome), `confirmed_by` is histopathology, dermatologist or follow-up, `date` is YEAR-MONTH-DAY. A line
+    with `yes` under `corrects` may replace another outcome. Lines that are known already change nothing, so
+    a file whose import was cut short is simply imported again.
     """
     from registry.outcomes.intake import import_outcomes, read_outcomes
 
-    told = _Refused(refused)
-    with told, open_outcomes(url, "--url", create=False) as store:
-        opened = sys.stdin.buffer if str(file) == "-" else file.open("rb")
-        with opened as source:
-            found = import_outcomes(store, read_outcomes(source), told.add)
-    told.sum_up(found.refused)
-    data = {**{name: found.taken[name] for name in ("new", "corrected", "withdrawn")}}
-    data |= {"known_already": found.taken["known already"], "refused": found.refused}
+    lines = 0
+    with ExitStack() as stack:
+        writer = csv.writer(stack.enter_context(_own_file(refused))) if refused else None
+        if writer:
+            writer.writerow(["line", "why", "text"])
+
+        def refuse(line: "Line", why: "OutcomeRefused") -> None:
+            nonlocal lines
+            lines += 1
+            if writer:
+                writer.writerow([line.number, shown(str(why)), shown(line.text)])
+            if lines <= MOST_SHOWN:
+                print(shown(f"line {line.number}: {why.unquoted}"), file=sys.stderr)
+
+        store = stack.enter_context(open_outcomes(url, "--url", create=False))
+        source = stack.enter_context(sys.stdin.buffer if str(file) == "-" else file.open("rb"))
+        accepted = import_outcomes(store, read_outcomes(source), refuse)
+    if lines > MOST_SHOWN:
+        where = f"all are in {refused}" if refused else "write them to a file with --refused"
+        print(shown(f"and {lines - MOST_SHOWN:,} more; {where}"), file=sys.stderr)
+    kinds: tuple[Taken, ...] = ("new", "corrected", "withdrawn", "known already")
+    data = {kind.replace(" ", "_"): accepted[kind] for kind in kinds} | {"refused": lines}
     text = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in data.items())
-    answer(data, f"{found.lines:,} outcomes: {text}", as_json)
-    if found.refused:
+    answer(data, f"{sum(data.values()):,} outcomes: {text}", as_json)
+    if lines:
         raise typer.Exit(REFUSED)
 
 
@@ -128,15 +131,16 @@ def export(
 ) -> None:
     """Export outcomes to a CSV file with the columns id, label, confirmed_by, date, model, version.
 
-    They are as they stand now; one that was taken back has an empty label. Ids lead back to patients for
-    whoever wrote them down: the file is its owner's alone.
+    They are as known now; a withdrawn one has an empty label. Ids lead back to patients for anyone who noted
+    them: only the owner can read the file.
     """
-    from registry.outcomes.intake import current_outcomes, write_outcomes
+    from registry.outcomes.intake import export_outcomes
 
-    with open_outcomes(url, "--url", create=False) as store:
-        found = current_outcomes(store, model)
-        with nullcontext(sys.stdout) if str(file) == "-" else _own_file(file) as target:
-            written = write_outcomes(found, target)
+    with (
+        open_outcomes(url, "--url", create=False) as store,
+        nullcontext(sys.stdout) if str(file) == "-" else _own_file(file) as target,
+    ):
+        written = export_outcomes(store, target, model)
     if str(file) != "-":
         answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"), as_json)
 
@@ -150,26 +154,23 @@ def export(
 """,
 )
 def forget(
-    days: Annotated[int, typer.Option(min=1, metavar="N", help="Keep those of so many days.")],
+    days: Annotated[int, typer.Option(min=1, metavar="N", help="Keep answers of so many days.")],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove answers that are older, with their outcomes and counts: nothing of them can be told any more."""
+    """Remove older answers with their outcomes and counts; they count in no metric any more."""
     before = datetime.now(UTC).date() - timedelta(days=days)
     with open_outcomes(url, "--url", create=False) as store:
         removed = store.forget(before)
-    answer(
-        {"before": str(before), "removed": removed},
-        f"{removed:,} answers from before {before} removed",
-        as_json,
-    )
+    text = f"{removed:,} answers from before {before} removed"
+    answer({"before": str(before), "removed": removed}, text, as_json)
 
 
 def _own_file(path: Path) -> TextIO:
-    """A new file that its owner alone reads.
+    """A new file that only its owner can read.
 
     Raises:
-        InvalidName: there is one already.
+        InvalidName: the file exists.
     """
     try:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
@@ -177,46 +178,9 @@ def _own_file(path: Path) -> TextIO:
         raise InvalidName(f"{path} is there already; name another file, or move it away") from error
 
 
-class _Refused:
-    """Where refused lines go: to a file, and the first of them to the terminal, without what they hold."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-        self._told = 0
-
-    def __enter__(self) -> "_Refused":
-        if self._path is not None:
-            self._file = _own_file(self._path)
-            csv.writer(self._file).writerow(["line", "why", "text"])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, line: "Line", why: "OutcomeRefused") -> None:
-        """Takes a line that was refused."""
-        if self._file is not None:
-            csv.writer(self._file).writerow([line.number, shown(str(why)), shown(line.text)])
-        if self._told < MOST_TOLD:
-            self._told += 1
-            print(shown(f"line {line.number}: {why.unquoted}"), file=sys.stderr)
-
-    def sum_up(self, refused: int) -> None:
-        """Says what was not told line by line."""
-        if refused > self._told:
-            where = f"all are in {self._path}" if self._path else "write them to a file with --refused"
-            print(shown(f"and {refused - self._told:,} more; {where}"), file=sys.stderr)
-
-
 def main() -> None:
     """The console script."""
     run(app)
-
-
-if __name__ == "__main__":
-    main()
 
 
 EXAMPLES = (
@@ -240,171 +204,86 @@ def field(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show figures of the field by version and subgroup, and promises that were broken.
+    """Show post-deployment metrics by version and subgroup, and alarms: targets that are missed.
 
-    They are of answers that the service has kept, and of outcomes that came back. A broken promise is an
-    alarm, which history keeps until somebody closes it with a reason; a promise is watched anew from then
+    Metrics are of answers that the service has kept and of their outcomes. New alarms are recorded in history
+    and stay open until they are closed with a reason; then the target is monitored again from the next day
     on. Exit code 1: an alarm is open.
     """
     with open_signing(context, key) as registry:
         if close is not None:
             event = registry.close_alarm(model, close, reason=reason)
             answer({"event": as_data(event)}, event_lines(event), as_json)
-        else:
-            _show(registry, model, outcomes, as_json)
-
-
-def _show(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
-    found, untold = _looked(registry, model, outcomes)
-    if not found.report and not found.open:
+            return
+        found, issue = _recorded(registry, model, outcomes)
+    if not found.subgroups and not found.open:
         raise NotFound(
-            f"no answer of {model} is kept in the database of outcomes; the service keeps them where "
+            f"no answer of {model} is stored in the database of outcomes; the service stores them where "
             f"{OUTCOMES} names a database"
         )
-    data = {"subgroups": field_data(found), "alarms": alarm_data(found)}
-    answer(data, "\n".join([field_text(found), *untold]), as_json)
+    subgroups = [as_data(one) for one in found.subgroups]
+    for one in subgroups:
+        one |= {"figures": one.pop("metrics"), "promises": one.pop("targets")}
+    data = {"subgroups": subgroups, "alarms": [as_data(one) for one in found.alarms]}
+    answer(data, _text(found) + issue, as_json)
     if found.open:
         raise typer.Exit(REFUSED)
 
 
-def _looked(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Look, list[str]]":
-    """A look whose alarms history knows; why it does not, where it cannot be told."""
+def _recorded(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Monitoring, str]":
+    """Metrics and alarms after new alarms were recorded; why they were not, if they cannot be."""
     with open_outcomes(outcomes, "--outcomes", create=False) as store:
         found = registry.field(model, store)
-        if not found.report and not found.open:
-            return found, []
         try:
-            if not registry.tell_alarms(model, found):
-                return found, []
+            if registry.record_alarms(model, found):
+                found = registry.field(model, store)
         except (PersonRefused, DatabaseError) as error:
-            return found, [f"History has not been told: {error}"]
-        return registry.field(model, store), []
+            return found, f"\nNew alarms cannot be recorded in history: {error}"
+        return found, ""
 
 
 HEADER = (
     *("version", "subgroup", "answered", "outcomes", "malignant"),
-    *("sensitivity", "corrected", "specificity", "corrected", "set held it"),
+    *("sensitivity", "corrected", "specificity", "corrected", "set contained it"),
 )
 NOTE = (
-    "Sensitivity and specificity are those at the working point, with 95 % intervals: first among the "
-    "followed up, then corrected for who is (Begg and Greenes 1983). The correction holds where following up "
-    "depends on the answer alone; where clinicians also follow up what they doubt, it accuses too much."
+    "Sensitivity and specificity are those at the working point, with 95 % intervals: first among patients "
+    "with an outcome, then corrected for who is followed up (Begg and Greenes 1983). The correction is right "
+    "where follow-up depends on the answer alone; where clinicians also follow up what they doubt, it is too "
+    "low, and alarms accuse versions that meet their targets."
 )
 
 
-def field_text(found: "Look") -> str:
-    """Figures, one subgroup on each line; below, all alarms, the open ones first."""
-    text = [columns(HEADER, [_row(one) for one in found.report]), "", NOTE]
-    told = sorted(found.alarms, key=lambda one: (not one.is_open, one.number))
-    lines = [_unwatched(one, kept) for one in found.report for kept in one.kept if not kept.windows]
-    lines += [_alarm(one) for one in told if one.is_open]
-    lines += [f"OPEN, and not in history yet: {said(one)}. {_TO_DO}" for one in found.untold]
-    lines += [str(one) for one in told if not one.is_open]
-    return "\n".join([*text, *(["", lines_of(lines)] if lines else [])])
-
-
-_TO_DO = "Withdraw the version, go back to the release before, or close the alarm with a reason"
-
-
-def _alarm(one: Alarm) -> str:
-    found = one.found
-    evidence = f"{found.outcomes:,} outcomes, evidence {found.evidence:.3g} of {found.limit:.3g}"
-    return f"OPEN: {one} ({evidence}). {_TO_DO}"
-
-
-def _unwatched(one: "SubgroupInField", kept: "Kept") -> str:
-    promise = kept.promise
-    return (
-        f"NOT WATCHED: the {promise.what} of {promise.least:.2f} that version {one.version} promises "
-        f"{one.subgroup}: too few outcomes have come of one side of the working point, or of both"
-    )
-
-
-def _row(one: "SubgroupInField") -> list[str]:
-    of = one.figures
-    return [
-        f"{one.version} ({one.made_for})",
-        one.subgroup,
-        f"{of.answered:,}",
-        f"{of.confirmed:,}",
-        f"{of.malignant:,}",
-        *map(_told, (of.seen_sensitivity, of.sensitivity, of.seen_specificity, of.specificity, one.coverage)),
+def _text(found: "Monitoring") -> str:
+    """A line for each subgroup; then targets that are not monitored, and all alarms, the open ones first."""
+    lines = [
+        f"NOT MONITORED: the {target.of} of {target.least:.2f} of version {one.version} for {one.subgroup}: "
+        "too few outcomes have come of one side of the working point, or of both"
+        for one in found.subgroups
+        for target in one.targets
+        if not target.windows
     ]
+    for alarm in found.open:
+        evidence = f"{alarm.outcomes:,} outcomes, evidence {alarm.evidence:.3g} of {alarm.limit:.3g}"
+        recorded = "" if alarm.number else "; not in history yet"
+        to_do = "Withdraw the version, roll back, or close the alarm with a reason"
+        lines.append(f"OPEN: {alarm} ({evidence}{recorded}). {to_do}")
+    lines += [str(one) for one in found.alarms if one.closed]
+    rows = [_row(one) for one in found.subgroups]
+    return "\n".join([columns(HEADER, rows), "", NOTE, *(["", lines_of(lines)] if lines else [])])
 
 
-def _told(limits: "Limits") -> str:
-    ends = f"{float(limits.low):.2f} to {float(limits.high):.2f}"
-    return f"unknown ({ends})" if np.isnan(limits.value) else f"{float(limits.value):.2f} ({ends})"
+def _row(one: "SubgroupReport") -> list[str]:
+    of = one.metrics
+    assert of is not None  # the owner of the database sees all
+    shares = (of.sensitivity.seen, of.sensitivity.corrected, of.specificity.seen, of.specificity.corrected)
+    cells = []
+    for share in (*shares, of.coverage.seen):
+        value = "unknown" if share.value is None else f"{share.value:.2f}"
+        cells.append(f"{value} ({share.interval[0]:.2f} to {share.interval[1]:.2f})")
+    counts = [f"{n:,}" for n in (one.answered, one.outcomes, one.malignant or 0)]
+    return [f"{one.version} ({one.made_for})", one.subgroup, *counts, *cells]
 
 
-def field_data(found: "Look") -> list[dict[str, Any]]:
-    """Figures and promises of each version and subgroup."""
-    return [_data(one) for one in found.report]
-
-
-def alarm_data(found: "Look") -> list[dict[str, Any]]:
-    """Every alarm; those that history does not know have no number."""
-    return [*map(_alarm_data, found.alarms), *map(_found_data, found.untold)]
-
-
-def _alarm_data(one: Alarm) -> dict[str, Any]:
-    closed = (
-        None
-        if one.closed is None
-        else {"time": one.closed.isoformat(), "by": one.closed_by, "reason": one.why}
-    )
-    return {**_found_data(one.found), "number": one.number, "event": one.event, "closed": closed}
-
-
-def _found_data(one: "FoundAlarm") -> dict[str, Any]:
-    return {
-        "number": None,
-        "version": one.version,
-        "subgroup": one.subgroup,
-        "of": one.of,
-        "least": one.least,
-        "day": str(one.day),
-        "found": one.found.isoformat(),
-        "evidence": one.evidence,
-        "limit": one.limit,
-        "outcomes": one.outcomes,
-        "closed": None,
-    }
-
-
-def _data(one: "SubgroupInField") -> dict[str, Any]:
-    of = one.figures
-    figures = {
-        "sensitivity": {"seen": _limits(of.seen_sensitivity), "corrected": _limits(of.sensitivity)},
-        "specificity": {"seen": _limits(of.seen_specificity), "corrected": _limits(of.specificity)},
-        "coverage": {"seen": _limits(one.coverage)},
-    }
-    return {
-        "version": one.version,
-        "made_for": one.made_for,
-        "subgroup": one.subgroup,
-        "since": str(one.since),
-        "answered": of.answered,
-        "outcomes": of.confirmed,
-        "malignant": of.malignant,
-        "reported": one.reported,
-        "figures": figures,
-        "promises": [
-            {
-                "of": kept.promise.what,
-                "least": kept.promise.least,
-                "why": kept.promise.why,
-                "outcomes": kept.outcomes,
-                "evidence": kept.evidence,
-                "limit": kept.limit,
-                "broken_on": None if kept.broken_on is None else str(kept.broken_on),
-                "windows": kept.windows,
-            }
-            for kept in one.kept
-        ],
-    }
-
-
-def _limits(limits: "Limits") -> dict[str, Any]:
-    value = None if np.isnan(limits.value) else float(limits.value)
-    return {"value": value, "interval": [float(limits.low), float(limits.high)]}
+if __name__ == "__main__":
+    main()

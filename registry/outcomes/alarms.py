@@ -1,15 +1,14 @@
-"""Alarms as the chain of events tells them: raised once, open until an event closes them.
+"""Alarms: targets that a version misses. The registry's events are the only place that knows their state.
 
-One look at the field: figures, and every alarm, those that history does not know yet among them.
-
-Alarms into the chain of events, and out of it: whoever closes one says why.
+An event records a new alarm and another one closes it, with a reason; nothing that is done to the outcomes
+takes it back. What outcomes show and no event has recorded yet is a new alarm, and open.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest import BundleManifest
@@ -18,25 +17,36 @@ from registry.database.connection import reading, writing
 from registry.database.queries import all_versions, events_of, require_model
 from registry.errors import AlarmClosed, ReleaseRefused
 from registry.names import no_such_number
-from registry.outcomes.monitoring import Key, SubgroupInField, field_report
+from registry.outcomes.metrics import Key, SubgroupReport, report
 from registry.outcomes.store import OutcomeStore
 from registry.records import Event, moment
 
 
 @dataclass(frozen=True)
-class FoundAlarm:
-    """A promise that was found to be broken.
+class Closing:
+    """When an alarm was closed, by whom and why."""
+
+    time: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A target that a version misses.
 
     Attributes:
         version: the version's number.
-        subgroup: to whom it was promised.
-        of: what of: sensitivity or coverage.
-        least: the share that was promised.
-        evidence: against it, when it was found.
-        limit: how much that takes.
+        subgroup: whose target.
+        of: the metric, sensitivity or coverage.
+        least: its least value.
+        evidence: against it, when the alarm was found; `limit` is how much that takes.
         outcomes: how many it was held against.
         day: on which the evidence reached the limit.
-        found: when that was first computed.
+        found: when that was computed first.
+        number: 1, 2, … in the order in which those of the model were recorded; None of a new alarm.
+        event: the id of the event that recorded it.
+        closed: how it was closed; None while it is open.
     """
 
     version: int
@@ -48,212 +58,128 @@ class FoundAlarm:
     outcomes: int
     day: date
     found: datetime
+    number: int | None = None
+    event: int | None = None
+    closed: Closing | None = None
 
     @property
     def key(self) -> Key:
-        """Which promise."""
+        """Which target."""
         return self.version, self.subgroup, self.of
+
+    @property
+    def said(self) -> str:
+        """The alarm in a sentence without its full stop."""
+        return (
+            f"version {self.version} misses its target for {self.subgroup}, a {self.of} of "
+            f"{self.least:.2f} or more, since {self.day}"
+        )
+
+    def __str__(self) -> str:
+        number = "new alarm" if self.number is None else f"alarm {self.number}"
+        state = f", closed at {moment(self.closed.time)} ({self.closed.reason})" if self.closed else ""
+        return f"{number}: {self.said}{state}"
+
+
+_ALARM = TypeAdapter(Alarm)
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """An alarm that history knows.
+class Monitoring:
+    """The metrics of a model by version and subgroup, and all its alarms, those that are recorded first."""
 
-    Attributes:
-        number: 1, 2, … in the order in which those of the model were told.
-        found: what was found.
-        event: the id of the event that tells of it.
-        told: when that was.
-        closed: when it was closed; None while it is open.
-        closed_by: who closed it.
-        why: the reason of that.
-    """
-
-    number: int
-    found: FoundAlarm
-    event: int
-    told: datetime
-    closed: datetime | None = None
-    closed_by: str = ""
-    why: str = ""
+    subgroups: tuple[SubgroupReport, ...]
+    alarms: tuple[Alarm, ...]
 
     @property
-    def is_open(self) -> bool:
-        """Whether nobody has closed it."""
-        return self.closed is None
+    def open(self) -> tuple[Alarm, ...]:
+        """Alarms that are not closed, new ones too."""
+        return tuple(one for one in self.alarms if one.closed is None)
 
-    def __str__(self) -> str:
-        state = "" if self.closed is None else f", closed at {moment(self.closed)} ({self.why})"
-        return f"alarm {self.number}: {said(self.found)}{state}"
-
-
-def said(found: FoundAlarm) -> str:
-    """An alarm in a sentence without its full stop."""
-    return (
-        f"version {found.version} broke its promise to {found.subgroup}, a {found.of} of "
-        f"{found.least:.2f} or more, on {found.day}"
-    )
+    @property
+    def new(self) -> tuple[Alarm, ...]:
+        """Alarms that are not recorded yet."""
+        return tuple(one for one in self.alarms if one.number is None)
 
 
 def alarms_of(connection: Connection, model: str) -> tuple[Alarm, ...]:
-    """Every alarm of a model that was told, closed ones too, the oldest first."""
-    events = events_of(connection, model, kinds=("alarm", "alarm-closed"))
-    closings = {_number(one): one for one in events if one.kind == "alarm-closed"}
-    return tuple(_alarm(one, closings.get(_number(one))) for one in events if one.kind == "alarm")
+    """Every recorded alarm of a model, closed ones too, the oldest first."""
+    found: dict[int, Alarm] = {}
+    for event in events_of(connection, model, kinds=("alarm", "alarm-closed")):
+        details = event.details or {}
+        number = int(details["alarm"])
+        if event.kind == "alarm":
+            facts = {**details, "version": event.versions[0], "number": number, "event": event.id}
+            found[number] = _ALARM.validate_python(facts)
+        elif number in found:
+            closing = Closing(event.time, event.actor, event.reason or "")
+            found[number] = replace(found[number], closed=closing)
+    return tuple(found.values())
 
 
-def open_alarms(alarms: Sequence[Alarm]) -> tuple[Alarm, ...]:
-    """Those that nobody has closed."""
-    return tuple(one for one in alarms if one.is_open)
-
-
-def closed_until(alarms: Sequence[Alarm]) -> dict[Key, datetime]:
-    """When the last alarm of each promise was closed, of those that had one."""
-    found: dict[Key, datetime] = {}
-    for one in alarms:
-        if one.closed is not None:
-            found[one.found.key] = max(one.closed, found.get(one.found.key, one.closed))
-    return found
-
-
-def details_of(number: int, found: FoundAlarm) -> dict[str, object]:
-    """An alarm as the details of its event hold it."""
-    return {
-        "alarm": number,
-        "subgroup": found.subgroup,
-        "of": found.of,
-        "least": found.least,
-        "evidence": found.evidence,
-        "limit": found.limit,
-        "outcomes": found.outcomes,
-        "day": str(found.day),
-        "found": found.found.isoformat(),
-    }
-
-
-def _number(event: Event) -> int:
-    return int((event.details or {})["alarm"])
-
-
-def _alarm(event: Event, closing: Event | None) -> Alarm:
-    told = event.details or {}
-    found = FoundAlarm(
-        version=event.versions[0],
-        subgroup=told["subgroup"],
-        of=told["of"],
-        least=told["least"],
-        evidence=told["evidence"],
-        limit=told["limit"],
-        outcomes=told["outcomes"],
-        day=date.fromisoformat(told["day"]),
-        found=datetime.fromisoformat(told["found"]),
-    )
-    if closing is None:
-        return Alarm(told["alarm"], found, event.id, event.time)
-    closed = (closing.time, closing.actor, closing.reason or "")
-    return Alarm(told["alarm"], found, event.id, event.time, *closed)
-
-
-_MOST: Final = 1e300  # no database and no JSON holds an infinity
-
-
-@dataclass(frozen=True)
-class Look:
-    """What is known of a model in the field at one moment.
-
-    Attributes:
-        report: figures by version and subgroup.
-        alarms: those that history knows, closed ones too.
-        untold: those that it does not know yet; open.
-    """
-
-    report: tuple[SubgroupInField, ...]
-    alarms: tuple[Alarm, ...]
-    untold: tuple[FoundAlarm, ...]
-
-    @property
-    def open(self) -> tuple[FoundAlarm, ...]:
-        """Every open alarm, told or not."""
-        return (*(one.found for one in open_alarms(self.alarms)), *self.untold)
-
-
-def look(
+def monitor(
     engine: Engine, store: OutcomeStore, model: str, manifest_of: Callable[[int], BundleManifest | None]
-) -> Look:
-    """Computes the figures of a model, and what alarms they show.
+) -> Monitoring:
+    """Compute the metrics of a model, and the alarms that they bring.
 
     Args:
         engine: of the registry.
         store: the database of outcomes.
         model: the model's name.
-        manifest_of: as of `field_report`.
+        manifest_of: gives the manifest of a version by its number, if it has one.
 
     Raises:
         DatabaseError: one of the databases cannot be read.
     """
     with reading(engine) as connection:
-        alarms = alarms_of(connection, model)
-    closed = {key: time.date() for key, time in closed_until(alarms).items()}
-    report = field_report(store, model, manifest_of, closed)
-    still = {one.found.key for one in open_alarms(alarms)}
-    return Look(tuple(report), alarms, tuple(one for one in _found(report) if one.key not in still))
-
-
-def _found(report: Sequence[SubgroupInField]) -> list[FoundAlarm]:
+        recorded = alarms_of(connection, model)
+    closed = {one.key: one.closed.time.date() for one in recorded if one.closed is not None}
+    subgroups = report(store, model, manifest_of, closed)
+    still_open = {one.key for one in recorded if one.closed is None}
     now = datetime.now(UTC)
-    return [
-        FoundAlarm(
-            one.version,
-            one.subgroup,
-            kept.promise.what,
-            kept.promise.least,
-            min(kept.evidence, _MOST),
-            kept.limit,
-            kept.outcomes,
-            kept.broken_on,
-            now,
+    found = [
+        Alarm(
+            *(one.version, one.subgroup, held.of, held.least, held.evidence, held.limit, held.outcomes),
+            *(held.broken_on, now),
         )
-        for one in report
-        for kept in one.alarms
-        if kept.broken_on is not None
+        for one in subgroups
+        for held in one.targets
+        if held.broken_on is not None
     ]
+    new = [one for one in found if one.key not in still_open]
+    return Monitoring(tuple(subgroups), (*recorded, *new))
 
 
-def tell_alarms(
-    engine: Engine, model: str, found: Sequence[FoundAlarm], context: AuditContext
+def record_alarms(
+    engine: Engine, model: str, new: Sequence[Alarm], context: AuditContext
 ) -> tuple[Event, ...]:
-    """Tells the registry of alarms; of a promise with an open one, none is told a second time.
-
-    Args:
-        engine: of the registry.
-        model: the model's name.
-        found: as `look` found them.
-        context: who tells.
+    """Record new alarms in the registry's history; a target with an open alarm gets no second one.
 
     Raises:
         PersonRefused: an operator has to sign it.
     """
-    if not found:
+    if not new:
         return ()
-    told = []
+    events = []
     with writing(engine) as connection:
-        alarms = alarms_of(connection, model)
-        still = {one.found.key for one in alarms if one.is_open}
+        recorded = alarms_of(connection, model)
+        still_open = {one.key for one in recorded if one.closed is None}
         versions = {one.number for one in all_versions(connection, model)}
-        number = len(alarms)
-        for one in found:
-            if one.key in still or one.version not in versions:
+        number = len(recorded)
+        for one in new:
+            if one.key in still_open or one.version not in versions:
                 continue
-            number, still = number + 1, still | {one.key}
-            details = details_of(number, one)
-            told.append(
+            number += 1
+            facts = _ALARM.dump_python(one, mode="json", exclude={"version", "number", "event", "closed"})
+            details = {"alarm": number, **facts}
+            events.append(
                 insert_event(connection, "alarm", model, context, versions=[one.version], details=details)
             )
-    return tuple(told)
+    return tuple(events)
 
 
 def close_alarm(engine: Engine, model: str, number: int, context: AuditContext) -> Event:
-    """Closes an alarm for good. What became known until today is spent: the promise is watched anew.
+    """Close an alarm for good. The outcomes known until today do not count against the target any more.
 
     Raises:
         NotFound: there is no such model or alarm.
@@ -265,20 +191,15 @@ def close_alarm(engine: Engine, model: str, number: int, context: AuditContext) 
         raise ReleaseRefused("closing an alarm needs a reason, which history keeps; add --reason TEXT")
     with writing(engine) as connection:
         require_model(connection, model)
-        alarms = {one.number: one for one in alarms_of(connection, model)}
+        alarms = {one.number: one for one in alarms_of(connection, model) if one.number is not None}
         if (alarm := alarms.get(number)) is None:
             raise no_such_number("alarm", number, alarms, of=f" of model {model!r}")
-        _require_open(alarm)
-        found = alarm.found
-        details = {"alarm": number, "subgroup": found.subgroup, "of": found.of}
+        if (closed := alarm.closed) is not None:
+            raise AlarmClosed(
+                f"alarm {number} was closed by {closed.by} at {moment(closed.time)} ({closed.reason}); there "
+                "is nothing to close"
+            )
+        details = {"alarm": number, "subgroup": alarm.subgroup, "of": alarm.of}
         return insert_event(
-            connection, "alarm-closed", model, context, versions=[found.version], details=details
-        )
-
-
-def _require_open(alarm: Alarm) -> None:
-    if alarm.closed is not None:
-        raise AlarmClosed(
-            f"alarm {alarm.number} was closed by {alarm.closed_by} at {moment(alarm.closed)} ({alarm.why}); "
-            "there is nothing to close"
+            connection, "alarm-closed", model, context, versions=[alarm.version], details=details
         )

@@ -1,60 +1,90 @@
-"""Outcomes as a CSV file, as a pathology system exports them, read line by line: of any length, never whole.
+"""Outcomes as text: validated fields, and CSV files that are read and written line by line.
 
-The first line names the columns: `id`, `label`, `confirmed_by`, `date`, and perhaps `corrects`, in any order,
-with commas or semicolons between. A file with other columns is refused whole: what else a hospital exports is
-nothing for this database. An empty label withdraws what was said.
+The first line of a file names the columns: `id`, `label`, `confirmed_by`, `date`, and perhaps `corrects`, in
+any order, separated by commas or semicolons. A file with other columns is refused as a whole: what else a
+hospital exports is nothing for this database. An empty label withdraws the outcome that is known. A file is
+taken in transactions of some lines each, so that an import that is killed and started again loses and doubles
+nothing.
 
-Imports a file of outcomes: some lines in each transaction, so that a kill loses and doubles nothing.
-
-Outcomes as a CSV file for whoever knows which picture an answer was of: no fact about a person is in it.
-
-A line for each answer of which an outcome was ever given, as it stands now. One that was taken back has an
-empty label: without that line, nobody could take back what was made of it elsewhere.
+An exported file has a line for each answer of which an outcome was ever given, as it is known now. The label
+of a withdrawn one is empty, so that a copy elsewhere can be withdrawn too.
 """
 
 import csv
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import BinaryIO, Final, TextIO
+from typing import BinaryIO, Final, NamedTuple, TextIO, get_args
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
+from registry.bundle.text import nearest
 from registry.database.connection import reading
 from registry.errors import RegistryError
-from registry.outcomes.records import (
+from registry.outcomes.store import (
+    ANY_KEY,
     AnsweringRow,
     AnswerRow,
+    ConfirmedBy,
     Outcome,
     OutcomeRefused,
     OutcomeRow,
-    read_confirmed_by,
-    read_date,
+    OutcomeStore,
+    Taken,
 )
-from registry.outcomes.store import ANYBODY, OutcomeStore, Refusal, Taken
 
+CONFIRMED_BY: Final[tuple[ConfirmedBy, ...]] = get_args(ConfirmedBy)
+EARLIEST: Final = date(1990, 1, 1)  # an earlier day is a mistyped one
 COLUMNS: Final = ("id", "label", "confirmed_by", "date")
-CORRECTS: Final = "corrects"
-LONGEST_LINE: Final = 4096
-"""Bytes of a line; an outcome takes some eighty."""
-
-_YES: Final = {"": False, "no": False, "yes": True}
+LONGEST_LINE: Final = 4096  # bytes; an outcome takes some eighty
+BATCH = 1000  # lines of one transaction, and rows that are read together
+_CORRECTS: Final = {"": False, "no": False, "yes": True}
 
 
 class OutcomesFileError(RegistryError):
     """A file of outcomes that cannot be read any further; the text says from which line on."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the file.
+def read_confirmed_by(text: str) -> ConfirmedBy:
+    """Parse how an outcome was confirmed.
+
+    Raises:
+        OutcomeRefused: it is none of the known ways.
+    """
+    for known in CONFIRMED_BY:
+        if text == known:
+            return known
+    raise OutcomeRefused(f"confirmed_by is {{wrote}}; {nearest(text[:100], CONFIRMED_BY)}", text)
+
+
+def read_date(text: str, today: date | None = None) -> date:
+    """Parse the day of an outcome.
+
+    Raises:
+        OutcomeRefused: it is no day, or one that cannot be.
+    """
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise OutcomeRefused(
+            "the date is {wrote}; write a day as YEAR-MONTH-DAY, such as 2026-03-31", text
+        ) from None
+    now = today or datetime.now(UTC).date()
+    if day > now + timedelta(days=1):  # somewhere it is tomorrow
+        raise OutcomeRefused(f"the date {day} is in the future; an outcome is given once it is known")
+    if day < EARLIEST:
+        raise OutcomeRefused(f"the date {day} is before {EARLIEST}; check the year")
+    return day
+
+
+class Line(NamedTuple):
+    """A line of a file.
 
     Attributes:
         number: from 1, which is the header.
-        text: as it stands there, without its end.
+        text: the line without its end.
         read: the outcome, or why it is none.
     """
 
@@ -64,23 +94,22 @@ class Line:
 
 
 def read_outcomes(file: BinaryIO, today: date | None = None) -> Iterator[Line]:
-    """The outcomes of a file, one for each line that is not empty.
-
-    Args:
-        file: where to read from.
-        today: no outcome is later; by default today, in UTC.
+    """Read the outcomes of a file, one for each line that is not empty; `today` is the last day allowed.
 
     Raises:
-        OutcomesFileError: the columns are not those of outcomes, or a line is no text or endless.
+        OutcomesFileError: the columns are not those of outcomes, or a line is not text or too long.
     """
     lines = _lines(file)
-    first = next(lines, (1, ""))[1]
-    split = ";" if first.count(";") > first.count(",") else ","
-    names = [name.strip().lower() for name in next(csv.reader([first], delimiter=split), [])]
+    _, header = next(lines, (1, ""))
+    separator = ";" if header.count(";") > header.count(",") else ","
+    names = [name.strip().lower() for name in next(csv.reader([header], delimiter=separator), [])]
     _check_columns(names)
     for number, text in lines:
         if text.strip():
-            yield Line(number, text, _read(text, names, split, today))
+            try:
+                yield Line(number, text, _outcome(_values(text, names, separator), today))
+            except OutcomeRefused as refused:
+                yield Line(number, text, refused)
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
@@ -101,202 +130,116 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def _check_columns(names: list[str]) -> None:
-    allowed = (*COLUMNS, CORRECTS)
-    # By their places alone: a file without a first line of names begins with a patient.
-    wrong = [str(place) for place, name in enumerate(names, 1) if name not in allowed]
+    # Wrong columns are named by their places: a file without a header begins with a patient.
+    wrong = [str(place) for place, name in enumerate(names, 1) if name not in (*COLUMNS, "corrects")]
     missing = [name for name in COLUMNS if name not in names]
-    if wrong or missing or len(set(names)) < len(names):
-        what = []
-        if wrong:
-            of = "column" if len(wrong) == 1 else "columns"
-            what.append(f"{of} {', '.join(wrong[:5])} may not be there")
-        if missing:
-            what.append(
-                f"{', '.join(missing)} is missing"
-                if len(missing) == 1
-                else f"{', '.join(missing)} are missing"
-            )
-        if not what:
-            what.append("a column is there twice")
+    issues = []
+    if wrong:
+        issues.append(f"column {', '.join(wrong[:5])} may not be there")
+    if missing:
+        issues.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if not issues and len(set(names)) < len(names):
+        issues.append("a column is there twice")
+    if issues:
         raise OutcomesFileError(
-            f"line 1 names the columns, and {' and '.join(what)}; it is `{','.join(COLUMNS)}`, and perhaps "
-            f"`{CORRECTS}`: take out whatever else was exported"
+            f"line 1 names the columns, and {' and '.join(issues)}; it is `{','.join(COLUMNS)}`, and perhaps "
+            "`corrects`: remove all other columns"
         )
 
 
-def _read(text: str, names: list[str], split: str, today: date | None) -> Outcome | OutcomeRefused:
+def _values(text: str, names: list[str], separator: str) -> dict[str, str]:
     try:
-        values = next(csv.reader([text], delimiter=split, strict=True))
+        values = next(csv.reader([text], delimiter=separator, strict=True))
     except csv.Error as error:
-        return OutcomeRefused(f"it is no line of a CSV file ({error})")
+        raise OutcomeRefused(f"it is no line of a CSV file ({error})") from error
     if len(values) != len(names):
-        return OutcomeRefused(f"it has {len(values)} values for {len(names)} columns")
-    try:
-        return _outcome(dict(zip(names, map(str.strip, values), strict=True)), today)
-    except OutcomeRefused as refused:
-        return refused
+        raise OutcomeRefused(f"it has {len(values)} values for {len(names)} columns")
+    return dict(zip(names, map(str.strip, values), strict=True))
 
 
 def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
-    corrects = values.get(CORRECTS, "").lower()
-    if corrects not in _YES:
-        raise OutcomeRefused(f"{CORRECTS} is {{wrote}}; write yes, or nothing", corrects)
+    corrects = values.get("corrects", "").lower()
+    if corrects not in _CORRECTS:
+        raise OutcomeRefused("corrects is {wrote}; write yes, or nothing", corrects)
     try:
         answer = str(uuid.UUID(values["id"]))
     except ValueError:
         raise OutcomeRefused(
             "the id {wrote} is none of a diagnosis; it is a UUID, as the answer has it", values["id"]
         ) from None
-    return Outcome(
-        answer,
-        values["label"] or None,
-        read_confirmed_by(values["confirmed_by"]),
-        read_date(values["date"], today),
-        _YES[corrects],
-        of_file=True,
-    )
-
-
-IMPORT_BATCH = 1000
-"""Lines of one transaction."""
-
-
-@dataclass
-class Imported:
-    """What became of the lines of a file.
-
-    Attributes:
-        taken: how many of each kind.
-        refused: how many were not taken.
-    """
-
-    taken: Counter[Taken] = field(default_factory=Counter)
-    refused: int = 0
-
-    @property
-    def lines(self) -> int:
-        """How many lines there were, the first one left out."""
-        return self.taken.total() + self.refused
+    confirmed_by = read_confirmed_by(values["confirmed_by"])
+    day, label = read_date(values["date"], today), values["label"] or None
+    return Outcome(answer, label, confirmed_by, day, _CORRECTS[corrects], of_file=True)
 
 
 def import_outcomes(
-    store: OutcomeStore,
-    lines: Iterable[Line],
-    refused: Callable[[Line, OutcomeRefused], None],
-    together: Callable[[Imported], None] = lambda so_far: None,
-) -> Imported:
-    """Takes the outcomes of lines; to import the same ones again changes nothing.
+    store: OutcomeStore, lines: Iterable[Line], refuse: Callable[[Line, OutcomeRefused], None]
+) -> Counter[Taken]:
+    """Store the outcomes of lines; importing the same ones again changes nothing.
 
     Args:
         store: where to.
         lines: of the file.
-        refused: called for each line that is not taken, in their order.
-        together: called after each transaction.
+        refuse: called for each line that is refused, in their order.
+
+    Returns:
+        How many were accepted, by what became of them.
 
     Raises:
         DatabaseError: the database cannot be written; what was imported before stays.
         OutcomesFileError: the file cannot be read further; likewise.
     """
-    found = Imported()
-    for part in _parts(iter(lines)):
-        given = [(line, line.read) for line in part if isinstance(line.read, Outcome)]
-        told = iter(store.give([outcome for _, outcome in given], ANYBODY))
-        for line in part:
-            became = next(told) if isinstance(line.read, Outcome) else line.read
-            if isinstance(became, Refusal):
-                became = became.why
-            if isinstance(became, OutcomeRefused):
-                found.refused += 1
-                refused(line, became)
+    accepted = Counter[Taken]()
+    for batch in _batches(iter(lines)):
+        given = [line.read for line in batch if isinstance(line.read, Outcome)]
+        results = iter(store.give(given, ANY_KEY))
+        for line in batch:
+            result = next(results) if isinstance(line.read, Outcome) else line.read
+            if isinstance(result, OutcomeRefused):
+                refuse(line, result)
             else:
-                found.taken[became] += 1
-        together(found)
-    return found
+                accepted[result] += 1
+    return accepted
 
 
-def _parts(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Lists of lines; those before one that cannot be read are a list of their own, which comes first."""
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """Lists of lines; those before a line that cannot be read are one of their own, before the error."""
     while True:
-        part: list[Line] = []
+        batch: list[Line] = []
         try:
-            for line in islice(lines, IMPORT_BATCH):
-                part.append(line)  # noqa: PERF402 - what came before one that cannot be read is kept
+            for line in islice(lines, BATCH):
+                batch.append(line)  # noqa: PERF402 - lines before an error are kept
         except OutcomesFileError:
-            yield part
+            yield batch
             raise
-        if not part:
+        if not batch:
             return
-        yield part
+        yield batch
 
 
-EXPORTED: Final = ("id", "label", "confirmed_by", "date", "model", "version")
-EXPORT_BATCH: Final = 1000
-"""Rows that are fetched at a time."""
-
-
-@dataclass(frozen=True)
-class ExportedOutcome:
-    """What is known to have become of one answer.
-
-    Attributes:
-        answer: the id of the diagnosis.
-        label: a code of the version that answered; None where the outcome was taken back.
-        confirmed_by: how it is known.
-        confirmed_on: when that was.
-        model: whose version answered.
-        version: its number.
-    """
-
-    answer: str
-    label: str | None
-    confirmed_by: str
-    confirmed_on: date
-    model: str
-    version: int
-
-
-def current_outcomes(store: OutcomeStore, model: str | None = None) -> Iterator[ExportedOutcome]:
-    """The outcomes as they stand, in the order in which they became known.
-
-    Args:
-        store: where they are.
-        model: those of its versions alone; by default all.
+def export_outcomes(store: OutcomeStore, file: TextIO, model: str | None = None) -> int:
+    """Write the outcomes of one model, or of all, as they are known now; returns how many there were.
 
     Raises:
         DatabaseError: they cannot be read.
     """
-    asked = (
+    query = (
         select(
-            OutcomeRow.answer,
-            OutcomeRow.label,
-            OutcomeRow.confirmed_by,
-            OutcomeRow.confirmed_on,
-            AnsweringRow.labels,
-            AnsweringRow.model,
-            AnsweringRow.version,
+            *(OutcomeRow.answer, OutcomeRow.label, OutcomeRow.confirmed_by, OutcomeRow.confirmed_on),
+            *(AnsweringRow.labels, AnsweringRow.model, AnsweringRow.version),
         )
         .join(AnswerRow, AnswerRow.id == OutcomeRow.answer)
         .join(AnsweringRow, AnsweringRow.id == AnswerRow.answering)
-        .where(OutcomeRow.current)
+        .where(OutcomeRow.number.in_(select(func.max(OutcomeRow.number)).group_by(OutcomeRow.answer)))
         .order_by(OutcomeRow.number)
     )
     if model is not None:
-        asked = asked.where(AnsweringRow.model == model)
+        query = query.where(AnsweringRow.model == model)
+    writer, count = csv.writer(file, lineterminator="\n"), 0
+    writer.writerow([*COLUMNS, "model", "version"])
     with reading(store.engine) as connection:
-        rows = connection.execution_options(yield_per=EXPORT_BATCH).execute(asked)
-        for answer, label, confirmed_by, confirmed_on, labels, of, version in rows:
-            code = None if label is None else str(labels[label][0])
-            yield ExportedOutcome(answer, code, confirmed_by, confirmed_on, of, version)
-
-
-def write_outcomes(outcomes: Iterator[ExportedOutcome], file: TextIO) -> int:
-    """Writes them as CSV; returns how many there were."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EXPORTED)
-    count = 0
-    for one in outcomes:
-        writer.writerow(
-            [one.answer, one.label or "", one.confirmed_by, one.confirmed_on, one.model, one.version]
-        )
-        count += 1
+        rows = connection.execution_options(yield_per=BATCH).execute(query)
+        for answer, label, by, on, labels, of, version in rows:
+            writer.writerow([answer, "" if label is None else labels[label][0], by, on, of, version])
+            count += 1
     return count

@@ -1,178 +1,244 @@
-"""The database of outcomes: opened, written and read; the owner of its SQL with `counts`.
+"""The database of outcomes: the answers of a service, and what the lesions turned out to be.
 
-Takes outcomes against what is known: new, corrected, withdrawn, known already, or refused and why.
+It is separate from the registry's database, which is kept for good and is copied: answers are kept for as
+long as the operator says. It has no picture and, of a person, only the subgroup of the declared skin tone.
+
+The table of outcomes only grows: the last row of an answer is the one that counts, and a row without a label
+withdraws what was given before.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar, get_args
 
-from sqlalchemy import Connection, Engine, Row, delete, insert, inspect, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from registry.bundle.text import nearest, shown_name
 from registry.database.connection import open_database, reading, url_text, writing
 from registry.errors import DatabaseError, OtherSchema, RegistryError
-from registry.outcomes.records import (
-    SCHEMA,
-    AnswerCountRow,
-    Answering,
-    AnsweringRow,
-    AnswerRow,
-    KeptAnswer,
-    Outcome,
-    OutcomeGiven,
-    OutcomeRefused,
-    OutcomeRow,
-    SchemaRow,
-    Table,
-    UnknownAnswer,
-    place_of,
-)
 
-One = TypeVar("One")
-TOGETHER: Final = 500
-"""Values of one query; SQLite allows 32,766."""
+ConfirmedBy = Literal["histopathology", "dermatologist", "follow-up"]
+Decided = Literal["report", "refer", "retake"]
+Side = Literal["none", "below", "above"]
+"""The side of the working point on which the probability of malignancy is; none without a working point."""
 
 Taken = Literal["new", "corrected", "withdrawn", "known already"]
-"""What became of an outcome that was taken."""
+"""What became of an outcome that was accepted."""
 
-ANYBODY: Final = "*"
-"""In place of a key's id: whoever may give outcomes of all answers, as an operator."""
+DECISIONS: Final[tuple[Decided, ...]] = get_args(Decided)
+SIDES: Final[tuple[Side, ...]] = get_args(Side)
+CELLS: Final = len(SIDES) * len(DECISIONS)
+
+UNKNOWN: Final = "unknown"
+"""In place of a subgroup: no tone was declared, or one of no subgroup that the version was tested on."""
+
+ANY_KEY: Final = "*"
+"""In place of a key's id: an operator's, who may give and see the outcomes of all answers."""
+
+SCHEMA: Final = 2
+_BATCH: Final = 500  # values of one query; SQLite allows 32,766
+
+One = TypeVar("One")
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """An outcome that was not taken.
+class OutcomeRefused(RegistryError):  # noqa: N818 - reads as what it says where it is caught
+    """An outcome that cannot be accepted; the text says why, and what is allowed.
 
     Attributes:
-        outcome: which.
-        why: with what is allowed.
+        unquoted: the text without the value that was sent, which may be the name of a patient: for logs and
+            terminals.
     """
 
-    outcome: Outcome
-    why: OutcomeRefused
+    exit_code = 1
+
+    def __init__(self, why: str, wrote: str | None = None) -> None:
+        """Takes the text, in which `{wrote}` is replaced by the value that was sent."""
+        super().__init__(why if wrote is None else why.replace("{wrote}", f"'{shown_name(wrote)}'"))
+        self.unquoted = why.replace("{wrote}", "something else")
 
 
-def batched(values: Sequence[One], size: int) -> Iterator[Sequence[One]]:
-    """The values, so many at a time."""
-    return (values[start : start + size] for start in range(0, len(values), size))
+class UnknownAnswer(OutcomeRefused):
+    """No answer of this id is stored for this API key."""
 
 
-def take(known: "Known", outcome: Outcome, key: str | None) -> Taken | Refusal:
-    """Takes an outcome of whoever has this key, or says why not."""
-    try:
-        return _take(known, outcome, key)
-    except OutcomeRefused as why:
-        return Refusal(outcome, why)
+class OutcomeGiven(OutcomeRefused):
+    """Another outcome of this answer is known, and this one may not replace it."""
 
 
-def _take(known: "Known", outcome: Outcome, key: str | None) -> Taken:
-    answer = known.answers.get(outcome.answer)
-    if answer is None or key not in (ANYBODY, answer.key):
-        raise UnknownAnswer(
-            "no answer of this id is kept for whoever gives the outcome; check the id of the diagnosis, and "
-            "that the key is the one that asked"
-        )
-    codes = [code for code, _ in answer.labels]
-    label = None if outcome.label is None else place_of(outcome.label, codes)
-    current = known.current.get(outcome.answer)
-    said = Said(label, outcome.confirmed_by, outcome.confirmed_on)
-    if current is None:
-        if label is None:
-            raise OutcomeRefused("there is no outcome of this answer to withdraw")
-        known.say(outcome.answer, said)
-        return "new"
-    if said == current or (label is None and current.label is None):
-        return "known already"
-    if outcome.of_file and said in known.before[outcome.answer]:
-        raise OutcomeGiven(
-            "this very outcome was given before, and another has taken its place since; where it holds "
-            "again, give it with the day on which that was found"
-        )
-    if (label is not None and not outcome.corrects) or (
-        outcome.instead_of not in (None, known.number[outcome.answer])
-    ):
-        known_as = "taken back" if current.label is None else codes[current.label]
-        raise OutcomeGiven(
-            f"another outcome of this answer is known ({known_as}, {current.confirmed_by}, "
-            f"{current.confirmed_on}); say that it is a correction, or leave it"
-        )
-    known.say(outcome.answer, said)
-    return "withdrawn" if label is None else "corrected"
+class AnsweringDiffers(RegistryError):  # noqa: N818 - as above
+    """Another version is stored under the same number."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """An outcome as it is stored; one without a label is withdrawn."""
+class Outcome:
+    """What a lesion turned out to be.
 
-    label: int | None
+    Attributes:
+        answer: the id of the diagnosis.
+        label: the code of the disease; None withdraws the outcome that is known.
+        confirmed_by: how it is known.
+        confirmed_on: when it was confirmed.
+        corrects: whether it may replace another outcome.
+        instead_of: the number of the one that it may replace, as a page showed it; None for any.
+        of_file: whether it is a line of a file, which may be imported again from its first line.
+    """
+
+    answer: str
+    label: str | None
+    confirmed_by: ConfirmedBy
+    confirmed_on: date
+    corrects: bool = False
+    instead_of: int | None = None
+    of_file: bool = False
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A version, and the subgroup of the patients whom it answered.
+
+    Attributes:
+        model: the model's name.
+        version: its number.
+        made_for: the subgroup that the version was made for.
+        subgroup: the subgroup of the declared skin tone; `UNKNOWN` without one.
+        labels: the version's codes, each with whether it is malignant.
+    """
+
+    model: str
+    version: int
+    made_for: str
+    subgroup: str
+    labels: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """What is stored of one answer.
+
+    Attributes:
+        id: of the diagnosis.
+        day: on which it was answered, in UTC.
+        answering: the version and the patient's subgroup.
+        key: the id of the API key of the request; None without keys.
+        side, decision: of the answer.
+        label: the code that was answered.
+        in_set: the codes of the prediction set.
+    """
+
+    id: str
+    day: date
+    answering: Answering
+    key: str | None
+    side: Side
+    decision: Decided
+    label: str
+    in_set: frozenset[str]
+
+    @property
+    def cell(self) -> int:
+        """The number under which side and decision are stored."""
+        return SIDES.index(self.side) * len(DECISIONS) + DECISIONS.index(self.decision)
+
+
+@dataclass(frozen=True)
+class SaidOutcome:
+    """An outcome as it was given; one without a label withdrew what was known. A new one has no number."""
+
+    number: int | None
+    label: str | None
     confirmed_by: str
     confirmed_on: date
+    known_on: date
+
+    def repeats(self, outcome: Outcome) -> bool:
+        """Whether another one says the same."""
+        facts = (outcome.label, outcome.confirmed_by, outcome.confirmed_on)
+        return (self.label, self.confirmed_by, self.confirmed_on) == facts
 
 
-class Known:
-    """What is known of some answers, and what is to be written of them."""
+@dataclass(frozen=True)
+class SeenAnswer:
+    """A stored answer without the patient's subgroup, and all its outcomes, the oldest first."""
 
-    def __init__(self, connection: Connection, answers: Sequence[str]) -> None:
-        self.answers: dict[str, Row[Any]] = {}
-        self.current: dict[str, Said] = {}
-        self.number: dict[str, int | None] = {}
-        self.before: dict[str, set[Said]] = {}
-        self._to_write: list[tuple[str, Said]] = []
-        for some in batched(sorted(set(answers)), TOGETHER):
-            asked = (
-                select(AnswerRow.id, AnswerRow.key, AnsweringRow.labels)
-                .join(AnsweringRow, AnsweringRow.id == AnswerRow.answering)
-                .where(AnswerRow.id.in_(some))
-            )
-            self.answers |= {row.id: row for row in connection.execute(asked)}
-            said = select(OutcomeRow).where(OutcomeRow.answer.in_(some))
-            for row in connection.execute(said):
-                one = Said(row.label, row.confirmed_by, row.confirmed_on)
-                self.before.setdefault(row.answer, set()).add(one)
-                if row.current:
-                    self.current[row.answer], self.number[row.answer] = one, row.number
+    id: str
+    day: date
+    key: str | None
+    model: str
+    version: int
+    decision: Decided
+    label: str
+    in_set: tuple[str, ...]
+    labels: tuple[tuple[str, bool], ...]
+    said: tuple[SaidOutcome, ...] = ()
 
-    def say(self, answer: str, said: Said) -> None:
-        """Takes an outcome, in place of the current one."""
-        self.current[answer] = said
-        self.before.setdefault(answer, set()).add(said)
-        self.number[answer] = None  # it gets one as it is written
-        self._to_write.append((answer, said))
-
-    def write(self, connection: Connection, key: str | None, today: date) -> None:
-        """Writes what was taken, in its order."""
-        for some in batched(sorted({answer for answer, _ in self._to_write}), TOGETHER):
-            connection.execute(update(OutcomeRow).where(OutcomeRow.answer.in_(some)).values(current=False))
-        last = {answer: place for place, (answer, _) in enumerate(self._to_write)}
-        rows = [
-            {
-                "answer": answer,
-                "label": said.label,
-                "confirmed_by": said.confirmed_by,
-                "confirmed_on": said.confirmed_on,
-                "known_on": today,
-                "key": None if key == ANYBODY else key,
-                "current": last[answer] == place,
-                "withdrawn": said.label is None,
-            }
-            for place, (answer, said) in enumerate(self._to_write)
-        ]
-        if rows:
-            connection.execute(insert(OutcomeRow), rows)
+    @property
+    def current(self) -> SaidOutcome | None:
+        """The last outcome, a withdrawal too."""
+        return self.said[-1] if self.said else None
 
 
-class AnsweringDiffers(RegistryError):  # noqa: N818 - reads as what it says where it is caught
-    """A version of the same number is known, and is another one."""
+class Table(DeclarativeBase):
+    """Base of all tables."""
+
+
+class SchemaRow(Table):
+    """The one row with the number of the schema."""
+
+    __tablename__ = "outcomes_schema"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+class AnsweringRow(Table):
+    """A version and a subgroup that it answered."""
+
+    __tablename__ = "answering"
+    __table_args__ = (sa.UniqueConstraint("model", "version", "subgroup", name="uq_answering"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(sa.String(100))
+    version: Mapped[int]
+    made_for: Mapped[str] = mapped_column(sa.String(100))
+    subgroup: Mapped[str] = mapped_column(sa.String(100))
+    labels: Mapped[list[Any]] = mapped_column(sa.JSON)
+
+
+class AnswerRow(Table):
+    """One answer. `in_set` has a sign for each label, `1` for those in the prediction set."""
+
+    __tablename__ = "answers"
+    __table_args__ = (
+        sa.Index("ix_answers_counted", "answering", "day", "cell"),
+        sa.Index("ix_answers_day", "day"),
+    )
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    day: Mapped[date] = mapped_column(sa.Date)
+    answering: Mapped[int] = mapped_column(sa.ForeignKey("answering.id"))
+    key: Mapped[str | None] = mapped_column(sa.String(32))
+    cell: Mapped[int] = mapped_column(sa.SmallInteger)
+    label: Mapped[int] = mapped_column(sa.SmallInteger)
+    in_set: Mapped[str] = mapped_column(sa.String(1000))
+
+
+class OutcomeRow(Table):
+    """An outcome that was given, a correction or, without a label, a withdrawal."""
+
+    __tablename__ = "outcomes"
+    __table_args__ = (sa.Index("ix_outcomes_answer", "answer"),)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    answer: Mapped[str] = mapped_column(sa.ForeignKey("answers.id"))
+    label: Mapped[int | None] = mapped_column(sa.SmallInteger)
+    confirmed_by: Mapped[str] = mapped_column(sa.String(20))
+    confirmed_on: Mapped[date] = mapped_column(sa.Date)
+    known_on: Mapped[date] = mapped_column(sa.Date)
+    key: Mapped[str | None] = mapped_column(sa.String(32))
 
 
 class OutcomeStore:
-    """The database of outcomes; thread-safe, as its engine is."""
+    """The database of outcomes; thread-safe, as its engine is. A `with` block closes its connections."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Takes an engine whose tables are there."""
+    def __init__(self, engine: sa.Engine) -> None:
+        """Takes an engine whose tables exist."""
         self.engine = engine
         self._answering: dict[Answering, int] = {}
 
@@ -182,16 +248,22 @@ class OutcomeStore:
 
         Args:
             url: the address.
-            create: whether an empty one, or one that is not there, gets its tables; else it is refused.
+            create: whether the tables are made in an empty or missing database; else it is refused.
 
         Raises:
-            InvalidName: the address is none of a database.
+            InvalidName: the address is not one of a database.
             OtherSchema: another version of dermfed made it.
-            DatabaseError: it cannot be opened, or holds other tables.
+            DatabaseError: it cannot be opened, or contains other tables.
         """
         engine = open_database(url, create=create)
         try:
-            _ensure_tables(engine, create=create)
+            with reading(engine) as connection:
+                has_tables = _has_tables(connection, create=create)
+            if not has_tables:
+                with writing(engine) as connection:
+                    if not _has_tables(connection, create=create):  # another process may have made them
+                        Table.metadata.create_all(connection)
+                        connection.execute(sa.insert(SchemaRow).values(number=SCHEMA))
         except BaseException:
             engine.dispose()
             raise
@@ -202,55 +274,77 @@ class OutcomeStore:
         self.engine.dispose()
 
     def __enter__(self) -> Self:
-        """Itself, to be closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes it."""
         self.close()
 
     def record(self, answers: Sequence[KeptAnswer]) -> None:
-        """Keeps answers, all of them or none; one that is there already is not counted twice.
+        """Stores answers, all of them or none; one that is stored already is not counted twice.
 
         Raises:
             DatabaseError: they cannot be written.
-            AnsweringDiffers: the database knows a version under the same number that is another one.
+            AnsweringDiffers: another version is stored under the same number.
         """
-        if not answers:
-            return
         with writing(self.engine) as connection:
             known: set[str] = set()
-            for some in batched([one.id for one in answers], TOGETHER):
-                known |= set(connection.scalars(select(AnswerRow.id).where(AnswerRow.id.in_(some))))
-            new = {one.id: one for one in answers if one.id not in known}
+            for some in _batches([one.id for one in answers]):
+                known |= set(connection.scalars(sa.select(AnswerRow.id).where(AnswerRow.id.in_(some))))
+            new = {one.id: one for one in answers if one.id not in known}.values()
             if not new:
                 return
-            ids = {one.answering: self._id_of(connection, one.answering) for one in new.values()}
-            connection.execute(insert(AnswerRow), [_row(one, ids[one.answering]) for one in new.values()])
-            counted = Counter((ids[one.answering], one.day, one.cell.number) for one in new.values())
-            _add_counts(connection, counted)
+            ids = {one.answering: self._answering_id(connection, one.answering) for one in new}
+            connection.execute(sa.insert(AnswerRow), [_answer_values(one, ids[one.answering]) for one in new])
         self._answering |= ids
 
     def give(
         self, outcomes: Iterable[Outcome], key: str | None, today: date | None = None
-    ) -> list[Taken | Refusal]:
-        """Takes outcomes in one transaction, and says of each what became of it.
+    ) -> list[Taken | OutcomeRefused]:
+        """Takes outcomes in one transaction; returns what became of each.
 
         Args:
             outcomes: several of one answer are taken in their order.
-            key: the id of the API key that gives them, which must have asked; `giving.ANYBODY` may all.
+            key: the id of the API key that gives them, which must be the one that asked, or `ANY_KEY`.
             today: the day on which they become known; by default today, in UTC.
 
         Raises:
             DatabaseError: they cannot be written; then none is.
         """
-        day = today or datetime.now(UTC).date()
         given = list(outcomes)
+        results: list[Taken | OutcomeRefused] = []
+        rows: list[dict[str, object]] = []
+        day, by = today or datetime.now(UTC).date(), None if key == ANY_KEY else key
         with writing(self.engine) as connection:
-            known = Known(connection, [one.answer for one in given])
-            told = [take(known, one, key) for one in given]
-            known.write(connection, key, day)
-        return told
+            seen = _answers(connection, {one.answer for one in given})
+            for one in given:
+                try:
+                    taken = _check(seen.get(one.answer), one, key)
+                except OutcomeRefused as refused:
+                    results.append(refused)
+                    continue
+                results.append(taken)
+                if taken == "known already":
+                    continue
+                answer = seen[one.answer]
+                said = SaidOutcome(None, one.label, one.confirmed_by, one.confirmed_on, day)
+                seen[one.answer] = replace(answer, said=(*answer.said, said))
+                label = None if one.label is None else [code for code, _ in answer.labels].index(one.label)
+                row = {**asdict(said), "answer": one.answer, "label": label, "key": by}
+                del row["number"]  # which the database gives
+                rows.append(row)
+            if rows:
+                connection.execute(sa.insert(OutcomeRow), rows)
+        return results
+
+    def answer(self, id_: str, key: str | None) -> SeenAnswer | None:
+        """What is stored of an answer; None where no answer of this id is stored for this key.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+        with reading(self.engine) as connection:
+            found = _answers(connection, {id_}).get(id_)
+        return found if found is not None and key in (ANY_KEY, found.key) else None
 
     def forget(self, before: date) -> int:
         """Removes answers of days before this one, with their counts and outcomes; returns how many.
@@ -259,106 +353,125 @@ class OutcomeStore:
             DatabaseError: they cannot be removed.
         """
         with writing(self.engine) as connection:
-            old = select(AnswerRow.id).where(AnswerRow.day < before)
-            connection.execute(delete(OutcomeRow).where(OutcomeRow.answer.in_(old)))
-            connection.execute(delete(AnswerCountRow).where(AnswerCountRow.day < before))
-            return connection.execute(delete(AnswerRow).where(AnswerRow.day < before)).rowcount
+            old = sa.select(AnswerRow.id).where(AnswerRow.day < before)
+            connection.execute(sa.delete(OutcomeRow).where(OutcomeRow.answer.in_(old)))
+            return connection.execute(sa.delete(AnswerRow).where(AnswerRow.day < before)).rowcount
 
-    def _id_of(self, connection: Connection, one: Answering) -> int:
+    def _answering_id(self, connection: sa.Connection, one: Answering) -> int:
         if (known := self._answering.get(one)) is not None:
             return known
-        where = (
-            AnsweringRow.model == one.model,
-            AnsweringRow.version == one.version,
-            AnsweringRow.subgroup == one.subgroup,
-            AnsweringRow.pattern == one.pattern,
+        key = {"model": one.model, "version": one.version, "subgroup": one.subgroup}
+        about = {"made_for": one.made_for, "labels": [list(label) for label in one.labels]}
+        found = connection.execute(sa.select(AnsweringRow).filter_by(**key)).one_or_none()
+        if found is None:
+            added = connection.execute(sa.insert(AnsweringRow).values(**key, **about)).inserted_primary_key
+            assert added is not None
+            return int(added[0])
+        if {"made_for": found.made_for, "labels": found.labels} != about:
+            raise AnsweringDiffers(
+                f"the database of outcomes knows another version {one.version} of {one.model}, for "
+                f"{found.made_for}, from another registry; name a database of this registry alone"
+            )
+        return int(found.id)
+
+
+def _answers(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SeenAnswer]:
+    found: dict[str, SeenAnswer] = {}
+    for some in _batches(sorted(ids)):
+        query = sa.select(AnswerRow, AnsweringRow).join(AnsweringRow, AnsweringRow.id == AnswerRow.answering)
+        for row in connection.execute(query.where(AnswerRow.id.in_(some))):
+            labels = tuple((str(code), bool(malignant)) for code, malignant in row.labels)
+            codes = [code for code, _ in labels]
+            in_set = tuple(code for code, mark in zip(codes, row.in_set, strict=True) if mark == "1")
+            decision = DECISIONS[row.cell % len(DECISIONS)]
+            version = (row.model, row.version)
+            found[row.id] = SeenAnswer(
+                row.id, row.day, row.key, *version, decision, codes[row.label], in_set, labels
+            )
+        outcomes = sa.select(OutcomeRow).where(OutcomeRow.answer.in_(some)).order_by(OutcomeRow.number)
+        for one in connection.execute(outcomes):
+            answer = found[one.answer]
+            label = None if one.label is None else answer.labels[one.label][0]
+            said = SaidOutcome(one.number, label, one.confirmed_by, one.confirmed_on, one.known_on)
+            found[one.answer] = replace(answer, said=(*answer.said, said))
+    return found
+
+
+def _check(answer: SeenAnswer | None, outcome: Outcome, key: str | None) -> Taken:
+    """What becomes of an outcome.
+
+    Raises:
+        OutcomeRefused: it cannot be accepted.
+    """
+    if answer is None or key not in (ANY_KEY, answer.key):
+        raise UnknownAnswer(
+            "no answer of this id is stored for this API key; check the id of the diagnosis, and that the "
+            "key is the one that asked"
         )
-        labels = [list(label) for label in one.labels]
-        found = connection.execute(select(AnsweringRow).where(*where)).one_or_none()
-        if found is not None:
-            if (found.made_for, found.labels) != (one.made_for, labels):
-                raise AnsweringDiffers(
-                    f"the database of outcomes knows another version {one.version} of {one.model}, for "
-                    f"{found.made_for}: it is of another registry, or of one that was made anew; name a "
-                    "database of this registry alone"
-                )
-            return int(found.id)
-        values = {"model": one.model, "version": one.version, "made_for": one.made_for}
-        inserted = connection.execute(
-            insert(AnsweringRow).values(**values, subgroup=one.subgroup, pattern=one.pattern, labels=labels)
-        ).inserted_primary_key
-        assert inserted is not None
-        return int(inserted[0])
+    label, codes = outcome.label, [code for code, _ in answer.labels]
+    if label is not None and label not in codes:
+        allowed = nearest(label[:100], codes)
+        raise OutcomeRefused(f"the label {{wrote}} is none of the version that answered; {allowed}", label)
+    current = answer.current
+    if current is None:
+        if label is None:
+            raise OutcomeRefused("there is no outcome of this answer to withdraw")
+        return "new"
+    if current.repeats(outcome) or (label is None and current.label is None):
+        return "known already"
+    if outcome.of_file and any(one.repeats(outcome) for one in answer.said):
+        raise OutcomeGiven(
+            "this very outcome was given before and has been replaced since; if it is right again, give it "
+            "with the day on which that was found"
+        )
+    is_other = outcome.instead_of not in (None, current.number)
+    if is_other or (label is not None and not outcome.corrects):
+        raise OutcomeGiven(
+            f"another outcome of this answer is known ({current.label or 'withdrawn'}, "
+            f"{current.confirmed_by}, {current.confirmed_on}); mark this one as a correction, or leave it"
+        )
+    return "withdrawn" if label is None else "corrected"
 
 
-def _row(one: KeptAnswer, answering: int) -> dict[str, object]:
+def _batches(values: Sequence[One]) -> Iterator[Sequence[One]]:
+    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))
+
+
+def _answer_values(one: KeptAnswer, answering: int) -> dict[str, object]:
     codes = [code for code, _ in one.answering.labels]
     return {
         "id": one.id,
         "day": one.day,
         "answering": answering,
         "key": one.key,
-        "cell": one.cell.number,
+        "cell": one.cell,
         "label": codes.index(one.label),
         "in_set": "".join("1" if code in one.in_set else "0" for code in codes),
     }
 
 
-def _add_counts(connection: Connection, counted: Counter[tuple[int, date, int]]) -> None:
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    rows = [
-        {"answering": answering, "day": day, "cell": cell, "n": n}
-        for (answering, day, cell), n in sorted(counted.items())
-    ]
-    adding: Callable[..., sqlite.Insert | postgresql.Insert] = dialect.insert
-    statement = adding(AnswerCountRow)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["answering", "day", "cell"],
-            set_={"n": AnswerCountRow.n + statement.excluded.n},
-        ),
-        rows,
-    )
-
-
-def _ensure_tables(engine: Engine, *, create: bool) -> None:
-    """Makes the tables of an empty database where it may, and refuses one of another schema."""
-    with reading(engine) as connection:
-        found = _schema(connection)
-    if found is None and not create:
-        raise DatabaseError(
-            f"the database {url_text(engine.url)} is empty; name the one that the service writes to"
-        )
-    if found is not None:
-        return
-    with writing(engine) as connection:
-        if _schema(connection) is None:  # another process may have been first
-            Table.metadata.create_all(connection)
-            connection.execute(insert(SchemaRow).values(number=SCHEMA))
-
-
-def _schema(connection: Connection) -> int | None:
-    """The number of the schema; None of an empty database.
+def _has_tables(connection: sa.Connection, *, create: bool) -> bool:
+    """Whether the database has the tables of this schema; False of an empty one where they may be created.
 
     Raises:
         OtherSchema: another version of dermfed made it.
-        DatabaseError: it holds other tables, or does not say its schema.
+        DatabaseError: it contains other tables, or none.
     """
-    tables = inspect(connection).get_table_names()
+    tables = sa.inspect(connection).get_table_names()
     address = url_text(connection.engine.url)
+    if not tables and not create:
+        raise DatabaseError(f"the database {address} is empty; name the one that the service writes to")
     if not tables:
-        return None
+        return False
     if SchemaRow.__tablename__ not in tables:
+        others = ", ".join(tables[:5])
         raise DatabaseError(
-            f"the database {address} holds other tables ({', '.join(tables[:5])}); name one for outcomes "
-            "alone"
+            f"the database {address} contains other tables ({others}); name one for outcomes alone"
         )
-    found = connection.scalar(select(SchemaRow.number))
-    if found is None:
-        raise DatabaseError(f"the database {address} does not say its schema")
+    found = connection.scalar(sa.select(SchemaRow.number))
     if found != SCHEMA:
         raise OtherSchema(
             f"the database {address} has schema {found} of outcomes; this dermfed reads {SCHEMA} alone: open "
             "it with the version that wrote it, or name a new one"
         )
-    return int(found)
+    return True

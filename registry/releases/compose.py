@@ -12,7 +12,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.labels import GLOBAL
@@ -26,8 +25,7 @@ from registry.errors import DatabaseError, InvalidName, ReleaseRefused
 from registry.gates.approval import ApprovalsGate
 from registry.gates.gate import InField
 from registry.names import not_found
-from registry.outcomes.alarms import Look, look
-from registry.outcomes.monitoring import SubgroupInField
+from registry.outcomes.alarms import Monitoring, monitor
 from registry.outcomes.store import OutcomeStore
 from registry.people import Approvals, Asked, action_digest, approvals_of, require_approved
 from registry.records import MOVES, Person, Release, Version
@@ -362,34 +360,30 @@ def outcomes_of(
     known = {**running, **candidate}
     try:
         with OutcomeStore.open(url, create=False) as store:
-            found = look(engine, store, model, lambda number: known.get(number) or other(number))
+            found = monitor(engine, store, model, lambda number: known.get(number) or other(number))
     except (DatabaseError, InvalidName) as error:
         return Outcomes(unread=str(error))
     return Outcomes(_by_version(found, candidate), _by_version(found, running))
 
 
-def _by_version(found: Look, manifests: Mapping[int, BundleManifest]) -> dict[str, tuple[InField, ...]]:
+def _by_version(found: Monitoring, manifests: Mapping[int, BundleManifest]) -> dict[str, tuple[InField, ...]]:
     return {
         manifest.subgroup.name: tuple(_of_version(found, number)) for number, manifest in manifests.items()
     }
 
 
-def _of_version(found: Look, number: int) -> Iterator[InField]:
+def _of_version(found: Monitoring, number: int) -> Iterator[InField]:
     """How a version does with each subgroup, those too of which nothing but an alarm is left."""
     broken: dict[str, list[str]] = {}
     for one in found.open:
         if one.version == number:
             told = f"{one.of} of {one.least:.2f} or more, since {one.day}"
             broken.setdefault(one.subgroup, []).append(told)
-    for seen in found.report:
-        if seen.version == number:
-            yield _told(seen, tuple(broken.pop(seen.subgroup, ())))
+    for seen in found.subgroups:
+        if seen.version == number and seen.metrics is not None:
+            share = seen.metrics.sensitivity.corrected
+            ends = None if share.value is None else share.interval
+            missed = tuple(broken.pop(seen.subgroup, ()))
+            yield InField(seen.subgroup, seen.malignant or 0, ends, missed)
     for subgroup, promises in sorted(broken.items()):
         yield InField(subgroup, 0, None, tuple(promises))
-
-
-def _told(one: SubgroupInField, broken: tuple[str, ...]) -> InField:
-    sensitivity = one.figures.sensitivity
-    known = not np.isnan(sensitivity.value)
-    ends = (float(sensitivity.low), float(sensitivity.high)) if known else None
-    return InField(one.subgroup, one.figures.malignant, ends, broken)

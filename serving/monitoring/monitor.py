@@ -9,8 +9,8 @@ from starlette.background import BackgroundTask
 
 from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
-from registry.outcomes.alarms import Look
-from registry.outcomes.monitoring import ReleasedFigures, released_figures
+from registry.outcomes.alarms import Monitoring as Monitored
+from registry.outcomes.metrics import SubgroupReport, released_report
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
@@ -93,7 +93,7 @@ class Monitoring:
                 current_release.loader,
                 decode_one,
             )
-        look: Callable[..., Look] | None = getattr(source, "field", None)  # not every source can tell
+        look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
         if self._answers is not None and look is not None:
             self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
             self._field.start()
@@ -190,11 +190,9 @@ class Monitoring:
 
 
 def _look(
-    look: Callable[..., Look], answers: AnswerKeeper, model: str
-) -> tuple[Look, Sequence[ReleasedFigures]]:
+    look: Callable[..., Monitored], answers: AnswerKeeper, model: str
+) -> tuple[Monitored, Sequence[SubgroupReport]]:
     """A look at a model, before history names its database of outcomes too, and what others may see of it."""
     store = answers.opened()
     found = look(model, store)
-    return found, released_figures(
-        store, model
-    )  # in this order it is of every version that the look tells of
+    return found, released_report(store, model)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from registry.outcomes.records import ConfirmedBy
+from registry.outcomes.store import ConfirmedBy
 
 
 class GivenOutcome(BaseModel):

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from registry.bundle.labels import Label
-from registry.outcomes.counts import SeenAnswer
-from registry.outcomes.records import ConfirmedBy, Outcome, OutcomeRefused, read_confirmed_by, read_date
+from registry.outcomes.intake import read_confirmed_by, read_date
+from registry.outcomes.store import ConfirmedBy, Outcome, OutcomeRefused, SeenAnswer
 from serving.protocol.problems import InvalidParameter, ProblemResponse
 from serving.web.rendering import render
 

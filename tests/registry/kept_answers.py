@@ -1,12 +1,17 @@
-"""Answers to put into a database of outcomes."""
+"""Answers and outcomes to put into a database."""
 
 import uuid
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
-from registry.outcomes.records import Answering, Decided, KeptAnswer, Side, cell_of
+from registry.outcomes.store import Answering, Decided, KeptAnswer, Outcome, OutcomeStore, Side
+from tests.registry.conftest import MODEL
 
 FIRST = date(2026, 1, 1)
-ANSWERING = Answering("demo", 1, "global", "dark", "", (("MEL", True), ("NV", False), ("BCC", True)))
+ANSWERING = Answering("demo", 1, "global", "dark", (("MEL", True), ("NV", False), ("BCC", True)))
+WHERE = "sensitivity_at_threshold"
+BEGAN = (datetime.now(UTC).date() - FIRST).days - 60
+"""The first day of answers to a version of `MODEL`, as `kept_answer` counts days: two months ago."""
 
 
 def kept_answer(
@@ -21,10 +26,42 @@ def kept_answer(
     answering: Answering = ANSWERING,
 ) -> KeptAnswer:
     """An answer of the day, suspicious from one half on."""
-    cell = cell_of(side or ("above" if malignancy >= 0.5 else "below"), decision, malignancy)
-    return KeptAnswer(str(uuid.uuid4()), FIRST + timedelta(days=day), answering, key, cell, label, in_set)
+    side = side or ("above" if malignancy >= 0.5 else "below")
+    on_day = FIRST + timedelta(days=day)
+    return KeptAnswer(str(uuid.uuid4()), on_day, answering, key, side, decision, label, in_set)
 
 
-def of_version(number: int) -> Answering:
-    """A version of the same model for everybody."""
-    return Answering("demo", number, "global", ANSWERING.subgroup, "", ANSWERING.labels)
+def of_version(number: int, model: str = "demo") -> Answering:
+    """A version for everybody, as the service names it with its answers."""
+    return Answering(model, number, "global", ANSWERING.subgroup, ANSWERING.labels)
+
+
+def on(day: int) -> date:
+    """So many days after the first answer to a version of `MODEL`."""
+    return FIRST + timedelta(days=BEGAN + day)
+
+
+def promising(low: float = 0.9) -> dict[str, Any]:
+    """Test metrics of a version whose target for dark skin is this sensitivity."""
+    row = {"n": 50, "accuracy": 0.8, WHERE: low + 0.02, "intervals": {WHERE: [low, low + 0.05]}}
+    return {"n": 50, "by_subgroup": {"dark": row}, "reported": 1.0, "reported_risk": 0.0, **row}
+
+
+def miss_target(
+    store: OutcomeStore, version: int, *, first: int = 38, days: int = 6, found: int = 25, lost: int = 25
+) -> list[KeptAnswer]:
+    """Answers and outcomes of a version that misses half of the melanomas; returns the missed ones.
+
+    Outcomes arrive on so many days, from the `first` after the first answer on.
+    """
+    missed = []
+    answering = of_version(version, MODEL)
+    for day in range(first, first + days):
+        called = [kept_answer(BEGAN, answering=answering) for _ in range(found)]
+        quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
+        silent = [kept_answer(BEGAN, answering=answering, **quiet) for _ in range(lost)]
+        store.record([*called, *silent])
+        both = (*called, *silent)
+        store.give([Outcome(one.id, "MEL", "histopathology", on(day)) for one in both], "k1", on(day))
+        missed += silent
+    return missed

@@ -76,8 +76,8 @@ def test_what_is_wrong_comes_first(card):
 
 
 def test_an_open_alarm_is_wrong_and_among_the_limits(card):
-    made = card(GOOD, alarms=("alarm 1: version 1 broke its promise to dark",))
+    made = card(GOOD, alarms=("alarm 1: version 1 misses its target for dark",))
     (matter,) = standing(made).matters
-    assert (matter.text, matter.wrong) == ("Alarm 1: version 1 broke its promise to dark.", True)
-    assert "alarm 1: version 1 broke its promise to dark." in made["versions"][0]["limits"]
+    assert (matter.text, matter.wrong) == ("Alarm 1: version 1 misses its target for dark.", True)
+    assert "alarm 1: version 1 misses its target for dark." in made["versions"][0]["limits"]
     assert "alarms" not in card(GOOD)["versions"][0]

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from registry.outcomes.intake import current_outcomes, write_outcomes
+from registry.outcomes.intake import export_outcomes
 from registry.outcomes.store import OutcomeStore
 
 MARKER = "Erika-Musterfrau"
@@ -145,7 +145,7 @@ def test_workers_share_records_and_write_nothing_of_a_caller(registry, promote, 
     assert dict(kept).keys() == {judged, *unjudged}
     assert known == [(judged, 0, None)]
     with OutcomeStore.open(f"sqlite:///{outcomes}") as store, (home / "exported.csv").open("w") as exported:
-        assert write_outcomes(current_outcomes(store, None), exported) == 1
+        assert export_outcomes(store, exported) == 1
     for answer in (*answers, *refused, *told):
         assert log.count(answer.headers["x-request-id"]) == 1
     found = list((home / "home").rglob("diagnoses-*.jsonl"))

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from registry.outcomes.counts import SeenAnswer
-from registry.outcomes.records import OutcomeRefused
+from registry.outcomes.store import OutcomeRefused, SeenAnswer
 from serving.access.auth import refuse_other_sites
 from serving.http.body import read_body
 from serving.http.endpoints.outcomes import LARGEST, Outcomes, as_problem, read_id

@@ -13,16 +13,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from registry.errors import RegistryError
-from registry.outcomes.counts import SeenAnswer
-from registry.outcomes.records import (
+from registry.outcomes.intake import read_confirmed_by, read_date
+from registry.outcomes.store import (
+    ANY_KEY,
     Outcome,
     OutcomeGiven,
     OutcomeRefused,
+    SeenAnswer,
+    Taken,
     UnknownAnswer,
-    read_confirmed_by,
-    read_date,
 )
-from registry.outcomes.store import ANYBODY, Refusal, Taken
 from serving.access.auth import refuse_other_sites
 from serving.http.body import read_body
 from serving.http.upload import media_type
@@ -89,9 +89,9 @@ class Outcomes:
         return self._service.answers
 
     def whose(self, request: Request, *, page: bool = False) -> str | None:
-        """Whose answers an authorised request may judge: those of its key, or `ANYBODY`'s for an operator."""
+        """Whose answers an authorised request may judge: those of its key, or `ANY_KEY`'s for an operator."""
         may_all = request.state.key is not None and self._service.may(request, "operate", page=page)
-        return ANYBODY if may_all else request.state.key
+        return ANY_KEY if may_all else request.state.key
 
     async def take(self, outcome: Outcome, key: str | None) -> Taken:
         """Takes an outcome of whoever has this key.
@@ -102,10 +102,10 @@ class Outcomes:
         keeper = self.keeper()
         told = await self._twice(
             lambda: keeper.give(outcome, key),
-            lambda told: isinstance(told, Refusal) and isinstance(told.why, UnknownAnswer),
+            lambda told: isinstance(told, UnknownAnswer),
         )
-        if isinstance(told, Refusal):
-            raise as_problem(told.why)
+        if isinstance(told, OutcomeRefused):
+            raise as_problem(told)
         return told
 
     async def look(self, id_: str, key: str | None) -> SeenAnswer:

@@ -2,16 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from math import isnan
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from registry.outcomes.alarms import Alarm, Look, open_alarms, said
-from registry.outcomes.monitoring import ReleasedFigures, SubgroupInField
-
-if TYPE_CHECKING:
-    from registry.bundle.metrics.intervals import Limits
+from registry.outcomes.alarms import Monitoring
+from registry.outcomes.metrics import Share, SubgroupReport
 
 
 class _Told(BaseModel):
@@ -29,7 +24,7 @@ class Figure(_Told):
 class FieldRow(_Told):
     """One version and one subgroup that it answered: what others than the database's owner may see.
 
-    See `ReleasedFigures`; where there are none, nothing is told of what outcomes were: `malignant` is None.
+    See `released_report`; where metrics are withheld, `malignant` is None too.
     """
 
     model: str
@@ -48,7 +43,7 @@ class FieldRow(_Told):
 
 
 class OpenAlarm(_Told):
-    """An alarm that is open: its number in history, None where that has not been told; and what it says."""
+    """An alarm that is open: its number in history, None of a new one; and what it says."""
 
     model: str
     version: int
@@ -75,45 +70,38 @@ class FieldView(_Told):
     issues: tuple[str, ...] = ()
 
 
-def rows_of(model: str, found: Look, released: Sequence[ReleasedFigures]) -> Sequence[FieldRow]:
-    """The figures of a model that may be told."""
-    told = {(one.version, one.subgroup): one for one in released}
-    return [_row(model, one, told[one.version, one.subgroup]) for one in found.report]
+def rows_of(model: str, released: Sequence[SubgroupReport]) -> Sequence[FieldRow]:
+    """The released metrics of a model."""
+    return [_row(model, one) for one in released]
 
 
-def alarms_in(model: str, found: Look) -> Sequence[OpenAlarm]:
+def alarms_in(model: str, found: Monitoring) -> Sequence[OpenAlarm]:
     """The open alarms of a model."""
-    told: list[Alarm] = list(open_alarms(found.alarms))
     return [
-        *(
-            OpenAlarm(model=model, version=one.found.version, number=one.number, said=said(one.found))
-            for one in told
-        ),
-        *(OpenAlarm(model=model, version=one.version, number=None, said=said(one)) for one in found.untold),
+        OpenAlarm(model=model, version=one.version, number=one.number, said=one.said) for one in found.open
     ]
 
 
-def _row(model: str, one: SubgroupInField, told: ReleasedFigures) -> FieldRow:
-    of = told.figures
+def _row(model: str, one: SubgroupReport) -> FieldRow:
+    of = one.metrics
     return FieldRow(
         model=model,
         version=one.version,
         made_for=one.made_for,
         subgroup=one.subgroup,
-        answered=one.figures.answered,
-        outcomes=told.outcomes,
-        malignant=None if of is None else of.malignant,
+        answered=one.answered,
+        outcomes=one.outcomes,
+        malignant=one.malignant,
         reported=one.reported,
-        seen_sensitivity=_figure(of.seen_sensitivity if of else None),
-        sensitivity=_figure(of.sensitivity if of else None),
-        seen_specificity=_figure(of.seen_specificity if of else None),
-        specificity=_figure(of.specificity if of else None),
-        coverage=_figure(told.coverage),
+        seen_sensitivity=_figure(of.sensitivity.seen if of else None),
+        sensitivity=_figure(of.sensitivity.corrected if of else None),
+        seen_specificity=_figure(of.specificity.seen if of else None),
+        specificity=_figure(of.specificity.corrected if of else None),
+        coverage=_figure(of.coverage.seen if of else None),
     )
 
 
-def _figure(limits: "Limits | None") -> Figure:
-    if limits is None:
+def _figure(share: Share | None) -> Figure:
+    if share is None:
         return Figure(value=None, low=0.0, high=1.0)
-    value = float(limits.value)
-    return Figure(value=None if isnan(value) else value, low=float(limits.low), high=float(limits.high))
+    return Figure(value=share.value, low=share.interval[0], high=share.interval[1])

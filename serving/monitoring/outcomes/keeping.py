@@ -12,9 +12,7 @@ from typing import Final
 
 from registry.environment import masked
 from registry.errors import DatabaseError, OtherSchema, RegistryError
-from registry.outcomes.counts import SeenAnswer, look
-from registry.outcomes.records import KeptAnswer, Outcome
-from registry.outcomes.store import OutcomeStore, Refusal, Taken
+from registry.outcomes.store import KeptAnswer, Outcome, OutcomeRefused, OutcomeStore, SeenAnswer, Taken
 from serving.metrics.metrics import Metrics
 
 log = logging.getLogger("dermfed.serve")
@@ -86,7 +84,7 @@ class AnswerKeeper:
             return
         self._answers.append(answer)
 
-    def give(self, outcome: Outcome, key: str | None) -> Taken | Refusal:
+    def give(self, outcome: Outcome, key: str | None) -> Taken | OutcomeRefused:
         """Takes an outcome, perhaps of an answer that waits; blocks. Arguments are as of `OutcomeStore.give`.
 
         Raises:
@@ -97,13 +95,13 @@ class AnswerKeeper:
         return told
 
     def look(self, answer: str, key: str | None) -> SeenAnswer | None:
-        """What is known of an answer, perhaps of one that waits; blocks. Arguments are as of `looking.look`.
+        """What is stored of an answer, perhaps of one that waits; blocks. See `OutcomeStore.answer`.
 
         Raises:
             RegistryError: it cannot be read.
         """
         self.flush()
-        return look(self.opened(), answer, key)
+        return self.opened().answer(answer, key)
 
     def flush(self) -> None:
         """Writes what waits; blocks.

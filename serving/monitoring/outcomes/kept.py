@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from registry.bundle.labels import GLOBAL
-from registry.outcomes.records import UNKNOWN, Answering, KeptAnswer, Side, cell_of
+from registry.outcomes.store import UNKNOWN, Answering, KeptAnswer, Side
 from serving.monitoring.shadow.comparing import AnsweredPicture
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
@@ -20,13 +20,11 @@ def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | No
     """
     version, diagnosis = answered.loaded.version, answered.diagnosis
     named = {*release.subgroups, *(one.name for one in release.versions[GLOBAL].manifest.named_subgroups)}
-    given = answered.decoded.question.given
     answering = Answering(
         version.model,
         version.number,
         version.subgroup.name,
         answered.subgroup if answered.subgroup in named else UNKNOWN,
-        given.pattern.name if given else "",
         tuple((one.code, one.malignancy == "malignant") for one in answered.loaded.manifest.labels),
     )
     return KeptAnswer(
@@ -34,7 +32,8 @@ def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | No
         datetime.now(UTC).date(),
         answering,
         key,
-        cell_of(_side(diagnosis), diagnosis.decision, diagnosis.malignancy.probability),
+        _side(diagnosis),
+        diagnosis.decision,
         diagnosis.findings[0].code,
         frozenset(diagnosis.prediction_set.codes),
     )

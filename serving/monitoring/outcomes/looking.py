@@ -18,8 +18,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from registry.errors import RegistryError
-from registry.outcomes.alarms import Look
-from registry.outcomes.monitoring import ReleasedFigures
+from registry.outcomes.alarms import Monitoring
+from registry.outcomes.metrics import SubgroupReport
 from serving.monitoring.outcomes.field_view import FieldView, alarms_in, rows_of
 
 log = logging.getLogger("dermfed.serve")
@@ -49,7 +49,7 @@ class FieldLooker:
         self,
         folder: Path | None,
         models: Callable[[], Sequence[str]],
-        look: Callable[[str], tuple[Look, Sequence[ReleasedFigures]]],
+        look: Callable[[str], tuple[Monitoring, Sequence[SubgroupReport]]],
     ) -> None:
         """Starts nothing yet.
 
@@ -101,7 +101,7 @@ class FieldLooker:
         for model in models:
             try:
                 found, released = self._look(model)
-                told = rows_of(model, found, released)
+                told = rows_of(model, released)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 issues.append(f"figures of {model} in the field cannot be computed: {_why(error)}")
                 if before is not None:

@@ -5,14 +5,14 @@ today, as a colleague of the ward does, and wants to know what it was. With the 
 right each time; with the released ones he learns what ten patients had together.
 """
 
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
-from registry.outcomes.monitoring import field_report, released_figures
-from registry.outcomes.records import TOGETHER, Outcome, settled
-from registry.outcomes.store import ANYBODY, OutcomeStore
+from registry.outcomes.metrics import GROUP, complete_groups, released_report, report
+from registry.outcomes.store import ANY_KEY, Outcome, OutcomeStore
 from tests.registry.kept_answers import FIRST, kept_answer
 
 FILLED = 40
@@ -33,25 +33,24 @@ def answers(n, seed=0):
 
 
 def give(store, answer, label, day, *, corrects=False):
-    (told,) = store.give([Outcome(answer.id, label, "histopathology", ON, corrects)], ANYBODY, day)
+    (told,) = store.give([Outcome(answer.id, label, "histopathology", ON, corrects)], ANY_KEY, day)
     assert told in ("new", "corrected", "withdrawn")
 
 
 def exact(store):
     """What whoever holds the database sees: outcomes, malignant ones, and what was found."""
-    (one,) = field_report(store, "demo", lambda number: None)
-    of = one.figures
-    hits = (float(of.seen_sensitivity.value), float(of.seen_specificity.value))
-    return of.confirmed, of.malignant, *hits
+    (one,) = report(store, "demo", lambda number: None)
+    return one.outcomes, one.malignant, *shares(one)
 
 
 def released(store):
     """What everybody else sees of the same."""
-    (one,) = released_figures(store, "demo")
-    of = one.figures
-    if of is None:
-        return one.outcomes, None, None, None
-    return of.confirmed, of.malignant, float(of.seen_sensitivity.value), float(of.seen_specificity.value)
+    (one,) = released_report(store, "demo")
+    return one.outcomes, one.malignant, *(shares(one) if one.metrics else (None, None))
+
+
+def shares(one):
+    return one.metrics.sensitivity.seen.value, one.metrics.specificity.seen.value
 
 
 def guessed(before, after):
@@ -98,8 +97,8 @@ def test_of_released_ones_the_reader_learns_of_no_single_patient(store):
     assert seen[1] is not None
     assert right(store, released)[1] == 0
     after = released(store)
-    assert after[0] == FILLED + TOGETHER  # and they do move
-    assert 0 < after[1] - seen[1] < TOGETHER
+    assert after[0] == FILLED + GROUP  # and they do move
+    assert 0 < after[1] - seen[1] < GROUP
 
 
 @pytest.mark.parametrize("label", ["MEL", None], ids=["corrected", "taken back"])
@@ -109,7 +108,7 @@ def test_a_correction_shows_with_nine_others_alone(store, label):
     give(store, some[1], label, FIRST + timedelta(days=1), corrects=True)  # it was benign
     assert exact(store) != truth  # the control: whoever sees these knows what became of whom
     assert released(store) == before
-    others = answers(TOGETHER - 2, seed=3)
+    others = answers(GROUP - 2, seed=3)
     store.record(others)
     for answer in others:
         give(store, answer, "NV", FIRST + timedelta(days=2))
@@ -121,43 +120,42 @@ def test_a_correction_shows_with_nine_others_alone(store, label):
 
 
 def test_a_few_malignant_ones_are_not_told_of(store):
-    some = answers(2 * TOGETHER)
+    some = answers(2 * GROUP)
     store.record(some)
     for place, answer in enumerate(some):
-        give(store, answer, "MEL" if place < TOGETHER - 1 else "NV", FIRST)
-    assert exact(store)[1] == TOGETHER - 1
-    assert released(store) == (2 * TOGETHER, None, None, None)
+        give(store, answer, "MEL" if place < GROUP - 1 else "NV", FIRST)
+    assert exact(store)[1] == GROUP - 1
+    assert released(store) == (2 * GROUP, None, None, None)
 
 
+@dataclass(frozen=True)
 class Row:
-    """What was said of a patient."""
+    """What was given about a patient."""
 
-    def __init__(self, id, withdrawn=False):
-        self.id, self.withdrawn = id, withdrawn
+    id: str
+    truth: int | None = 0
 
 
 def test_two_days_differ_by_ten_patients_or_by_none():
-    """Whatever is said of whom, in any order: what stands moves with whole groups alone."""
+    """Whatever is given about whom, in any order: what counts moves with complete groups alone."""
     rng = np.random.default_rng(4)
     for _ in range(50):
-        rows = [Row(str(rng.integers(30)), bool(rng.random() < 0.2)) for _ in range(60)]
-        before, about = settled([]), set()
+        rows = [Row(str(rng.integers(30))) for _ in range(60)]
+        before, about = 0, set()
         for n in range(1, len(rows) + 1):
             about.add(rows[n - 1].id)
-            now = settled(rows[:n])
-            if now != before:
-                assert len(about) == TOGETHER
+            if (now := len(complete_groups(rows[:n]))) != before:
+                assert (len(about), now) == (GROUP, n)
                 before, about = now, set()
-            assert len(about) < TOGETHER
+            assert len(about) < GROUP
+        assert before
 
 
-def test_whoever_is_told_of_again_and_again_is_one_patient():
-    rows = [Row("a", bool(n % 2)) for n in range(5 * TOGETHER)]
-    assert settled(rows) == []
+def test_outcomes_of_one_patient_make_no_group():
+    assert complete_groups([Row("a", n % 2) for n in range(5 * GROUP)]) == []
 
 
-def test_when_a_group_is_whole_does_not_depend_on_what_was_told():
+@pytest.mark.parametrize("truth", [0, None], ids=["given", "withdrawn"])
+def test_when_a_group_is_complete_does_not_depend_on_what_was_given(truth):
     """Else that there is no new figure would itself tell something."""
-    ids = [str(number) for number in range(25)]
-    taken_back = settled([Row(one, withdrawn=True) for one in ids])
-    assert (len(settled([Row(one) for one in ids])), taken_back) == (2 * TOGETHER, [])
+    assert len(complete_groups([Row(str(number), truth) for number in range(25)])) == 2 * GROUP

@@ -6,8 +6,7 @@ from registry.environment import OUTCOMES
 from registry.gates import Case
 from registry.gates.gate import InField
 from registry.gates.outcomes import FieldGate
-from registry.outcomes.records import Outcome
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.store import Outcome, OutcomeStore
 from registry.releases.compose import outcomes_of
 from tests.registry.kept_answers import FIRST, kept_answer, of_version
 

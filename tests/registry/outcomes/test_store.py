@@ -9,16 +9,23 @@ import pytest
 
 from registry.database.connection import open_database, reading, writing
 from registry.errors import DatabaseError, OtherSchema
-from registry.outcomes.counts import field_counts
-from registry.outcomes.records import Outcome, OutcomeGiven, UnknownAnswer
-from registry.outcomes.store import ANYBODY, AnsweringDiffers, OutcomeStore, Refusal
+from registry.outcomes.metrics import monitored
+from registry.outcomes.store import (
+    ANY_KEY,
+    AnsweringDiffers,
+    Outcome,
+    OutcomeGiven,
+    OutcomeRefused,
+    OutcomeStore,
+    UnknownAnswer,
+)
 from tests.registry.kept_answers import ANSWERING, FIRST, kept_answer
 
 LATER = date(2026, 3, 1)
 
 
-def outcome(answer, label="MEL", by="histopathology", on=LATER, corrects=False):
-    return Outcome(answer.id, label, by, on, corrects)
+def outcome(answer, label="MEL", **options):
+    return Outcome(answer.id, label, "histopathology", LATER, **options)
 
 
 def rows(store, table):
@@ -26,102 +33,131 @@ def rows(store, table):
         return connection.exec_driver_sql(f"SELECT * FROM {table}").fetchall()
 
 
+@pytest.fixture
+def answer(store):
+    """A recorded answer of the key k1."""
+    answer = kept_answer()
+    store.record([answer])
+    return answer
+
+
 def test_an_answer_is_kept_and_counted_once_however_often_it_is_recorded(store):
     one, two = kept_answer(), kept_answer(malignancy=0.1)
     store.record([one, two, one])
     store.record([one])
-    assert len(rows(store, "answers")) == 2
-    assert sum(n for *_, n in rows(store, "answer_counts")) == 2
-    (counts,) = field_counts(store, "demo")
-    assert counts.answered.sum() == 2
-    assert len(counts.cell) == 0
+    store.record([])
+    (found,) = monitored(store, "demo")
+    assert found.answered.tolist() == [[0, 1, 0, 1]]
+    assert (found.reported, len(found.arrived)) == (2, 0)
 
 
-def test_what_is_kept_holds_no_time_of_day_no_picture_and_nothing_of_a_person(store):
-    store.record([kept_answer()])
+def test_no_time_of_day_no_score_and_nothing_of_a_person_is_stored(store):
+    store.record([kept_answer(malignancy=0.8765)])
     ((id_, day, answering, key, cell, label, in_set),) = rows(store, "answers")
     assert re.fullmatch("[0-9a-f-]{36}", id_)
-    assert (str(day), answering, key, label, in_set) == ("2026-01-01", 1, "k1", 0, "100")
-    assert isinstance(cell, int)
+    assert (str(day), answering, key, cell, label, in_set) == ("2026-01-01", 1, "k1", 6, 0, "100")
 
 
-def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store):
-    answer = kept_answer()
-    store.record([answer])
-    assert store.give([outcome(answer)], "k1", LATER) == ["new"]
-    assert store.give([outcome(answer)], "k1", LATER) == ["known already"]
-    (refused,) = store.give([outcome(answer, "NV")], "k1", LATER)
-    assert isinstance(refused, Refusal)
-    assert isinstance(refused.why, OutcomeGiven)
-    assert "MEL, histopathology, 2026-03-01" in str(refused.why)
-    assert store.give([outcome(answer, "NV", corrects=True)], "k1", LATER) == ["corrected"]
-    assert field_counts(store, "demo")[0].truth.tolist() == [1]
-    assert store.give([outcome(answer, None)], "k1", LATER) == ["withdrawn"]
-    assert field_counts(store, "demo")[0].truth.tolist() == []
-    (refused,) = store.give([outcome(answer)], "k1", LATER)  # as where a file is imported once more
-    assert "is known (taken back, histopathology" in str(refused.why)
-    assert store.give([outcome(answer, "BCC", corrects=True)], "k1", LATER) == ["corrected"]
-    assert [row[-2] for row in rows(store, "outcomes")] == [False, False, False, True]
-
-
-def test_several_outcomes_of_one_answer_are_taken_in_their_order(store):
-    answer = kept_answer()
-    store.record([answer])
-    given = [
-        outcome(answer),
-        outcome(answer, "NV"),
-        outcome(answer, "NV", corrects=True),
-        outcome(answer, "NV"),
+def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store, answer):
+    steps = [
+        (outcome(answer), "new"),
+        (outcome(answer), "known already"),
+        (outcome(answer, "NV"), "is known (MEL, histopathology, 2026-03-01); mark this one"),
+        (outcome(answer, "NV", corrects=True), "corrected"),
+        (outcome(answer, None), "withdrawn"),
+        (replace(outcome(answer, None), confirmed_by="follow-up"), "known already"),
+        (outcome(answer), "is known (withdrawn, histopathology"),
+        (outcome(answer, corrects=True, of_file=True), "has been replaced since"),
+        (outcome(answer, "BCC", corrects=True), "corrected"),
     ]
-    new, refused, corrected, known = store.give(given, ANYBODY, LATER)
+    for given, expected in steps:
+        (result,) = store.give([given], "k1", LATER)
+        if isinstance(result, OutcomeRefused):
+            assert isinstance(result, OutcomeGiven)
+            assert expected in str(result)
+        else:
+            assert result == expected
+    said = store.answer(answer.id, "k1").said
+    assert [one.label for one in said] == ["MEL", "NV", None, "BCC"]
+    assert store.answer(answer.id, "k1").current == said[-1]
+    assert [row[-1] for row in rows(store, "outcomes")] == ["k1"] * 4
+
+
+def test_several_outcomes_of_one_answer_are_taken_in_their_order(store, answer):
+    given = [outcome(answer), outcome(answer, "NV"), outcome(answer, "NV", corrects=True)]
+    new, refused, corrected, known = store.give([*given, outcome(answer, "NV")], ANY_KEY, LATER)
     assert (new, corrected, known) == ("new", "corrected", "known already")
-    assert isinstance(refused, Refusal)
-    assert field_counts(store, "demo")[0].truth.tolist() == [1]
+    assert isinstance(refused, OutcomeGiven)
+    assert monitored(store, "demo")[0].malignant.tolist() == [False]
+    assert [row[-1] for row in rows(store, "outcomes")] == [None, None]  # an operator's
 
 
-def test_another_keys_answer_is_as_unknown_as_one_that_never_was(store):
-    answer = kept_answer(key="k1")
-    store.record([answer])
-    told = store.give([outcome(answer), outcome(kept_answer())], "k2", LATER)
-    assert [type(one.why) for one in told] == [UnknownAnswer, UnknownAnswer]
-    assert len({str(one.why) for one in told}) == 1
-    assert store.give([outcome(answer)], "k1", LATER) == ["new"]  # the control: its own key may
+def test_a_page_corrects_the_outcome_that_it_showed_and_no_other(store, answer):
+    store.give([outcome(answer)], "k1")
+    number = store.answer(answer.id, "k1").current.number
+    other = outcome(answer, "NV", corrects=True, instead_of=number + 1)
+    (refused,) = store.give([other], "k1")
+    assert isinstance(refused, OutcomeGiven)
+    assert store.give([replace(other, instead_of=number)], "k1") == ["corrected"]
 
 
-def test_a_label_of_another_model_is_refused_with_those_there_are(store):
-    answer = kept_answer()
-    store.record([answer])
-    (refused,) = store.give([outcome(answer, "MELA\x1b[2J")], "k1", LATER)
-    assert "the label 'MELA\\x1b[2J' is none of the version that answered" in str(refused.why)
-    assert str(refused.why).endswith("valid: MEL, NV, BCC")
+def test_another_keys_answer_is_as_unknown_as_one_that_never_was(store, answer):
+    results = store.give([outcome(answer), outcome(kept_answer())], "k2", LATER)
+    assert [type(one) for one in results] == [UnknownAnswer, UnknownAnswer]
+    assert len({str(one) for one in results}) == 1
+    assert store.answer(answer.id, "k2") is None
+    assert store.answer(answer.id, ANY_KEY) == store.answer(answer.id, "k1")  # the controls
+    assert store.give([outcome(answer)], "k1", LATER) == ["new"]
 
 
-def test_nothing_can_be_withdrawn_that_is_not_there(store):
-    answer = kept_answer()
-    store.record([answer])
-    (refused,) = store.give([outcome(answer, None)], "k1", LATER)
-    assert "no outcome of this answer to withdraw" in str(refused.why)
+def test_an_answer_is_shown_without_the_subgroup(store, answer):
+    seen = store.answer(answer.id, "k1")
+    assert (seen.day, seen.model, seen.version, seen.decision) == (FIRST, "demo", 1, "report")
+    assert (seen.label, seen.in_set, seen.labels, seen.current) == ("MEL", ("MEL",), ANSWERING.labels, None)
+    assert ANSWERING.subgroup not in repr(seen)
 
 
-def test_what_is_forgotten_leaves_neither_answer_nor_count_nor_outcome(store):
-    old, new = kept_answer(0), kept_answer(40)
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [
+        ("MELA\x1b[2J", r"the label 'MELA\x1b[2J' is none of the version that answered; did you mean MEL?"),
+        (None, "there is no outcome of this answer to withdraw"),
+    ],
+)
+def test_what_cannot_be_is_refused(store, answer, label, why):
+    (refused,) = store.give([outcome(answer, label)], "k1", LATER)
+    assert str(refused).startswith(why.split(";")[0])
+    assert (label is None) or str(refused).endswith("valid: MEL, NV, BCC")
+
+
+def test_a_refusal_can_be_said_without_the_value_that_was_sent():
+    why = OutcomeRefused("the id {wrote} is none", "Erika Musterfrau")
+    assert (str(why), why.unquoted) == ("the id 'Erika Musterfrau' is none", "the id something else is none")
+    assert OutcomeRefused("another is known").unquoted == "another is known"
+
+
+def test_a_forgotten_answer_leaves_neither_count_nor_outcome(store):
+    old, new = kept_answer(0), kept_answer(31)
     store.record([old, new])
     store.give([outcome(old), outcome(new)], "k1", LATER)
     assert store.forget(FIRST.replace(month=2)) == 1
     assert [row[0] for row in rows(store, "answers")] == [new.id]
     assert [row[1] for row in rows(store, "outcomes")] == [new.id]
-    assert sum(n for *_, n in rows(store, "answer_counts")) == 1
+    assert monitored(store, "demo")[0].answered.sum() == 1
 
 
-def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(url):
+def test_another_database_and_another_schema_are_refused(url):
     engine = open_database(url)
     with writing(engine) as connection:
         connection.exec_driver_sql("CREATE TABLE patients (name TEXT)")
-    with pytest.raises(DatabaseError, match="holds other tables"):
+    with pytest.raises(DatabaseError, match="contains other tables"):
         OutcomeStore.open(url)
     with writing(engine) as connection:
         connection.exec_driver_sql("DROP TABLE patients")
+    with pytest.raises(DatabaseError, match="is empty"):
+        OutcomeStore.open(url, create=False)
     OutcomeStore.open(url).close()
+    OutcomeStore.open(url, create=False).close()
     with writing(engine) as connection:
         connection.exec_driver_sql("UPDATE outcomes_schema SET number = 99")
     with pytest.raises(OtherSchema, match="schema 99"):
@@ -131,29 +167,22 @@ def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(url
 
 def test_several_processes_may_make_its_tables_and_record_the_same_version(url):
     def record(_):
-        store = OutcomeStore.open(url)
-        store.record([kept_answer() for _ in range(20)])
-        store.close()
+        with OutcomeStore.open(url) as store:
+            store.record([kept_answer() for _ in range(20)])
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(record, range(4)))
-    store = OutcomeStore.open(url)
-    (counts,) = field_counts(store, "demo")
-    assert counts.answered.sum() == 80
-    store.close()
+    with OutcomeStore.open(url) as store:
+        (found,) = monitored(store, "demo")
+    assert found.answered.sum() == 80
 
 
-def test_another_version_under_a_known_number_is_refused(store):
-    store.record([kept_answer()])
-    other = replace(ANSWERING, labels=tuple(reversed(ANSWERING.labels)))
-    for again in (store, OutcomeStore(store.engine)):
-        with pytest.raises(AnsweringDiffers, match="another version 1 of demo"):
-            again.record([kept_answer(answering=other)])
+def test_another_version_under_a_known_number_is_refused(store, answer):
+    for other in (
+        replace(ANSWERING, labels=tuple(reversed(ANSWERING.labels))),
+        replace(ANSWERING, made_for="light"),
+    ):
+        for again in (store, OutcomeStore(store.engine)):
+            with pytest.raises(AnsweringDiffers, match="another version 1 of demo"):
+                again.record([kept_answer(answering=other)])
     assert len(rows(store, "answers")) == 1
-
-
-def test_an_empty_database_is_refused_where_one_is_looked_for(url, tmp_path):
-    with pytest.raises(DatabaseError):
-        OutcomeStore.open(url, create=False)
-    OutcomeStore.open(url).close()
-    OutcomeStore.open(url, create=False).close()

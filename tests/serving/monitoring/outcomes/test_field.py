@@ -5,15 +5,15 @@ from datetime import timedelta
 import pytest
 
 from registry.errors import DatabaseError
-from registry.outcomes.alarms import Look
-from registry.outcomes.records import Outcome
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.alarms import Monitoring
+from registry.outcomes.store import Outcome, OutcomeStore
 from serving.monitoring.outcomes import looking
 from serving.monitoring.outcomes.looking import FieldLooker
-from tests.registry.alarms.conftest import BEGAN, MODEL, answering, break_promise, kept_answer, on, promising
+from tests.registry.conftest import MODEL
+from tests.registry.kept_answers import BEGAN, kept_answer, miss_target, of_version, on, promising
 from tests.serving.web.test_pages import HTML, Texts
 
-EMPTY = Look((), (), ())
+EMPTY = Monitoring((), ())
 
 
 class Looks:
@@ -83,11 +83,11 @@ def test_a_file_that_is_broken_is_computed_anew(workers, looks, tmp_path):
 
 @pytest.fixture
 def broken(registry, promote, bundle, tmp_path):
-    """A release that has broken its promise to dark skin, and the address of the outcomes that say so."""
+    """A release that misses its target for dark skin, and the address of the outcomes that say so."""
     promote(registry, bundle(metrics=promising()))
     url = f"sqlite:///{tmp_path / 'outcomes.db'}"
     with OutcomeStore.open(url) as store:
-        break_promise(store, 1)
+        miss_target(store, 1)
         benign(store, 14)
     return url
 
@@ -95,7 +95,7 @@ def broken(registry, promote, bundle, tmp_path):
 def benign(store, n):
     """So many naevi that were called so."""
     quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
-    kept = [kept_answer(BEGAN, answering=answering(1), **quiet) for _ in range(n)]
+    kept = [kept_answer(BEGAN, answering=of_version(1, MODEL), **quiet) for _ in range(n)]
     store.record(kept)
     store.give([Outcome(one.id, "NV", "follow-up", on(50)) for one in kept], "k1", on(50))
 
@@ -116,7 +116,7 @@ def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
     assert f"dermfed_field_outcomes{{{who}}} 310.0" in metrics  # 314 are known: whole groups of ten alone
     assert f"dermfed_field_malignant_outcomes{{{who}}} 300.0" in metrics
     assert f"dermfed_field_answers{{{who}}} 314.0" in metrics
-    assert "version 1 broke its promise to dark, a sensitivity of 0.90 or more" in page
+    assert "version 1 misses its target for dark, a sensitivity of 0.90 or more" in page
     assert "Something is wrong" in page
     assert page.index("What became of the patients") < page.index("Versions that answer")
     assert registry.alarms(MODEL) == ()  # a service writes nothing there
@@ -126,7 +126,7 @@ def test_of_few_benign_ones_no_figure_leaves_and_the_alarm_does(serve, registry,
     promote(registry, bundle(metrics=promising()))
     url = f"sqlite:///{tmp_path / 'outcomes.db'}"
     with OutcomeStore.open(url) as store:
-        break_promise(store, 1)
+        miss_target(store, 1)
         benign(store, 9)
     with serve(outcomes_url=url) as service:
         service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry.outcomes.counts import field_counts
-from registry.outcomes.records import UNKNOWN
-from registry.outcomes.store import OutcomeStore
+from registry.outcomes.metrics import monitored
+from registry.outcomes.store import UNKNOWN, OutcomeStore
 from serving.metrics.metrics import Metrics
 from serving.monitoring.outcomes import keeping
 from serving.monitoring.outcomes.keeping import AnswerKeeper
@@ -44,8 +43,7 @@ def test_figures_of_the_field_are_made_of_it(kept, url):
         assert give(kept, id_).status_code == 200
     store = OutcomeStore.open(url)
     found = {
-        (one.answering.version, one.answering.made_for, one.answering.subgroup): len(one.truth)
-        for one in field_counts(store, "skin-lesion")
+        (one.version, one.made_for, one.subgroup): len(one.arrived) for one in monitored(store, "skin-lesion")
     }
     store.close()
     # No version and no test of its own is for tone 1: the tone itself is not kept.
@@ -118,7 +116,7 @@ def test_nothing_else_is_kept(kept, url):
         ((cell,),) = database.execute("SELECT cell FROM answers").fetchall()
     assert isinstance(cell, int)
     written = [line for line in dump.splitlines() if line.startswith("INSERT")]
-    assert len(written) == 5  # schema, version, answer, count, outcome
+    assert len(written) == 4  # schema, version, answer, outcome
     for personal in ("lesion.jpg", "'V'", "fitzpatrick", str(answer["confidence"]["value"])):
         assert personal not in "\n".join(written)
 
@@ -141,7 +139,7 @@ class TestKeeping:
         wait_for(lambda: not keeper.health_issues)
         keeper.close()
         store = OutcomeStore.open(url)
-        assert field_counts(store, "demo")[0].answered.sum() == 1
+        assert monitored(store, "demo")[0].answered.sum() == 1
         store.close()
 
     def test_a_database_that_is_not_there_yet_keeps_no_service_from_starting(self, tmp_path, monkeypatch):
@@ -157,7 +155,7 @@ class TestKeeping:
         wait_for(lambda: not keeper.health_issues)
         keeper.close()
         with OutcomeStore.open(f"sqlite:///{place / 'outcomes.db'}") as store:
-            assert field_counts(store, "demo")[0].answered.sum() == 1
+            assert monitored(store, "demo")[0].answered.sum() == 1
 
     def test_an_answer_that_cannot_be_written_is_not_in_the_log(self, url, caplog):
         keeper = AnswerKeeper(url, Metrics())
