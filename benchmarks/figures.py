@@ -264,24 +264,19 @@ FIGURES: tuple[Figure, ...] = (
         where={"system": ("none", "finetune", "head", "norm")},
     ),
     Figure(
-        "field-year",
+        "outcome-alarms",
         (
             Panel(
-                "% of years accused: kept",
-                ("kept: accused", "kept: accused, as seen"),
-                ("corrected", "as seen"),
+                "% of years with a false alarm",
+                ("accused", "fixed: accused"),
+                ("alarm", "a test for one look"),
                 line=5,
                 limits=(0, 100),
             ),
-            Panel(
-                "% of years told: broken",
-                ("broken: told", "broken: told, as seen"),
-                ("corrected", "as seen"),
-                limits=(0, 100),
-            ),
+            Panel("% of years in which a loss is found", ("found",), limits=(0, 100)),
         ),
-        ("followed up", "promised"),
-        said="{0}; promised {1}",
+        ("followed up", "outcomes arrive"),
+        said="{0}; {1}",
     ),
     Figure(
         "unknown-diseases",
