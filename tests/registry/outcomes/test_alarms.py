@@ -116,6 +116,9 @@ def test_closing_takes_a_reason_and_is_for_good(model, store):
     found = model.field(MODEL, store)
     assert (found.open, found.new, len(found.alarms)) == ((), (), 1)
     assert not refused(model)
+    miss_target(store, 1, first=60, days=1)  # on the day of the closing, which does not count any more
+    (subgroup,) = model.field(MODEL, store).subgroups
+    assert [one.outcomes for one in subgroup.targets] == [0]
     with pytest.raises(AlarmClosed, match="one file of old outcomes"):
         model.close_alarm(MODEL, 1, reason="again")
 

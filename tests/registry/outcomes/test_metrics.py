@@ -21,6 +21,7 @@ from registry.outcomes.metrics import (
     follow_up_weights,
     log_capital,
     metrics,
+    monitored,
     report,
     targets,
     windows,
@@ -107,6 +108,16 @@ def test_metrics_are_counted_by_side_and_strata_and_corrections_count_as_they_st
     assert of.sensitivity.corrected.value is None  # of answers below that were not reported nothing is known
     assert of.coverage.seen.value == pytest.approx(4 / 10)
     assert of.coverage.seen.interval[0] < 0.4 < of.coverage.seen.interval[1]
+
+
+def test_an_outcome_counts_from_its_first_arrival_as_it_is_known_now(store):
+    answer = kept_answer()
+    store.record([answer])
+    for days, label in ((9, "NV"), (40, None), (70, "MEL")):
+        given = Outcome(answer.id, label, "follow-up", FIRST, True)
+        store.give([given], "k1", FIRST + timedelta(days=days))
+    (of,) = monitored(store, "demo")
+    assert (of.arrived.tolist(), of.known.tolist(), of.malignant.tolist()) == ([9], [True], [True])
 
 
 def test_without_a_working_point_only_the_coverage_is_known(store):
