@@ -13,8 +13,8 @@ import numpy as np
 from small_model import NAME, small_bundle
 from sqlalchemy import delete, func, select
 
+from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.manifest import BundleManifest
 from registry.database.connection import reading, writing
 from registry.outcomes.store import (
     DECISIONS,
@@ -55,9 +55,10 @@ class Filled:
 def bundle_of(number: int) -> Bundle:
     """Version `number`, which promises each subgroup a sensitivity."""
     given = small_bundle(number)
-    row = {"n": 400, WHERE: 0.9, "intervals": {WHERE: [0.85, 0.95]}}
-    metrics = {**row, "n": 1200, "by_subgroup": dict.fromkeys(SUBGROUPS[:-1], row)}
-    manifest = BundleManifest.model_validate({**given.manifest.model_dump(), "metrics": metrics})
+    row = GroupCounts(n=400, estimates={WHERE: 0.9}, intervals={WHERE: (0.85, 0.95)})
+    whole = row.model_copy(update={"n": 1200})
+    evaluation = Evaluation(all=whole, by_subgroup=dict.fromkeys(SUBGROUPS[:-1], row))
+    manifest = given.manifest.model_copy(update={"evaluation": evaluation})
     return Bundle(manifest, given.model, bundle_digest(manifest))
 
 

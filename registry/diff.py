@@ -18,7 +18,7 @@ from registry.bundle.manifest import BundleManifest, sha256
 from registry.bundle.metrics.patient import COUNTS
 from registry.records import Version, Withdrawal
 
-_FIGURES: Final = {"metrics", "reference"}
+_FIGURES: Final = {"evaluation", "reference"}
 _PACKED: Final = (
     "means",
     "whitening",

@@ -22,6 +22,7 @@ from registry.bundle.manifest import (
     Temperature,
 )
 from registry.bundle.pictures.rule import PictureRule
+from tests.measured import evaluation_of
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
@@ -152,7 +153,7 @@ def case_bundle(*, model: str = "skin-lesion", case: CaseInput = CASE, seed: int
         "patterns": tuple(one for one in PATTERNS if one.pattern.within(case)),
         "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
         "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
-        "metrics": {"accuracy": 0.8, "n": 100, "by_class": {}, "by_subgroup": {}},
+        "evaluation": evaluation_of(parts.pop("metrics", {"accuracy": 0.8, "n": 100})),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }
     manifest = BundleManifest(**{**given, **parts})

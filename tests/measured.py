@@ -9,19 +9,18 @@ import numpy as np
 
 from registry.bundle.counts.counting import Block, count
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
-from registry.bundle.manifest import (
-    Abstention,
-    BundleManifest,
-    Conformal,
-    Lineage,
-    ModelFile,
+from registry.bundle.evaluation import (
+    ClassCounts,
+    Decided,
+    Difference,
+    Evaluation,
+    Fairness,
+    GroupCounts,
     ReferenceHistograms,
     SubgroupHistograms,
-    WorkingPoint,
 )
-from registry.bundle.metrics.selective import decided
-from registry.bundle.metrics.summary import summarise
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
@@ -84,11 +83,7 @@ def manifest_of(
 ) -> BundleManifest:
     """The manifest of a model with these counts, as the stage `calibrate` writes it."""
     of_all = reduce(add, blocks.values())
-    details = {name: decided(block.decisions) for name, block in blocks.items() if block.decisions}
     fair_over = [name for name in blocks if name != UNDECLARED]
-    figures = summarise(blocks, labels, fair_over, details)
-    assert of_all.decisions is not None
-    thresholds = decided(of_all.decisions)
     subgroup = subgroup or Subgroup()
     own = {name: Subgroup(name=name, scale="fitzpatrick", values=TONES[name]) for name in fair_over}
     merged = {"smallest_cell": smallest, "parts": PARTS}
@@ -105,6 +100,12 @@ def manifest_of(
         n=60,
         reached=True,
     )
+    reference = ReferenceHistograms.from_counts(
+        of_all.point,
+        by_subgroup=tested if subgroup.is_global else (),
+        smallest_cell=smallest,
+        parts=PARTS * len(blocks),
+    )
     given: dict[str, Any] = {
         "model": "skin-lesion",
         "file": ModelFile.of(b"graph"),
@@ -120,17 +121,84 @@ def manifest_of(
         ),
         "abstention": Abstention(target_risk=0.3, threshold_bin=rules.report_from, n=100, risk=0.1),
         "working_point": point if has_point else None,
-        "metrics": {
-            **figures,
-            **thresholds,
-            "intervals": {**figures["intervals"], **thresholds["intervals"]},
-        },
-        "reference": ReferenceHistograms.from_counts(
-            of_all.point,
-            by_subgroup=tested if subgroup.is_global else (),
-            smallest_cell=smallest,
-            parts=PARTS * len(blocks),
-        ),
+        "evaluation": Evaluation.of(blocks, labels, fair_over, reference),
+        "reference": reference,
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=0, code_version="0.1.0"),
     }
     return BundleManifest(**{**given, **parts})
+
+
+def evaluation_of(metrics: Mapping[str, Any]) -> Evaluation | None:
+    """The evaluation with these metrics, or some: counts where they are whole, else estimates."""
+    if not metrics:
+        return None
+    groups = {name: _group(row) for name, row in (metrics.get("by_subgroup") or {}).items()}
+    found: dict[str, Any] = {"all": _group(metrics), "by_subgroup": groups}
+    if metrics.get("by_class"):
+        n = sum(row["n"] for row in metrics["by_class"].values())
+        found["by_class"] = {code: _class(row, n) for code, row in metrics["by_class"].items()}
+    if fairness := metrics.get("fairness"):
+        found["fairness"] = Fairness(
+            spread_standardised=fairness.get("spread_standardised"), intervals=_intervals(fairness)
+        )
+    if "differences" in metrics:
+        found["differences"] = tuple(Difference(**one) for one in metrics["differences"])
+    found["intersections"] = {
+        column: {
+            value: {name: None if cell is None else _group(cell) for name, cell in cells.items()}
+            for value, cells in values.items()
+        }
+        for column, values in metrics.get("intersections", {}).items()
+    }
+    return Evaluation(**found, **{name: metrics[name] for name in ("absent", "missing") if name in metrics})
+
+
+PARTS_OF = {"right": ("accuracy", "n"), "found": ("malignant_sensitivity", "n_malignant")}
+PARTS_OF |= {"cleared": ("malignant_specificity", "n_other")}
+DECIDED = {"covered": "coverage", "set_classes": "set_size", "reported": "reported"}
+
+
+def _group(row: Mapping[str, Any]) -> GroupCounts:
+    known = {name: row[name] for name in ("n", "n_malignant", "n_other") if name in row}
+    scalars = {
+        name: value
+        for name, value in row.items()
+        if name not in known and (value is None or isinstance(value, int | float))
+    }
+    counted, derived = dict(known), set()
+    for name, (share, of) in PARTS_OF.items():
+        if (count := _whole(row.get(share), row.get(of))) is not None:
+            counted[name] = count
+            derived.add(share)
+    sums = {name: _whole(row.get(share), row.get("n")) for name, share in DECIDED.items()}
+    wrong = _whole(row.get("reported_risk"), sums["reported"])
+    if None not in sums.values() and (wrong is not None or sums["reported"] == 0):
+        suspicious = _whole(row.get("sensitivity_at_threshold"), row.get("n_malignant"))
+        clear = _whole(row.get("specificity_at_threshold"), row.get("n_other"))
+        counted["decided"] = Decided(
+            **sums, reported_wrong=wrong or 0, suspicious=suspicious, not_suspicious=clear
+        )
+        derived |= {*DECIDED.values(), "reported_risk"}
+        derived |= {"sensitivity_at_threshold"} if suspicious is not None else set()
+        derived |= {"specificity_at_threshold"} if clear is not None else set()
+    estimates = {name: value for name, value in scalars.items() if name not in derived}
+    return GroupCounts(**counted, estimates=estimates, intervals=_intervals(row))
+
+
+def _class(row: Mapping[str, Any], n: int) -> ClassCounts:
+    right = round((row.get("recall") or 0) * row["n"])
+    others = n - row["n"]
+    cleared = row.get("specificity")
+    given = right + others - round(cleared * others) if cleared is not None else (right or None)
+    areas = {name: row.get(name) for name in ("auroc", "auprc")}
+    return ClassCounts(n=row["n"], right=right, given=given if row["n"] else None, **areas)
+
+
+def _whole(share: float | None, n: int | None) -> int | None:
+    if share is None or not n or abs(share * n - round(share * n)) > 1e-6:
+        return None
+    return round(share * n)
+
+
+def _intervals(row: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    return {name: (ends[0], ends[1]) for name, ends in (row.get("intervals") or {}).items() if ends}

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +21,12 @@ from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Counts, Decisions
 from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import TonePatients
-from registry.bundle.manifest import (
-    Abstention,
-    Conformal,
-    Guarantee,
-    ModelFile,
-    PatternCalibration,
-    ReferenceHistograms,
-    SubgroupHistograms,
-)
+from registry.bundle.manifest import Abstention, Conformal, Guarantee, ModelFile, PatternCalibration
 from registry.bundle.manifest import Temperature as TemperatureEntry
 from registry.bundle.manifest import WorkingPoint as WorkingPointEntry
 from registry.bundle.metrics.selective import decided
-from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
 from training.errors import MessageError
 from training.federation.blocks import Blocks
@@ -187,27 +178,25 @@ def with_figures(
     if not test:
         return bundle
     present = tuple(name for name in context.subgroups if name in test)
-    details = {name: decided(decisions_of(block)) for name, block in test.items()}
-    figures = summarise(test, context.labels, present, details, context.job.evaluation.traits)
-    of_all = decided(decisions_of(reduce(add, test.values())))
-    intervals = {**figures["intervals"], **of_all["intervals"]}
     manifest = bundle.manifest
-    tested = histograms_by_subgroup(test, context) if manifest.subgroup.is_global else ()
-    update = {
-        "metrics": {**figures, **of_all, "intervals": intervals, **told_missing(context)},
-        "reference": ReferenceHistograms.from_counts(
-            pooled_counts(test, bundle),
-            distances=tuple(histogram.tolist()) if histogram.any() else None,
-            by_subgroup=tested,
-            **merging(context, test),
-        ),
-    }
+    reference = ReferenceHistograms.from_counts(
+        pooled_counts(test, bundle),
+        distances=tuple(histogram.tolist()) if histogram.any() else None,
+        by_subgroup=histograms_by_subgroup(test, context) if manifest.subgroup.is_global else (),
+        **merging(context, test),
+    )
+    for block in test.values():
+        decisions_of(block)
+    evaluation = Evaluation.of(
+        test,
+        context.labels,
+        present,
+        reference,
+        traits=context.job.evaluation.traits,
+        missing=context.missing,
+    )
+    update = {"evaluation": evaluation, "reference": reference}
     return replace(bundle, manifest=manifest.model_copy(update=update))
-
-
-def told_missing(context: StageContext) -> dict[str, Any]:
-    """Who is missing from the figures, where anybody is."""
-    return {"missing": context.missing} if context.missing else {}
 
 
 def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:

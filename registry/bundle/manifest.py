@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     Field,
-    JsonValue,
     ValidationError,
     model_validator,
 )
@@ -32,6 +31,7 @@ from registry.bundle.cases import CaseInput, Pattern
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
+from registry.bundle.evaluation import Evaluation, Metrics, ReferenceHistograms
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import (
@@ -389,29 +389,6 @@ class ModelFile(Frozen):
         return cls(sha256=sha256(content), size=len(content))
 
 
-class SubgroupHistograms(ScoreHistograms):
-    """The histograms of one subgroup's test pictures.
-
-    Attributes:
-        subgroup: whose they are.
-    """
-
-    subgroup: Subgroup
-
-
-class ReferenceHistograms(ScoreHistograms):
-    """The histograms of all test pictures: what drift is measured against.
-
-    Attributes:
-        distances: the distance from the training pictures, one count per distance bin; None where nothing is
-            called unfamiliar.
-        by_subgroup: those of single subgroups, in the model for everybody.
-    """
-
-    distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
-    by_subgroup: tuple[SubgroupHistograms, ...] = ()
-
-
 class BundleManifest(Frozen):
     """The whole of `bundle.json`.
 
@@ -429,6 +406,7 @@ class BundleManifest(Frozen):
             for.
         patterns: the rules for each pattern that was calibrated; `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
+        evaluation: what its test showed; None where it was not tested.
         attestation: a signature of who measured the figures; None where nobody signed.
         basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
             that was not trained on it, `cross-fitted`: exact for those models, nominal for this one.
@@ -450,11 +428,16 @@ class BundleManifest(Frozen):
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
     patterns: tuple[PatternCalibration, ...] = ()
-    metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
+    evaluation: Evaluation | None = None
     reference: ReferenceHistograms | None = None
     lineage: Lineage
     attestation: Attestation | None = None
     basis: Literal["split", "cross-fitted"] = "split"
+
+    @property
+    def metrics(self) -> Metrics:
+        """Every metric of its test, by name, computed from its counts; empty where it was not tested."""
+        return {} if self.evaluation is None else self.evaluation.metrics(self.labels, self.reference)
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -476,7 +459,7 @@ class BundleManifest(Frozen):
         """The score bin from which on a malignancy is suspicious; None without a working point."""
         return None if self.working_point is None else self.working_point.threshold_bin
 
-    def figures_for(self, skin_tone: str | None, scale: str | None) -> Mapping[str, JsonValue]:
+    def figures_for(self, skin_tone: str | None, scale: str | None) -> Metrics:
         """The test figures that tell most of a person of this tone.
 
         Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
@@ -487,9 +470,8 @@ class BundleManifest(Frozen):
         known = self.reference.by_subgroup if self.reference else ()
         tested = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
         name = next((one.name for one in tested), None)
-        of_each = self.metrics.get("by_subgroup")
-        own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
-        return own if isinstance(own, Mapping) else self.metrics
+        metrics = self.metrics
+        return metrics["by_subgroup"].get(name, metrics) if metrics else metrics
 
     @property
     def claimed_tones(self) -> tuple[ClaimedTone, ...]:
@@ -593,6 +575,11 @@ class BundleManifest(Frozen):
                     f"the reference histograms are of {len(one.scores)} classes; there are {len(codes)} "
                     "labels"
                 )
+        counted = self.evaluation.by_class if self.evaluation is not None else {}
+        if counted and set(counted) != set(codes):
+            raise ValueError(
+                f"the test counts are of the classes {', '.join(counted)}; the labels are {', '.join(codes)}"
+            )
         known = self.out_of_distribution.classes if self.out_of_distribution else ()
         if known != tuple(code for code in codes if code in known):
             raise ValueError(
@@ -648,7 +635,7 @@ def attested(manifest: BundleManifest) -> bytes:
     Canonical JSON. The last digest covers the others: they are there for whoever reads a statement.
     """
     bare = without_attestation(manifest)
-    record = bare.model_dump(mode="json", include={"metrics", "reference"})
+    record = bare.model_dump(mode="json", include={"evaluation", "reference"})
     return _text(
         {
             "job": bare.lineage.job,

@@ -232,7 +232,7 @@ def _merged(manifest: BundleManifest) -> list[str]:
 def _intervals(manifest: BundleManifest) -> list[str]:
     metrics = manifest.metrics
     rows = [*rows_of(metrics.get("by_subgroup")).values(), metrics]
-    if any(isinstance(row.get("intervals"), Mapping) for row in rows):
+    if any(ends for row in rows for ends in row.get("intervals", {}).values()):
         return [
             "Intervals are of 95 %, for the chance of which lesions came into the test split; they do not "
             "contain what training again would change."

@@ -16,7 +16,6 @@ import typer
 
 from registry.bundle.manifest import UNSIGNED, BundleManifest
 from registry.bundle.metrics import patient
-from registry.bundle.recount import recount
 from registry.bundle.text import shown_name
 from registry.cli.bundles import readable, signed_by
 from registry.cli.common import AsJson, Model, answer, as_data, open_registry
@@ -61,16 +60,6 @@ def measured_text(manifest: BundleManifest, people: Sequence[Person]) -> str:
     return f"signed by an unknown key, {key}" if names else f"measured and signed by {key}"
 
 
-def recounted(manifest: BundleManifest) -> str:
-    """Whether the figures follow from the counts of the bundle."""
-    found = recount(manifest)
-    if found.problems:
-        return f"cannot be right: {'; '.join(map(str, found.problems[:1]))}"
-    if not found.sources:
-        return "cannot be recomputed: the bundle holds no counts"
-    return f"agree with the {', '.join(found.sources)} of the bundle"
-
-
 def measured_data(manifest: BundleManifest, people: Sequence[Person]) -> dict[str, Any]:
     """The same for programs, of figures that somebody has signed; nothing of others, as ever."""
     if manifest.attestation is None:
@@ -78,16 +67,13 @@ def measured_data(manifest: BundleManifest, people: Sequence[Person]) -> dict[st
     found = {
         "measured_by": manifest.attestation.fingerprint,
         "said": measured_text(manifest, people),
-        "recounted_from": list(recount(manifest).sources),
     }
     return {"figures": found}
 
 
 def measured_lines(manifest: BundleManifest, people: Sequence[Person]) -> str:
     """Both as lines of a version's page."""
-    return lines_of(
-        [f"  figures      {measured_text(manifest, people)}", f"  counts       {recounted(manifest)}"]
-    )
+    return lines_of([f"  figures      {measured_text(manifest, people)}"])
 
 
 MOST_LISTED = 1000

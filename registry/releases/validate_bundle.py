@@ -7,15 +7,15 @@ that is up to `registry.releases.probe`.
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Final
 
+from registry.bundle.consistency import contradictions
 from registry.bundle.errors import FolderError, ManifestError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_file
 from registry.bundle.manifest import BundleManifest, ModelFile, canonical, read_manifest, sha256
-from registry.bundle.recount import recount
 from registry.bundle.text import alike, shown_name
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
@@ -166,22 +166,17 @@ def check_measurer(manifest: BundleManifest, title: str) -> None:
 
 
 def check_figures(manifest: BundleManifest, title: str) -> None:
-    """Checks the figures of a bundle against its own counts.
+    """Checks whether the counts of a bundle can be.
 
     Raises:
-        BundleRefused: a figure is impossible, or another than the counts give.
+        BundleRefused: some of them contradict each other.
     """
-    try:
-        problems = recount(manifest).problems
-    except OverflowError as error:
-        raise BundleRefused(
-            f"{title} has a figure that is too large to be one ({error}); add the bundle as the run wrote it"
-        ) from error
+    problems = contradictions(manifest)
     if problems:
         more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise BundleRefused(
-            f"{title} has figures that cannot be right: "
-            f"{'; '.join(map(str, problems[:_TOLD]))}{more}. "
+            f"{title} has counts that cannot be right: "
+            f"{'; '.join(problems[:_TOLD])}{more}. "
             "Add the bundle as the run wrote it, or test the model anew"
         )
 
@@ -207,9 +202,8 @@ def _check_names(manifest: BundleManifest, title: str) -> None:
 
 def subgroup_names(manifest: BundleManifest) -> list[str]:
     """Every subgroup that a bundle names: whom it is for, and on whom it was tested."""
-    tested = manifest.metrics.get("by_subgroup")
-    names = [one.name for one in manifest.named_subgroups]
-    return list(dict.fromkeys([*names, *(tested if isinstance(tested, Mapping) else ())]))
+    tested = manifest.evaluation.by_subgroup if manifest.evaluation is not None else ()
+    return list(dict.fromkeys([*(one.name for one in manifest.named_subgroups), *tested]))
 
 
 def alike_among(names: Sequence[str], *, cased: bool = False) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from registry.bundle.cases import KNOWN, CaseInput
 from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, short
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
@@ -239,8 +240,8 @@ def models() -> Models:
 def card() -> Card:
     """The card of a version for everybody, as the function that makes cards makes it."""
     subgroups = {
-        name: {"n": 50, "accuracy": value, "intervals": {"accuracy": [value - 0.12, value + 0.1]}}
-        for name, value in (("light", 0.84), ("dark", 0.8))
+        name: GroupCounts(n=50, right=right, intervals={"accuracy": (right / 50 - 0.12, right / 50 + 0.1)})
+        for name, right in (("light", 42), ("dark", 40))
     }
     manifest = BundleManifest(
         model="skin-lesion",
@@ -261,7 +262,7 @@ def card() -> Card:
         abstention=Abstention(
             target_risk=0.1, threshold_bin=int(LOGIT_BINS.bin(np.array(0.55))), n=400, risk=0.08
         ),
-        metrics={"n": 100, "accuracy": 0.82, "by_subgroup": subgroups},
+        evaluation=Evaluation(all=GroupCounts(n=100, right=82), by_subgroup=subgroups),
         lineage=Lineage(job=_DIGEST, recipe="fedauto", seed=0, code_version="0.1.0"),
     )
     version = Version("skin-lesion", 1, _DIGEST, manifest.subgroup, _DIAGNOSIS.created)

@@ -23,6 +23,7 @@ from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
+from tests.measured import evaluation_of
 from tests.postgres_server import SERVER_USER, server_programs
 from tests.represented import patients_of
 
@@ -77,6 +78,9 @@ def tones_of(name: str, *values: str, scale: str = "fitzpatrick") -> Subgroup:
 GRAPH = draw_graph()
 
 
+UNTOLD = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+
+
 def draw_manifest(
     subgroup: Subgroup | None = None,
     metrics: Mapping[str, Any] | None = None,
@@ -94,9 +98,7 @@ def draw_manifest(
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup or Subgroup(),
         "patients_by_tone": patients_of(subgroup or Subgroup()),
-        "metrics": {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
-        if metrics is None
-        else metrics,
+        "evaluation": evaluation_of(UNTOLD if metrics is None else metrics),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }
     return BundleManifest(**{**given, **parts})

@@ -47,9 +47,8 @@ def row(n, accuracy):
 def metrics_of(name="dark"):
     return {
         **row(90, 0.8),
-        "by_subgroup": {"light": row(60, 0.9), name: row(25, 0.7)},
-        "by_class": {"MEL": {"n": 12, "recall": 0.5}},
-        "fairness": {"spread": 0.2, "variance": 0.00046, "intervals": {"spread": [0.02, 0.4]}},
+        "by_subgroup": {"light": row(60, 0.9), name: row(20, 0.7)},
+        "fairness": {"spread": 0.2, "intervals": {"spread": [0.02, 0.4]}},
         "differences": [
             {
                 "between": [name, "light"],
@@ -87,9 +86,9 @@ def test_the_page_says_what_the_card_says(release):
             assert said in text
         assert all(sentence in text for sentence in version["intended_use"]["not_for"])
         assert all(sentence in text for sentence in version["how_to_use"].values())
-    for part in ("Release 7, production", "0.900 <small>(0.800 to 0.950)</small>", "25 <small>few</small>"):
+    for part in ("Release 7, production", "0.900 <small>(0.800 to 0.950)</small>", "20 <small>few</small>"):
         assert part in text
-    for part in ("too few to tell", "dark − light", "−0.200 <small>(−0.400 to 0.000)</small>", "0.00046"):
+    for part in ("too few to tell", "dark − light", "−0.200 <small>(−0.400 to 0.000)</small>", "0.01"):
         assert part in text
     assert "90.2 %" in text  # ceil(61 * 0.9) / 61
     assert "accuracy is highest for light, 0.900 on 60 pictures" in text
@@ -112,7 +111,7 @@ def test_whatever_is_in_a_bundle_is_escaped(bundle, tones):
             ),
             Label(code="b", name="b"),
         ),
-        "metrics": {**metrics_of(EVIL), EVIL: 0.5, "ece": EVIL},
+        "metrics": {**metrics_of(EVIL), EVIL: 0.5},
         "lineage": Lineage(
             job="sha256:" + "0" * 64, recipe=EVIL, data={EVIL: EVIL}, seed=0, code_version=EVIL, created=EVIL
         ),

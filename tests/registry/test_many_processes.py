@@ -13,6 +13,7 @@ import json, os, sys, time
 from pathlib import Path
 import alembic.autogenerate
 import registry.bundle.model
+from registry.bundle.evaluation import Decided, Evaluation, GroupCounts
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
 from registry.bundle.labels import Subgroup, TonePatients
 from registry.errors import AliasMoved
@@ -31,8 +32,9 @@ model = given.manifest.model
 own = Subgroup(name=f"group-{worker}", scale="ours", values=(str(worker),))
 counted = {"ours": {str(worker): 40}}
 seen = TonePatients(calibration=counted, test=counted)
-row = {"n": 10, "accuracy": 0.9, "reported": 1.0, "reported_risk": 0.0}
-figures = {"by_subgroup": {own.name: row}}
+decided = Decided(covered=10, set_classes=10, reported=10, reported_wrong=0)
+row = GroupCounts(n=10, right=9, decided=decided)
+tested = Evaluation(by_subgroup={own.name: row})
 
 def draw(seed, **parts):
     lineage = given.manifest.lineage.model_copy(update={"seed": seed})
@@ -43,7 +45,7 @@ added, promoted, rounds = [], [], 0
 with Registry.open(url, store, actor=f"worker {worker}") as registry:
     while time.time() < begin + float(seconds) or rounds < 2:
         rounds += 1
-        mine = draw(1000 * worker + rounds, subgroup=own, metrics=figures, patients_by_tone=seen)
+        mine = draw(1000 * worker + rounds, subgroup=own, evaluation=tested, patients_by_tone=seen)
         everybody = draw(1000 * worker + rounds)  # a version that is added and never released
         shared = draw(rounds)  # every process adds this one
         versions = registry.add([mine, everybody, shared])

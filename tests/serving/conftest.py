@@ -28,6 +28,7 @@ from serving.settings import ServeSettings
 from serving.transport.config import Bounds
 from serving.transport.listening import listen
 from serving.transport.server import Server
+from tests.measured import evaluation_of
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
@@ -121,7 +122,7 @@ def draw_bundle(
             guarantee="global" if subgroup.is_global else "subgroup",
         ),
         "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
-        "metrics": tested(light=0.82, dark=0.8),
+        "evaluation": evaluation_of(parts.pop("metrics", tested(light=0.82, dark=0.8))),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }
     manifest = BundleManifest(**{**given, **parts})

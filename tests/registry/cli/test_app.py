@@ -63,10 +63,10 @@ def test_every_answer_is_json_where_it_is_asked_for(added, folders, bundle):
 
 
 def test_broken_figures_are_refused_and_named(command, folders, bundle):
-    metrics = {"by_subgroup": {"dark": {"n": "many", "accuracy": [1]}}}
+    metrics = {"n": 50, "accuracy": 0.9, "by_subgroup": {"dark": {"n": 20, "accuracy": 0.8}}}
     ended = command("add", *folders(bundle(metrics=metrics)))
     assert ended.code == 1
-    assert "metrics.by_subgroup.dark.n says 'many'; a number of pictures is whole" in ended.err
+    assert "n is 50 over all test pictures, and 20 over their subgroups" in ended.err
 
 
 def test_nobody_by_name_may_use_it(registry, monkeypatch, places):

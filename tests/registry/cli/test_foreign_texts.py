@@ -93,7 +93,7 @@ def holding(registry, places, bundle, dark, light, monkeypatch, tmp_path):
         registry.add(
             [
                 bundle(None, {"by_subgroup": {"dark": row, "light": row}}, **parts),
-                bundle(dark, {"by_class": {text: row}, "absent": [text]}, **parts),
+                bundle(dark, {"absent": [text]}, **parts),
                 bundle(light, **parts),
             ]
         )

@@ -2,8 +2,9 @@
 
 import pytest
 
+from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import Label
-from registry.bundle.manifest import Conformal, ReferenceHistograms, SubgroupHistograms
+from registry.bundle.manifest import Conformal
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case, GateSet, SpreadGate, read_gate_set

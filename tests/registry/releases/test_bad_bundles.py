@@ -90,11 +90,11 @@ def without_labels(record):
 
 
 def a_figure_beyond_numbers(record):
-    record["metrics"]["accuracy"] = 1e308
+    record["evaluation"]["all"]["estimates"]["auroc"] = 1e308
 
 
-def a_share_of_no_pictures(record):
-    record["metrics"]["accuracy"] = 0.8123
+def more_right_than_pictures(record):
+    record["evaluation"]["all"]["right"] = 51
 
 
 BAD = [
@@ -114,8 +114,8 @@ BAD = [
     (rewritten(without_labels), 2, "ManifestError", "labels"),
     (other_model, 2, "BundleCorrupt", "The model was altered"),
     (a_file_beside, 1, "BundleRefused", "'weights.bin'"),
-    (rewritten(a_figure_beyond_numbers), 1, "BundleRefused", "figure"),
-    (rewritten(a_share_of_no_pictures), 1, "BundleRefused", "figures that cannot be right"),
+    (rewritten(a_figure_beyond_numbers), 2, "ManifestError", "it is from 0 to 1"),
+    (rewritten(more_right_than_pictures), 2, "ManifestError", "a part is at most the whole"),
 ]
 
 

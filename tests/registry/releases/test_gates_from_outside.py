@@ -30,7 +30,7 @@ class ClinicsGate(GateConfig):
         return f"clinics that were tested: at least {self.minimum}"
 
     def judge(self, case: Case) -> GateResult:
-        clinics = len(case.manifests[0].metrics.get("clinics", ()))
+        clinics = len(case.manifests[0].lineage.data)
         verdict = "refused" if clinics < self.minimum else "passed"
         detail = f"{clinics} clinics were tested; at least {self.minimum} are asked for, {OVERRIDE}"
         return GateResult(gate=self.name, verdict=verdict, value=clinics, limit=self.minimum, detail=detail)
@@ -81,8 +81,12 @@ def gone(monkeypatch):
 @pytest.fixture
 def filled(registry, bundle, tested):
     """Versions for everybody: 1 an unfair one, 2 a fair one that was tested at two clinics."""
-    fair = {**tested(light=0.90, dark=0.85), "clinics": ["a", "b"]}
-    registry.add([bundle(metrics=tested(light=0.90, dark=0.70)), bundle(metrics=fair)])
+    unfair, fair = (
+        bundle(metrics=tested(light=0.90, dark=0.70)),
+        bundle(metrics=tested(light=0.90, dark=0.85)),
+    )
+    lineage = fair.manifest.lineage.model_copy(update={"data": {"a": "1", "b": "2"}})
+    registry.add([unfair, bundle(metrics=tested(light=0.90, dark=0.85), lineage=lineage)])
     return registry
 
 

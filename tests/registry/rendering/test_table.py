@@ -20,6 +20,7 @@ from registry.diff import compare
 from registry.records import Event, Version
 from registry.rendering import columns, event_lines, lines_of, printable, version_page
 from registry.signing.versions import Signature
+from tests.measured import evaluation_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
@@ -63,13 +64,18 @@ def manifest(text, seed=0):
             Label(code="B", name=text * (seed + 1)),
         ),
         picture=PictureRule(size=8),
-        metrics={
-            "by_subgroup": {text: row, "other": row},
-            "by_class": {text: row},
-            "intersections": {text: {text: {text: row}}},
-            "differences": [{"between": [text, "other"], "figure": text, "value": 0.1}],
-            "absent": [text],
-        },
+        evaluation=evaluation_of(
+            {
+                "n": 40,
+                "by_subgroup": {text: row, "other": row},
+                "by_class": {text: {"n": 20, "recall": 0.5}, "B": {"n": 20, "recall": 0.5}},
+                "intersections": {text: {text: {text: row}}},
+                "differences": [
+                    {"between": [text, "other"], "figure": text, "value": 0.1, "interval": [0.0, 0.2]}
+                ],
+                "absent": [text],
+            }
+        ),
         lineage=Lineage(
             job="sha256:" + "0" * 64,
             recipe=text,

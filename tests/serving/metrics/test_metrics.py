@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import ReferenceHistograms
+from registry.bundle.evaluation import ReferenceHistograms
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift import distance
 

@@ -5,15 +5,9 @@ from pydantic import ValidationError
 from registry.bundle.cases import read_pattern
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.evaluation import ReferenceHistograms
 from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import (
-    Abstention,
-    BundleManifest,
-    Conformal,
-    ReferenceHistograms,
-    canonical,
-    read_manifest,
-)
+from registry.bundle.manifest import Abstention, BundleManifest, Conformal, canonical, read_manifest
 from tests.case_bundles import case_bundle
 
 OVER_SCALES = Subgroup(name="dark", tones={"fitzpatrick": ("V", "6"), "milk10k": ("0", "1")})

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counting import count
-from registry.bundle.manifest import Abstention, ReferenceHistograms
+from registry.bundle.evaluation import ReferenceHistograms
+from registry.bundle.manifest import Abstention
 from serving.monitoring.drift.bins import coarse_scores
 from serving.monitoring.drift.distance import Distance, Merged, compare
 from serving.monitoring.drift.reference import expected

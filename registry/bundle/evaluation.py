@@ -1,0 +1,517 @@
+"""What a model's test showed, as `bundle.json` has it: counts of test pictures; metrics follow from them.
+
+Of all test pictures, of each class and of each subgroup a bundle has numbers of pictures: how many there are,
+how many were answered rightly, what the thresholds do to them. Every share is computed from these by
+`Evaluation.metrics`, which report, gates, card and comparison read. What would need more than a bundle
+discloses stands there as it was computed where the counts were: areas under curves, means over the classes of
+a subgroup, differences between subgroups, and the ends of 95 % intervals, which depend on how alike pictures
+of one lesion are.
+
+`registry.bundle.consistency` finds counts that contradict each other. Whether they are those of a test that
+was made, only a signature says (`registry.bundle.manifest.attested`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import Annotated, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, JsonValue, model_validator
+
+from registry.bundle.counts.counting import Block
+from registry.bundle.counts.counts import Cell, Confusion, Counts, Decisions, ScoreHistograms
+from registry.bundle.familiarity import DISTANCE_BINS
+from registry.bundle.frozen import Frozen
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.metrics import calibration, classification, fairness, selective
+from registry.bundle.metrics.estimate import ANSWERS, number
+from registry.bundle.metrics.intervals import mean_defined
+from registry.bundle.metrics.selective import decided
+from registry.bundle.metrics.summary import FIGURES, summarise
+
+Count = Annotated[int, Field(ge=0)]
+Interval = tuple[float, float]
+Metrics = dict[str, Any]
+
+LOOSE: Final = 1e-6
+"""How far the end of an interval may be from where it is computed again: it is found by iteration."""
+
+_UNBOUNDED: Final = frozenset(
+    {"set_size", "ece", "mce", "variance", "gap", "worst", "spread", "spread_standardised"}
+)
+"""Metrics whose intervals may end beyond 1: sizes, and distances whose limits are of drawn noise."""
+
+
+class Decided(Frozen):
+    """What a model's thresholds do to some test pictures.
+
+    Attributes:
+        covered: pictures whose prediction set has their class.
+        set_classes: classes in all prediction sets together.
+        reported: pictures that are not referred.
+        reported_wrong: of these, those answered wrongly.
+        suspicious: malignant pictures at the working point or above; None without a working point.
+        not_suspicious: other pictures below it.
+    """
+
+    covered: Count
+    set_classes: Count
+    reported: Count
+    reported_wrong: Count
+    suspicious: Count | None = None
+    not_suspicious: Count | None = None
+
+    @classmethod
+    def of(cls, decisions: Decisions) -> "Decided":
+        """The sums over all lesions."""
+        at_point = decisions.at_working_point
+        return cls(
+            covered=int(decisions.covered.x.sum()),
+            set_classes=int(decisions.set_sizes.x.sum()),
+            reported=int(decisions.reported.x.sum()),
+            reported_wrong=int(decisions.wrong.x.sum()),
+            suspicious=int(decisions.suspicious.x.sum()) if at_point else None,
+            not_suspicious=int(decisions.cleared.x.sum()) if at_point else None,
+        )
+
+
+class GroupCounts(Frozen):
+    """Some test pictures: all of them, or those of a subgroup.
+
+    Attributes:
+        n: how many; `n_malignant` of them are malignant and `n_other` are not. None, as all that follows,
+            where it is not disclosed.
+        right: answered with their own class.
+        found: malignant ones answered with a malignant class.
+        cleared: others answered with a class that is not malignant.
+        decided: what the thresholds do to them.
+        estimates: metrics that do not follow from these counts, by name; None where undefined.
+        intervals: the ends of 95 % intervals, by the name of the metric.
+    """
+
+    n: Count | None = None
+    n_malignant: Count | None = None
+    n_other: Count | None = None
+    right: Count | None = None
+    found: Count | None = None
+    cleared: Count | None = None
+    decided: Decided | None = None
+    estimates: Mapping[str, float | None] = Field(default_factory=dict)
+    intervals: Mapping[str, Interval] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Block, malignant: NDArray[np.bool_]) -> "GroupCounts":
+        """The counts of a block, without estimates."""
+        confusion = block.point.confusion
+        of_class = confusion.sum(axis=-1)
+        of_both = bool(malignant.any() and not malignant.all())
+        return cls(
+            n=int(of_class.sum()),
+            n_malignant=int(of_class[malignant].sum()),
+            n_other=int(of_class[~malignant].sum()),
+            right=int(np.trace(confusion)),
+            found=int(confusion[np.ix_(malignant, malignant)].sum()) if of_both else None,
+            cleared=int(confusion[np.ix_(~malignant, ~malignant)].sum()) if of_both else None,
+            decided=None if block.decisions is None else Decided.of(block.decisions),
+        )
+
+    def shares(self) -> Iterator[tuple[str, int, int]]:
+        """Each share that is disclosed: its name, of how many pictures it is true, and among how many."""
+        of = self.decided
+        counted = [
+            ("accuracy", self.right, self.n),
+            ("malignant_sensitivity", self.found, self.n_malignant),
+            ("malignant_specificity", self.cleared, self.n_other),
+        ]
+        if of is not None:
+            counted += [
+                ("coverage", of.covered, self.n),
+                ("reported", of.reported, self.n),
+                ("reported_risk", of.reported_wrong, of.reported),
+                ("sensitivity_at_threshold", of.suspicious, self.n_malignant),
+                ("specificity_at_threshold", of.not_suspicious, self.n_other),
+            ]
+        for name, x, n in counted:
+            if x is not None and n is not None:
+                yield name, x, n
+
+    @model_validator(mode="after")
+    def _parts_of_the_whole(self) -> "GroupCounts":
+        known = [one for one in (self.n_malignant, self.n_other) if one is not None]
+        if self.n is not None and (sum(known) > self.n or (len(known) == 2 and sum(known) != self.n)):
+            raise ValueError(f"{' and '.join(map(str, known))} pictures of a kind are not {self.n} in all")
+        for name, x, n in self.shares():
+            if x > n:
+                raise ValueError(f"{name} is of {x} among {n} pictures; a part is at most the whole")
+        return self
+
+    @model_validator(mode="after")
+    def _estimates_that_can_be(self) -> "GroupCounts":
+        computed = {name: x / n if n else None for name, x, n in self.shares()}
+        if twice := sorted(computed.keys() & self.estimates.keys()):
+            raise ValueError(f"{', '.join(twice)} follow from counts, and are no estimates")
+        for name, value in self.estimates.items():
+            most = np.inf if name in _UNBOUNDED else 1 + LOOSE
+            if value is not None and not (np.isfinite(value) and 0 <= value <= most):
+                raise ValueError(f"the estimate {name} is {value:g}; it is from 0 to 1")
+        check_intervals(self.intervals, computed | dict(self.estimates))
+        return self
+
+
+def check_intervals(intervals: Mapping[str, Interval], values: Mapping[str, float | None]) -> None:
+    """Checks intervals by themselves, and that each has its own value.
+
+    Raises:
+        ValueError: one cannot be.
+    """
+    for name, (low, high) in intervals.items():
+        value = values.get(name)
+        most = np.inf if name in _UNBOUNDED else 1 + LOOSE
+        if not (np.isfinite([low, high]).all() and -LOOSE <= low <= high + LOOSE and high <= most):
+            raise ValueError(f"the interval of {name} is {low:g} to {high:g}; it is within 0 and 1")
+        if value is not None and not low - LOOSE <= value <= high + LOOSE:
+            raise ValueError(f"{name} is {value:g}, and its interval {low:g} to {high:g} does not have it")
+
+
+class ClassCounts(Frozen):
+    """The test pictures of a class.
+
+    Attributes:
+        n: how many.
+        right: answered with the class.
+        given: how many of all test pictures were; None of a class without pictures.
+        auroc, auprc: areas under its curves; None where undefined.
+    """
+
+    n: Count
+    right: Count
+    given: Count | None = None
+    auroc: float | None = Field(None, ge=0, le=1)
+    auprc: float | None = Field(None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _parts_of_the_whole(self) -> "ClassCounts":
+        if self.right > self.n or (self.given is not None and self.right > self.given):
+            raise ValueError(
+                f"{self.right} right answers are more than {self.n} pictures or {self.given} answers"
+            )
+        return self
+
+
+class Fairness(Frozen):
+    """What of fairness does not follow from the accuracies of the subgroups.
+
+    Attributes:
+        spread_standardised: the spread at one mix of classes; None where there is no such mix.
+        intervals: the ends of 95 % intervals, by the name of the metric.
+    """
+
+    spread_standardised: float | None = Field(None, ge=0, le=1)
+    intervals: Mapping[str, Interval] = Field(default_factory=dict)
+
+
+class Difference(Frozen):
+    """A difference of a metric between two subgroups, at one mix of classes.
+
+    Attributes:
+        between: the subgroups; the first less the second.
+        figure: the metric.
+        value: the difference.
+        interval: its 95 % interval.
+        p: two-sided; `p_adjusted` over all pairs (Holm).
+    """
+
+    between: tuple[str, str]
+    figure: str
+    value: float = Field(ge=-1, le=1)
+    interval: Interval
+    p: float | None = Field(None, ge=0, le=1)
+    p_adjusted: float | None = Field(None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _within_its_interval(self) -> "Difference":
+        low, high = self.interval
+        if not -1 - LOOSE <= low <= self.value + LOOSE or not self.value - LOOSE <= high <= 1 + LOOSE:
+            raise ValueError(f"the difference {self.value:g} is not within {low:g} to {high:g}")
+        return self
+
+
+class SubgroupHistograms(ScoreHistograms):
+    """The histograms of one subgroup's test pictures.
+
+    Attributes:
+        subgroup: whose they are.
+    """
+
+    subgroup: Subgroup
+
+
+class ReferenceHistograms(ScoreHistograms):
+    """The histograms of all test pictures: what drift is measured against.
+
+    Attributes:
+        distances: the distance from the training pictures, one count per distance bin; None where nothing is
+            called unfamiliar.
+        by_subgroup: those of single subgroups, in the model for everybody.
+    """
+
+    distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
+    by_subgroup: tuple[SubgroupHistograms, ...] = ()
+
+
+Intersections = Mapping[str, Mapping[str, Mapping[str, GroupCounts | None]]]
+
+
+class Evaluation(Frozen):
+    """What the test of a model showed.
+
+    Attributes:
+        all: all test pictures.
+        by_class: those of each class, by its code.
+        by_subgroup: those of each subgroup, and of no declared one (`undeclared`).
+        absent: subgroups without test pictures.
+        missing: how many hospitals, and pictures, could not be counted; empty where none are missing.
+        fairness: None where it is not disclosed.
+        differences: between pairs of subgroups.
+        intersections: subgroups and traits, by column, value and subgroup; None where they are few.
+    """
+
+    all: GroupCounts = GroupCounts()
+    by_class: Mapping[str, ClassCounts] = Field(default_factory=dict)
+    by_subgroup: Mapping[str, GroupCounts] = Field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    missing: Mapping[str, JsonValue] = Field(default_factory=dict)
+    fairness: Fairness | None = None
+    differences: tuple[Difference, ...] | None = None
+    intersections: Intersections = Field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        blocks: Mapping[str, Block],
+        labels: Sequence[Label],
+        subgroups: Sequence[str],
+        reference: ReferenceHistograms | None,
+        *,
+        traits: Mapping[str, Sequence[str]] | None = None,
+        missing: Mapping[str, JsonValue] | None = None,
+    ) -> "Evaluation":
+        """What the counts of a test disclose.
+
+        Args:
+            blocks: the added-up counts of each subgroup.
+            labels: the classes.
+            subgroups: those that fairness compares.
+            reference: the histograms that the bundle has.
+            traits: the columns of intersections, as of `summarise`.
+            missing: as in the attributes.
+        """
+        malignant, total = malignant_classes(labels), reduce(add, blocks.values())
+        details = {name: decided(one.decisions) for name, one in blocks.items() if one.decisions is not None}
+        found = summarise(blocks, labels, subgroups, details, traits)
+        if total.decisions is not None:
+            of_all = decided(total.decisions)
+            found |= of_all | {"intervals": {**found["intervals"], **of_all["intervals"]}}
+        counted = cls(
+            all=GroupCounts.of(total, malignant),
+            by_class=_by_class(total.point, labels, found["by_class"]),
+            by_subgroup={name: GroupCounts.of(blocks[name], malignant) for name in found["by_subgroup"]},
+            absent=tuple(found["absent"]),
+            missing=missing or {},
+            fairness=Fairness(
+                spread_standardised=found["fairness"]["spread_standardised"],
+                intervals=_known(found["fairness"]["intervals"]),
+            ),
+            differences=tuple(Difference(**one) for one in found["differences"]),
+            intersections={
+                column: {
+                    value: {
+                        name: None if cell is None else _cell(cell, blocks[name].cells[column, value])
+                        for name, cell in cells.items()
+                    }
+                    for value, cells in values.items()
+                }
+                for column, values in found.get("intersections", {}).items()
+            },
+        )
+        computed = counted.metrics(labels, reference)
+        groups = {
+            name: _with_estimates(group, found["by_subgroup"][name], computed["by_subgroup"][name])
+            for name, group in counted.by_subgroup.items()
+        }
+        return counted.model_copy(
+            update={"all": _with_estimates(counted.all, found, computed), "by_subgroup": groups}
+        )
+
+    def metrics(self, labels: Sequence[Label], reference: ReferenceHistograms | None = None) -> Metrics:
+        """Every metric, by the names of `summarise`: None where it is undefined.
+
+        Args:
+            labels: the classes.
+            reference: histograms of the same test pictures, from which errors of calibration follow.
+        """
+        histograms: dict[str, ScoreHistograms] = {}
+        if reference is not None:
+            histograms = {one.subgroup.name: one for one in reference.by_subgroup}
+        of_classes, by_class = _of_classes(self.by_class, labels)
+        whole = _of_group(self.all, of_classes | _of_histograms(reference, ("ece", "mce", "aurc")))
+        found: Metrics = {
+            **whole,
+            "by_subgroup": {
+                name: _of_group(group, _of_histograms(histograms.get(name), ("ece", "mce")))
+                for name, group in self.by_subgroup.items()
+            },
+            "absent": list(self.absent),
+        }
+        if by_class:
+            found["by_class"] = by_class
+        if self.fairness is not None:
+            found["fairness"] = self._fairness(self.fairness)
+        if self.differences is not None:
+            found["differences"] = [one.model_dump(mode="json") for one in self.differences]
+        if self.intersections:
+            found["intersections"] = {
+                column: {
+                    value: {
+                        name: None if cell is None else _of_group(cell, {}) for name, cell in cells.items()
+                    }
+                    for value, cells in values.items()
+                }
+                for column, values in self.intersections.items()
+            }
+        return found | ({"missing": dict(self.missing)} if self.missing else {})
+
+    def _fairness(self, estimated: Fairness) -> Metrics:
+        groups = {name: group for name, group in self.by_subgroup.items() if name != UNDECLARED}
+        compared = {
+            name: _right_and_wrong(group.right, group.n)
+            for name, group in groups.items()
+            if group.right is not None and group.n
+        }
+        found: Metrics = dict.fromkeys(FAIRNESS)
+        if len(compared) == len(groups):
+            found = {name: number(metric(compared)) for name, metric in FAIRNESS.items()}
+        found["spread_standardised"] = estimated.spread_standardised
+        return found | {"intervals": {name: _ends(estimated.intervals.get(name)) for name in found}}
+
+
+FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
+    "variance": fairness.variance,
+    "gap": fairness.gap,
+    "worst": fairness.worst,
+    "spread": fairness.spread,
+}
+"""What of fairness follows from the accuracies of the subgroups."""
+
+_OF_HISTOGRAMS: Final = {"ece": calibration.ece, "mce": calibration.mce, "aurc": selective.aurc}
+
+
+def _right_and_wrong(right: int, n: int) -> Confusion:
+    return Confusion(np.array([[right, n - right], [0, 0]], dtype=np.int64))
+
+
+def _of_group(group: GroupCounts, more: Metrics) -> Metrics:
+    """The metrics of some pictures, with `more` that follows from other counts of them."""
+    found: Metrics = {name: x / n if n else None for name, x, n in group.shares()}
+    if group.decided is not None and group.n is not None:
+        found["set_size"] = group.decided.set_classes / group.n if group.n else None
+    found |= more | dict(group.estimates)
+    intervals = {name: _ends(group.intervals.get(name)) for name in found}
+    counts = {"n": group.n, "n_malignant": group.n_malignant, "n_other": group.n_other}
+    return {name: n for name, n in counts.items() if n is not None} | found | {"intervals": intervals}
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else list(interval)
+
+
+def _known(intervals: Mapping[str, Any]) -> dict[str, Interval]:
+    return {name: (ends[0], ends[1]) for name, ends in intervals.items() if ends is not None}
+
+
+def _with_estimates(group: GroupCounts, found: Metrics, computed: Metrics) -> GroupCounts:
+    """The counts with those metrics of `found` that were not computed from them, and all intervals."""
+    estimates = {name: found[name] for name in found["intervals"] if name not in computed}
+    return group.model_copy(update={"estimates": estimates, "intervals": _known(found["intervals"])})
+
+
+def _cell(found: Metrics, cell: Cell) -> GroupCounts:
+    counts = GroupCounts(n=int(cell.point.n), right=int(np.trace(cell.point.confusion)))
+    return _with_estimates(counts, found, _of_group(counts, {}))
+
+
+def _by_class(counts: Counts, labels: Sequence[Label], found: Metrics) -> dict[str, ClassCounts]:
+    matrix = counts.confusion
+    pictures, given = matrix.sum(axis=-1), matrix.sum(axis=-2)
+    return {
+        label.code: ClassCounts(
+            n=int(pictures[k]),
+            right=int(matrix[k, k]),
+            given=int(given[k]) if pictures[k] else None,
+            auroc=found[label.code]["auroc"],
+            auprc=found[label.code]["auprc"],
+        )
+        for k, label in enumerate(labels)
+    }
+
+
+def _of_classes(by_class: Mapping[str, ClassCounts], labels: Sequence[Label]) -> tuple[Metrics, Metrics]:
+    """Metrics of all pictures that follow from the classes, and those of each class."""
+    if not by_class:
+        return {}, {}
+    rows = [by_class[label.code] for label in labels]
+    matrix = _matrix(rows)
+    whole: Metrics = {name: number(FIGURES[name](matrix)) for name in ANSWERS}  # type: ignore[arg-type]
+    for name in ("auroc", "auprc"):
+        areas = np.array([np.nan if (value := getattr(row, name)) is None else value for row in rows])
+        whole[name] = number(mean_defined(areas))
+    shares = {
+        "recall": classification.recalls(matrix),
+        "precision": classification.precisions(matrix),
+        "f1": classification.f1_scores(matrix),
+        "specificity": classification.specificities(matrix),
+    }
+    each = {
+        label.code: {"n": row.n}
+        | {name: number(values[k]) for name, values in shares.items()}
+        | {"auroc": row.auroc, "auprc": row.auprc}
+        for k, (label, row) in enumerate(zip(labels, rows, strict=True))
+    }
+    return whole, each
+
+
+def _matrix(rows: Sequence[ClassCounts]) -> Confusion:
+    """A confusion matrix with these sums of rows, of columns and on the diagonal.
+
+    No metric depends on more. Answers with classes that have no pictures are in the first of these. Wrong
+    answers go from every class to the first and from the first to every class; what is left goes round
+    through the second and third, where entries may be negative.
+    """
+    n, right = (np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in ("n", "right"))
+    given = np.array([row.given or 0 for row in rows], dtype=np.int64)
+    absent = [k for k, row in enumerate(rows) if row.given is None]
+    if absent:
+        given[absent[0]] = n.sum() - given.sum()
+    wrong, false = n - right, given - right
+    matrix = np.diag(right)
+    matrix[1:, 0], matrix[0, 1:] = wrong[1:], false[1:]
+    if len(rows) > 2:
+        left = int(wrong[0] + false[0] - wrong.sum())
+        matrix[0, 1] += left
+        matrix[2, 0] += left
+        matrix[2, 1] -= left
+    return Confusion(matrix)
+
+
+def _of_histograms(given: ScoreHistograms | None, names: Iterable[str]) -> Metrics:
+    """Errors of calibration from the highest probabilities of right and of wrong answers."""
+    if given is None or given.right is None:
+        return {}
+    right = np.array(given.right, dtype=np.int64)
+    wrong = np.array(given.confidence, dtype=np.int64) - right
+    nothing = np.zeros((2, len(right)), dtype=np.int64)
+    confusion = np.array([[right.sum(), wrong.sum()], [0, 0]], dtype=np.int64)
+    counts = Counts(confusion, nothing[np.newaxis], nothing, np.stack([wrong, right]))
+    return {name: number(_OF_HISTOGRAMS[name](counts)) for name in names}
