@@ -11,9 +11,9 @@ from registry.bundle.counts.counting import count
 from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Abstention, Conformal, Temperature
 from registry.bundle.metrics.summary import summarise
-from registry.card.contents import Entry, card_json, expected_coverage, release_card
-from registry.card.page import card_page
 from registry.records import Release, Version
+from registry.views.card import Entry, card_json, expected_coverage, release_card
+from registry.views.card_page import card_page
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 

@@ -6,9 +6,9 @@ import pytest
 
 from registry.bundle.labels import Coding, Label
 from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
 from registry.records import Release, Version
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page
 from tests.thresholds import at_log_odds
 
 EVIL = '"><script>alert("x")</script>&'
@@ -132,7 +132,7 @@ def luminance(colour):
 
 
 def test_text_stands_out_from_its_ground_in_light_dark_and_print():
-    style = files("registry.card").joinpath("card.css").read_text(encoding="utf-8")
+    style = files("registry.views").joinpath("card.css").read_text(encoding="utf-8")
     schemes = [
         dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", one)) for one in re.findall(r":root \{[^}]*\}", style)
     ]

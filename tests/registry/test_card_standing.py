@@ -3,8 +3,7 @@
 import pytest
 
 from registry.bundle.manifest import Abstention, Conformal
-from registry.card.contents import Entry, release_card
-from registry.card.page import standing
+from registry.views.card import Entry, release_card, standing
 from tests.thresholds import at_log_odds
 
 SURE = {

@@ -6,7 +6,7 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import Label
 from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
 from registry.bundle.pictures.rule import PictureRule
-from registry.diff import Changed, changes, facts
+from registry.views.changes import Changed, changes, facts
 from tests.thresholds import at_log_odds
 
 

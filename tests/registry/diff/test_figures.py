@@ -1,6 +1,6 @@
 import pytest
 
-from registry.diff import FigureValue, figure_changes
+from registry.views.changes import FigureValue, figure_changes
 
 
 def changes_of(bundle, before, after):

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from registry.bundle.labels import UNDECLARED, Coding, Label
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
-from registry.cli.bundles import signature_table, signed_by
-from registry.cli.show import difference_text
-from registry.diff import compare
 from registry.records import Event, Version
-from registry.rendering import columns, event_lines, lines_of, printable, version_page
-from registry.signing.versions import Signature
+from registry.views.card import Entry, entry_json, release_card
+from registry.views.card_page import card_page, version_in_short
+from registry.views.changes import compare, difference_text
+from registry.views.records import event_lines
+from registry.views.tables import columns, draw, lines_of, printable
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
@@ -87,17 +85,12 @@ def version(number, text):
 
 
 def shown(text):
-    one = version(1, text)
-    return "\n".join([version_page(*one), signed_by([signature(text)]), signature_table([signature(text)])])
+    return draw(version_in_short(entry_json(Entry.of(*version(1, text))), text, [("Signed", text)]))
 
 
 def compared(text):
     pair = [version(1, text), version(2, text)]
     return difference_text(compare(pair, [one for one, _ in pair]))
-
-
-def signature(text):
-    return Signature("demo", 1, "sha256:" + "1" * 64, text, WHEN)
 
 
 def happened(text):
