@@ -1,6 +1,6 @@
 """`dermfed-registry list`, `show`, `history` and `diff`: what there is, what answers, and what was done."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +13,18 @@ from registry.cli.common import AsJson, Model, answer, as_data, open_registry
 from registry.cli.releases import canary_data
 from registry.errors import RegistryError
 from registry.gates.gate_set import LetThrough, all_let_through
-from registry.records import Person, Release, Version, moment
+from registry.records import Release, Version, Withdrawal, moment
 from registry.signing.versions import check_attestation
 from registry.views.card import Entry, entry_json
 from registry.views.card_page import version_in_short
 from registry.views.changes import difference_text
 from registry.views.records import canary_line, event_lines, release_line, stopped_line, version_table
-from registry.views.tables import draw, lines_of, printable
+from registry.views.tables import Section, draw, lines_of, printable
 
 if TYPE_CHECKING:
     from registry.registry import Registry
+    from registry.releases.labels import Note
+    from registry.signing.versions import Signature
 
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
@@ -104,14 +106,10 @@ def show(
         if number is not None:
             aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
             canaries = {name: one for name, one in canaries.items() if versions[0] in one.release.versions}
-        manifests = [registry.manifest(version) for version in versions]
-        signatures = [registry.signatures(version) for version in versions]
+        shown = _shown(registry, model, versions)
         overridden = registry.overrides(model, [release.id for release in aliases.values()])
-        withdrawn = {one.number: one for one in registry.withdrawals(model)}
-        tags, notes = registry.tags(model), registry.notes(model)
         passed = {name: _passed(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
-        people = registry.people()
     if as_json:
         found = {
             "model": model,
@@ -124,37 +122,10 @@ def show(
             "gates": {name: as_data(passed[name]) for name in aliases},
             **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
             **({"canaries": {name: canary_data(one) for name, one in canaries.items()}} if canaries else {}),
-            "versions": [
-                {
-                    **as_data(version),
-                    **_marks(
-                        str(withdrawn.get(version.number, "")),
-                        tags.get((model, version.number), ()),
-                        [as_data(note) for note in notes if note.number == version.number],
-                    ),
-                    "signatures": as_data(signed),
-                    **_measured_data(manifest, people),
-                    "manifest": readable(manifest),
-                }
-                for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-            ],
+            "versions": [one.data() for one in shown],
         }
         answer(found, "", as_json)
         return
-    pages = []
-    for version, manifest, signed in zip(versions, manifests, signatures, strict=True):
-        more = [("Signed", f"{moment(one.created)} by {one.identity}") for one in signed]
-        more = more or [("Signed", "by nobody")]
-        more.append(("Counts", _recounted(manifest)))
-        if tagged := tags.get((model, version.number)):
-            more.append(("Tags", ", ".join(tagged)))
-        more += [
-            ("Note", f"{moment(note.time)} by {note.actor}: {note.text}")
-            for note in notes
-            if note.number == version.number
-        ]
-        card = entry_json(Entry.of(version, manifest, withdrawn.get(version.number)))
-        pages.append(draw(version_in_short(card, _measured_text(manifest, people), more)))
     lines = [
         "\n".join([release_line(name, one, overridden.get(one.id)), *passed[name].lines()])
         for name, one in aliases.items()
@@ -162,7 +133,7 @@ def show(
     lines += [canary_line(name, one) for name, one in canaries.items()]
     lines += [stopped_line(name, event) for name, event in stopped.items()]
     lines = lines or [f"no alias of {model} points here"]
-    answer(None, "\n\n".join(["\n".join(lines), *pages]), as_json)
+    answer(None, "\n\n".join(["\n".join(lines), *(draw(one.section()) for one in shown)]), as_json)
 
 
 def history(context: typer.Context, model: Model, as_json: AsJson = False) -> None:
@@ -219,29 +190,78 @@ def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> di
     return {name: mark for name, mark in marks.items() if mark}
 
 
-def _measured_text(manifest: BundleManifest, people: Sequence[Person]) -> str:
-    """Who has measured and signed the metrics, by name where the registry knows them."""
+@dataclass(frozen=True)
+class _Shown:
+    """One version and what the registry knows of it; `measured` says who has signed its metrics."""
+
+    version: Version
+    manifest: BundleManifest
+    signatures: Sequence["Signature"]
+    withdrawal: Withdrawal | None
+    tags: Sequence[str]
+    notes: Sequence["Note"]
+    measured: str
+
+    def data(self) -> dict[str, Any]:
+        """For programs; keys of what there is not are left out."""
+        withdrawn = "" if self.withdrawal is None else str(self.withdrawal)
+        figures = {}
+        if self.manifest.attestation is not None:
+            figures["figures"] = {
+                "measured_by": self.manifest.attestation.fingerprint,
+                "said": self.measured,
+                "recounted_from": list(recount(self.manifest).sources),
+            }
+        return {
+            **as_data(self.version),
+            **_marks(withdrawn, self.tags, as_data(list(self.notes))),
+            "signatures": as_data(self.signatures),
+            **figures,
+            "manifest": readable(self.manifest),
+        }
+
+    def section(self) -> Section:
+        """For people."""
+        signed = [("Signed", f"{moment(one.created)} by {one.identity}") for one in self.signatures]
+        more = [
+            *(signed or [("Signed", "by nobody")]),
+            ("Counts", _recounted(self.manifest)),
+            *([("Tags", ", ".join(self.tags))] if self.tags else []),
+            *(("Note", f"{moment(one.time)} by {one.actor}: {one.text}") for one in self.notes),
+        ]
+        card = entry_json(Entry.of(self.version, self.manifest, self.withdrawal))
+        return version_in_short(card, self.measured, more)
+
+
+def _shown(registry: "Registry", model: str, versions: Sequence[Version]) -> list[_Shown]:
+    withdrawn = {one.number: one for one in registry.withdrawals(model)}
+    tags, notes = registry.tags(model), registry.notes(model)
+    names = {one.fingerprint: one.name for one in registry.people() if one.revoked is None}
+    manifests = {version: registry.manifest(version) for version in versions}
+    return [
+        _Shown(
+            version,
+            manifest,
+            registry.signatures(version),
+            withdrawn.get(version.number),
+            tags.get((model, version.number), ()),
+            [note for note in notes if note.number == version.number],
+            _measured(manifest, names),
+        )
+        for version, manifest in manifests.items()
+    ]
+
+
+def _measured(manifest: BundleManifest, names: Mapping[str, str]) -> str:
+    """Who has measured and signed the metrics, by the name of the key where the registry knows any."""
     if manifest.attestation is None:
         return UNSIGNED
     key = manifest.attestation.fingerprint
     if check_attestation(manifest) == "forged":
         return f"forged: not signed by {key}, which the bundle names; do not use this version"
-    names = {one.fingerprint: one.name for one in people if one.revoked is None}
     if key in names:
         return f"measured and signed by {names[key]} ({key})"
     return f"signed by an unknown key, {key}" if names else f"measured and signed by {key}"
-
-
-def _measured_data(manifest: BundleManifest, people: Sequence[Person]) -> dict[str, Any]:
-    """The same in JSON; nothing where nobody has signed."""
-    if manifest.attestation is None:
-        return {}
-    found = {
-        "measured_by": manifest.attestation.fingerprint,
-        "said": _measured_text(manifest, people),
-        "recounted_from": list(recount(manifest).sources),
-    }
-    return {"figures": found}
 
 
 def _recounted(manifest: BundleManifest) -> str:
