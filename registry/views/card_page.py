@@ -4,7 +4,6 @@ Everything is read from the JSON that `registry.views.card` makes, so that page 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from registry.bundle.counts.score_bins import probability_text
@@ -83,7 +82,7 @@ _IN_SHORT: Final = (*FIGURES, "accuracy", "ece")
 # Metrics as cells and tables.
 
 
-def title(name: str) -> str:
+def metric_title(name: str) -> str:
     """What a metric is called."""
     return MEASURES.get(name) or name.replace("_", " ")
 
@@ -133,7 +132,7 @@ def _metric_table(
         Row.of(name, *too_few if row is None else (_tested_on(row), *(cell(row, each) for each in names)))
         for name, row in rows.items()
     )
-    return Table(key, caption, (head, "Test pictures", *map(title, names)), tuple(drawn), note)
+    return Table(key, caption, (head, "Test pictures", *map(metric_title, names)), tuple(drawn), note)
 
 
 def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
@@ -172,7 +171,9 @@ def _tones(card: Card) -> Table:
 def _fairness(card: Card) -> Table:
     found = card["fairness"] or {}
     names = _known_columns([found])
-    rows = tuple(Row.of(title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names)
+    rows = tuple(
+        Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names
+    )
     return Table("fairness", "Fairness over skin tones", ("Figure", "Value"), rows)
 
 
@@ -180,7 +181,7 @@ def _differences(card: Card) -> Table:
     rows = tuple(
         Row.of(
             " − ".join(one["between"]),
-            title(one["figure"]),
+            metric_title(one["figure"]),
             Cell(figure(one.get("value")), interval(ends_of(one.get("interval")))),
             figure(one.get("p")),
             figure(one.get("p_adjusted")),
@@ -374,16 +375,8 @@ def _labels(card: Card) -> Table:
 # A version, and a release.
 
 
-@dataclass(frozen=True)
-class VersionView:
-    """One version of a card: its title, and its sections in the order of reading."""
-
-    title: str
-    sections: tuple[Section, ...]
-
-
-def version_view(card: Card, common: Collection[str] = ()) -> VersionView:
-    """The view of one version; parts named in `common` are shown once for all versions."""
+def version_view(card: Card, common: Collection[str] = ()) -> tuple[str, list[Section]]:
+    """Title and sections of one version; parts named in `common` are shown once for all versions."""
     name, use = card["subgroup"]["name"], card["intended_use"]
     withdrawn = ", WITHDRAWN" if card.get("withdrawn") else ""
     how = Facts(tuple((name, card["how_to_use"][part]) for part, name in _USES.items()))
@@ -408,10 +401,8 @@ def version_view(card: Card, common: Collection[str] = ()) -> VersionView:
         Section.of("Data", _data(card), _clients(card)),
         Section.of("Where it comes from", _lineage(card, measured(card))),
     )
-    return VersionView(
-        name if card["version"] is None else f"{name}: version {card['version']}{withdrawn}",
-        tuple(one for one in sections if one.parts),
-    )
+    title = name if card["version"] is None else f"{name}: version {card['version']}{withdrawn}"
+    return title, [one for one in sections if one.parts]
 
 
 def version_in_short(card: Card, figures: str, more: Sequence[tuple[str, str]]) -> Section:
@@ -495,7 +486,7 @@ def key_figures(versions: Sequence[Card]) -> Table | None:
     return Table(
         "key",
         "How well it answers, by skin tone",
-        ("Skin tone", *map(title, names), "Test pictures"),
+        ("Skin tone", *map(metric_title, names), "Test pictures"),
         tuple(
             Row.of(subgroup, *(cell(row, name) for name in names), _tested_on(row), note=called(version))
             for subgroup, version, row in rows

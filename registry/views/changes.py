@@ -12,24 +12,14 @@ from typing import Any, Final, Literal
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest import BundleManifest, sha256
-from registry.bundle.metrics import patient
-from registry.bundle.metrics.patient import COUNTS, Told, told
+from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, Told, told
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal
 from registry.views.sentences import count_of, rows_of
 from registry.views.tables import Cell, Row, Section, Table, draw
 
-_SHOWN: Final = (
-    *patient.FIGURES,
-    *patient.AT_WORKING_POINT,
-    "accuracy",
-    "auroc",
-    "ece",
-    "coverage",
-    "spread",
-    "worst",
-)
+_SHOWN: Final = {*FIGURES, *AT_WORKING_POINT, "accuracy", "auroc", "ece", "coverage", "spread", "worst"}
 _LONGEST: Final = 60  # characters of a value
 _NAMED_BY: Final = {"labels": "code", "case.facts": "name", "patterns": "pattern"}
 """Lists whose entries go by their names, and which key that is."""
@@ -238,8 +228,8 @@ def difference_text(found: Difference) -> str:
         *(f"{one.title} is {one.withdrawn}" for one in sides if one.withdrawn),
     ]
     versions = tuple(f"version {one.version}" for one in sides)
-    changed = [Row.of(one.what, _short(one.before), _short(one.after)) for one in found.changed]
-    figures = [
+    changed = (Row.of(one.what, _short(one.before), _short(one.after)) for one in found.changed)
+    figures = (
         Row.of(
             one.subgroup or {"all": "all pictures", "fairness": "between subgroups"}[one.part],
             one.figure.replace("_", " "),
@@ -250,20 +240,14 @@ def difference_text(found: Difference) -> str:
         )
         for one in found.figures
         if one.figure in _SHOWN
-    ]
+    )
     header = ("of", "figure", *versions, "difference", "intervals")
+    facts = Table("changed", "Facts that changed", ("changed", *versions), tuple(changed))
+    tested = Table("figures", "Test figures of both versions", header, tuple(figures))
     return draw(
         Section.of(f"{found.model}: {found.before.title} -> {found.after.title}", *lines),
-        Section.of(
-            "",
-            Table("changed", "Facts that changed", ("changed", *versions), tuple(changed)),
-            otherwise="everything but figures is the same",
-        ),
-        Section.of(
-            "",
-            Table("figures", "Test figures of both versions", header, tuple(figures)),
-            otherwise="neither version has test figures",
-        ),
+        Section.of("", facts, otherwise="everything but figures is the same"),
+        Section.of("", tested, otherwise="neither version has test figures"),
     )
 
 
