@@ -65,7 +65,6 @@ from registry.database.queries import (
     withdrawals,
 )
 from registry.database.tables import GENESIS, registry_id
-from registry.diff import Difference, compare
 from registry.environment import current_user, database_url, key_password, signing_key, store_location
 from registry.errors import KeyUnusable, NotFound, StoreError
 from registry.gate_report import Comparison, GateReport
@@ -113,6 +112,7 @@ from registry.signing.versions import Signature, require_signature, sign_version
 from registry.store.base import Store
 from registry.store.bundles import fetch_bundle, open_store, stored_bundle, stored_manifest
 from registry.store.garbage import GRACE, Collected, collect_garbage
+from registry.views.changes import Difference, compare
 
 if TYPE_CHECKING:
     from registry.signing.keys import Signer, Trust

@@ -82,7 +82,7 @@ from registry.cli.releases import (
 from registry.cli.releases import END_EXAMPLES as CANARY_END_EXAMPLES
 from registry.cli.show import EXAMPLES as DIFF_EXAMPLES
 from registry.cli.show import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, diff, history, list_, show
-from registry.rendering import version_table
+from registry.views.records import version_table
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 canary_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -184,7 +184,10 @@ def add(
     with open_signing(context, key) as registry:
         added = registry.add_folders_and_tell(folders)
     states = ["added" if version in added.new else "was there" for version in added.versions]
-    text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
+    text = [
+        version_table(added.versions, state=states),
+        *(f"repaired: object {one}" for one in added.repaired),
+    ]
     text += [shown(f"note: {one}") for one in added.warnings]
     answer(as_data(added), "\n".join(text), as_json)
 

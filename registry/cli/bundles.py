@@ -1,18 +1,6 @@
-"""`dermfed-registry card`: the model card of a bundle, a version or a release, for people or for programs.
-
-`dermfed-registry fetch`: the bundle of a version as a folder, as it was added.
-
-What the commands print of signatures.
-
-`dermfed-registry sign`: vouch for versions with a private key.
-
-`dermfed-registry export` and `import`: a release as one file, for hospitals without a network.
-
-What `show` tells of a bundle's manifest in JSON: all that a reader has a use for.
-"""
+"""`dermfed-registry card`, `fetch`, `sign`, `export` and `import`: showing versions, and passing them on."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +9,6 @@ import typer
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, read_bundle
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import shown
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
 from registry.cli.common import (
     AsJson,
     Key,
@@ -38,15 +24,17 @@ from registry.environment import key_password
 from registry.errors import InvalidName
 from registry.names import check_name
 from registry.records import PRODUCTION, moment
-from registry.rendering import columns, event_lines, lines_of, version_table
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.versions import trust_in
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page
+from registry.views.records import event_lines, version_table
+from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
     from registry.archive.import_release import Imported
     from registry.records import Version
     from registry.registry import Registry
-    from registry.signing.versions import Signature
 
 CARD_EXAMPLES = (
     "demo > card.html",
@@ -104,28 +92,25 @@ def registered_card(
         NotFound: there is no such model, version or alias.
         StoreError: a manifest is missing or was altered.
     """
+    withdrawn = {one.number: one for one in registry.withdrawals(model)}
+    alarms = [one for one in registry.alarms(model) if one.closed is None]
+
+    def entry(version: "Version") -> Entry:
+        own = [str(one) for one in alarms if one.version == version.number]
+        return Entry.of(version, registry.manifest(version), withdrawn.get(version.number), own)
+
     if number is not None:
-        version = registry.version(model, number)
-        withdrawal = next((one for one in registry.withdrawals(model) if one.number == number), None)
-        alarms = _alarms(registry, version)
-        return release_card([Entry.of(version, registry.manifest(version), withdrawal, alarms)])
+        return release_card([entry(registry.version(model, number))])
     alias = alias or PRODUCTION
     release = registry.require_release(model, alias)
-    entries = [
-        Entry.of(version, registry.manifest(version), alarms=_alarms(registry, version))
-        for version in release.versions
-    ]
-    found = registry.let_through(model, alias)
-    told = "" if found is None else found.sentence
-    canary = registry.canaries(model).get(alias)
-    beside = "" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}"
-    return release_card(entries, release=release, alias=alias, let_through=told, canary=beside)
-
-
-def _alarms(registry: "Registry", version: "Version") -> list[str]:
-    """The open alarms of a version."""
-    alarms = registry.alarms(version.model)
-    return [str(one) for one in alarms if one.closed is None and one.version == version.number]
+    found, canary = registry.let_through(model, alias), registry.canaries(model).get(alias)
+    return release_card(
+        [entry(version) for version in release.versions],
+        release=release,
+        alias=alias,
+        let_through="" if found is None else found.sentence,
+        canary="" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}",
+    )
 
 
 def _is_folder(model: str) -> bool:
@@ -170,19 +155,6 @@ def fetch(
     answer(found, lines_of(lines), as_json)
 
 
-def signature_table(signatures: Sequence["Signature"]) -> str:
-    """Signatures, one on each line."""
-    rows = [[one.model, str(one.number), moment(one.created), one.identity, one.object] for one in signatures]
-    return columns(("model", "version", "signed", "by", "object"), rows)
-
-
-def signed_by(signatures: Sequence["Signature"]) -> str:
-    """Who says to have signed a version, as lines of its page; only `verify --trust` proves it."""
-    if not signatures:
-        return "  signed       by nobody"
-    return lines_of(f"  signed       {moment(one.created)} by {one.identity}" for one in signatures)
-
-
 EXAMPLES = (
     "demo 1 2 3 4 --key release.key",
     "demo 5 --key release.key --certificate release.pem --json",
@@ -221,7 +193,8 @@ def sign(
     signer = read_signer(key, certificate, key_password())
     with open_registry(context) as registry:
         signatures = registry.sign(model, numbers, signer)
-    answer(as_data(signatures), signature_table(signatures), as_json)
+    rows = [[one.model, str(one.number), moment(one.created), one.identity, one.object] for one in signatures]
+    answer(as_data(signatures), columns(("model", "version", "signed", "by", "object"), rows), as_json)
 
 
 EXPORT_EXAMPLES = ("demo --out release.dermfed", "demo --alias staging --out release.dermfed --json")
@@ -297,7 +270,7 @@ def import_page(imported: "Imported") -> str:
     states = ["added" if version in imported.new else "was there" for version in imported.versions]
     return "\n".join(
         [
-            version_table(imported.versions, states),
+            version_table(imported.versions, state=states),
             *(
                 shown(f"signature of version {one.number}: kept, of {one.identity}")
                 for one in imported.signatures
@@ -310,22 +283,11 @@ def import_page(imported: "Imported") -> str:
     )
 
 
-# Histograms and packed matrices: of no use to a reader.
-_UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
-_OF_CASES: dict[str, Any] = {"case": True, "patterns": True}
-
-
 def readable(manifest: BundleManifest) -> dict[str, Any]:
-    """The manifest without packed figures, and without the fields that this model has no use for.
-
-    A model of single pictures is told as versions before told it: without `case` and `patterns`, and
-    without `working_point` and `attestation` where it has none.
-    """
-    left_out = dict(_UNREADABLE)
-    if manifest.working_point is None:
-        left_out["working_point"] = True
-    if manifest.attestation is None:
-        left_out["attestation"] = True
+    """The manifest in JSON without histograms, packed matrices and fields that this model has no use for."""
+    packed: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
+    record = manifest.model_dump(mode="json", exclude=packed)
+    unused = {name for name in ("working_point", "attestation") if record[name] is None}
     if manifest.case is None:
-        left_out |= _OF_CASES
-    return manifest.model_dump(mode="json", exclude=left_out)
+        unused |= {"case", "patterns"}
+    return {name: value for name, value in record.items() if name not in unused}

@@ -9,7 +9,6 @@ Runs a command: errors that a user can mend are told in a line, and in the exit 
 
 import json
 import logging
-import shutil
 import sys
 from gc import freeze
 from pathlib import Path
@@ -150,11 +149,6 @@ def as_data(record: Any) -> Any:
 def answer(data: Any, text: str, as_json: bool) -> None:
     """Print what a command found, for a program or for a person."""
     print(json.dumps(data, indent=2) if as_json else text)
-
-
-def terminal_columns() -> int | None:
-    """How wide the terminal is that the answer goes to; nothing where it goes into a file or a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 WRONG = 2  # exit code: wrong use or bad input

@@ -27,7 +27,8 @@ from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
 from registry.records import moment
-from registry.rendering import event_lines, gate_table
+from registry.views.changes import gate_table
+from registry.views.records import event_lines
 
 SET_EXAMPLES = (
     "gates.yaml --reason 'board decision 12'",

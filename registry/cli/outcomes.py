@@ -25,7 +25,8 @@ from registry.cli.common import (
 )
 from registry.environment import OUTCOMES
 from registry.errors import DatabaseError, InvalidName, NotFound, PersonRefused
-from registry.rendering import columns, event_lines, lines_of
+from registry.views.records import event_lines
+from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
     from registry.outcomes.alarms import Monitoring

@@ -13,7 +13,8 @@ from registry.bundle.text import shown_name
 from registry.cli.common import AsJson, Key, Reason, answer, as_data, open_registry, open_signing
 from registry.environment import key_password
 from registry.records import ROLES, ROTATION_GRACE, SCOPES, moment
-from registry.rendering import event_lines, key_table, people_table, printable
+from registry.views.records import event_lines, key_table, people_table
+from registry.views.tables import printable
 
 NEW_KEY_EXAMPLES = ("anna.key",)
 ADD_EXAMPLES = (

@@ -30,12 +30,13 @@ from registry.cli.common import (
     named_or_without,
     open_registry,
     open_signing,
-    terminal_columns,
 )
 from registry.cli.gates import refused_data
 from registry.errors import AliasMoved, GateRefusal
 from registry.records import PRODUCTION, SEARCHED, moment
-from registry.rendering import canary_line, columns, comparison_text, event_lines, printable, release_line
+from registry.views.changes import comparison_text
+from registry.views.records import canary_line, event_lines, release_line
+from registry.views.tables import columns, printable
 
 if TYPE_CHECKING:
     from registry.records import Canary
@@ -126,7 +127,7 @@ def compare(
     named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
         found = registry.compare(model, named, to=to, without=left_out)
-    answer(as_data(found), comparison_text(found, terminal=terminal_columns()), as_json)
+    answer(as_data(found), comparison_text(found), as_json)
     if found.refused:
         raise typer.Exit(REFUSED)
 
@@ -196,7 +197,7 @@ def promote(
             told = {} if refusal.report is None else refused_data(refusal.report)
             if refusal.comparison is not None:
                 told["comparison"] = as_data(refusal.comparison)
-                text = comparison_text(refusal.comparison, terminal=terminal_columns(), refusals=False)
+                text = comparison_text(refusal.comparison, refusals=False)
                 answer(told, text, as_json)
             raise
         release = registry.require_release(model, to)
@@ -210,7 +211,7 @@ def promote(
         answer(found, f"nothing to do: {runs}", as_json)
         return
     found["comparison"] = as_data(done.comparison)
-    text = comparison_text(done.comparison, terminal=terminal_columns())
+    text = comparison_text(done.comparison)
     answer(found, f"{event_lines(event)}\n\n{text}", as_json)
 
 

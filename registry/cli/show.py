@@ -1,80 +1,29 @@
-"""What `show` says of figures: who has measured and signed them, and whether their counts agree.
+"""`dermfed-registry list`, `show`, `history` and `diff`: what there is, what answers, and what was done."""
 
-`dermfed-registry list`, `show` and `history`: what there is, where aliases point, and what was done.
-
-What `diff` prints for people: what changed first, then the figures that a release is judged by.
-
-`dermfed-registry diff`: what changed between two versions.
-"""
-
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from registry.bundle.manifest import UNSIGNED, BundleManifest
-from registry.bundle.metrics import patient
-from registry.bundle.text import shown_name
-from registry.cli.bundles import readable, signed_by
+from registry.cli.bundles import readable
 from registry.cli.common import AsJson, Model, answer, as_data, open_registry
 from registry.cli.releases import canary_data
-from registry.diff import ComparedVersion, Difference, FigureChange, FigureValue
 from registry.errors import RegistryError
 from registry.gates.gate_set import LetThrough, all_let_through
-from registry.records import Person, Release, Version, moment
-from registry.rendering import (
-    Cell,
-    Row,
-    Table,
-    canary_line,
-    columns,
-    event_lines,
-    lines_of,
-    measured,
-    printable,
-    release_line,
-    stopped_line,
-    text_of,
-    version_page,
-    version_table,
-)
+from registry.records import Release, Version, Withdrawal, moment
 from registry.signing.versions import check_attestation
+from registry.views.card import Entry, entry_json
+from registry.views.card_page import version_in_short
+from registry.views.changes import difference_text
+from registry.views.records import canary_line, event_lines, release_line, stopped_line, version_table
+from registry.views.tables import Section, draw, lines_of, printable
 
 if TYPE_CHECKING:
     from registry.registry import Registry
     from registry.releases.labels import Note
-
-
-def measured_text(manifest: BundleManifest, people: Sequence[Person]) -> str:
-    """Who has measured and signed the figures, by name where the registry knows them."""
-    if manifest.attestation is None:
-        return UNSIGNED
-    key = manifest.attestation.fingerprint
-    if check_attestation(manifest) == "forged":
-        return f"forged: not signed by {key}, which the bundle names; do not use this version"
-    names = {one.fingerprint: one.name for one in people if one.revoked is None}
-    if key in names:
-        return f"measured and signed by {names[key]} ({key})"
-    return f"signed by an unknown key, {key}" if names else f"measured and signed by {key}"
-
-
-def measured_data(manifest: BundleManifest, people: Sequence[Person]) -> dict[str, Any]:
-    """The same for programs, of figures that somebody has signed; nothing of others, as ever."""
-    if manifest.attestation is None:
-        return {}
-    found = {
-        "measured_by": manifest.attestation.fingerprint,
-        "said": measured_text(manifest, people),
-    }
-    return {"figures": found}
-
-
-def measured_lines(manifest: BundleManifest, people: Sequence[Person]) -> str:
-    """Both as lines of a version's page."""
-    return lines_of([f"  figures      {measured_text(manifest, people)}"])
-
+    from registry.signing.versions import Signature
 
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
@@ -82,6 +31,7 @@ MOST_LISTED = 1000
 LIST_EXAMPLES = ("", "demo --json", "demo --all")
 SHOW_EXAMPLES = ("demo", "demo --version 3", "demo --alias production --json")
 HISTORY_EXAMPLES = ("demo", "demo --json")
+EXAMPLES = ("demo 1 5", "demo 1 5 --json")
 
 
 def list_(
@@ -98,30 +48,32 @@ def list_(
         older = registry.version_count(model) - len(versions)
         if tag is not None:
             versions = tuple(one for one in versions if tag in tags.get((one.model, one.number), ()))
-        withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
-        tried = _in_canaries(registry, [model] if model else sorted({one.model for one in versions}))
+        withdrawn = {(one.model, one.number): str(one) for one in registry.withdrawals(model)}
+        canaries = _in_canaries(registry, [model] if model else sorted({one.model for one in versions}))
         place = registry.place
-    states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
-    in_canary = [tried.get((one.model, one.number), "") for one in versions]
+    keys = [(one.model, one.number) for one in versions]
     if as_json:
         found = [
             {
                 **data,
-                **_marks(state, tags.get((one.model, one.number), ())),
-                **({"canary": told} if told else {}),
+                **_marks(withdrawn.get(key, ""), tags.get(key, ())),
+                **({"canary": canaries[key]} if key in canaries else {}),
             }
-            for data, one, state, told in zip(as_data(versions), versions, states, in_canary, strict=True)
+            for data, key in zip(as_data(versions), keys, strict=True)
         ]
         answer(found, "", as_json)
         return
-    tagged = [", ".join(tags.get((one.model, one.number), ())) for one in versions]
-    states = [state or told for state, told in zip(states, in_canary, strict=True)]
-    text = version_table(versions, states if any(states) else None, tagged if any(tagged) else None)
+    text = version_table(
+        versions,
+        tags=[", ".join(tags.get(key, ())) for key in keys],
+        state=[withdrawn.get(key) or canaries.get(key, "") for key in keys],
+    )
     if not versions:
         text = printable(
             f"no version yet in {place}; add one with `dermfed-registry add`, or name another --url"
+            if tag is None
+            else f"no version has the tag {tag!r}"
         )
-        text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
     answer(None, text + more, as_json)
 
@@ -153,14 +105,10 @@ def show(
         if number is not None:
             aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
             canaries = {name: one for name, one in canaries.items() if versions[0] in one.release.versions}
-        manifests = [registry.manifest(version) for version in versions]
-        signatures = [registry.signatures(version) for version in versions]
+        shown = _shown(registry, model, versions)
         overridden = registry.overrides(model, [release.id for release in aliases.values()])
-        withdrawn = {one.number: one for one in registry.withdrawals(model)}
-        tags, notes = registry.tags(model), registry.notes(model)
         passed = {name: _passed(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
-        people = registry.people()
     if as_json:
         found = {
             "model": model,
@@ -173,34 +121,10 @@ def show(
             "gates": {name: as_data(passed[name]) for name in aliases},
             **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
             **({"canaries": {name: canary_data(one) for name, one in canaries.items()}} if canaries else {}),
-            "versions": [
-                {
-                    **as_data(version),
-                    **_marks(
-                        str(withdrawn.get(version.number, "")),
-                        tags.get((model, version.number), ()),
-                        [as_data(note) for note in notes if note.number == version.number],
-                    ),
-                    "signatures": as_data(signed),
-                    **measured_data(manifest, people),
-                    "manifest": readable(manifest),
-                }
-                for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-            ],
+            "versions": [one.data() for one in shown],
         }
         answer(found, "", as_json)
         return
-    pages = [
-        "\n".join(
-            [
-                version_page(version, manifest, withdrawn.get(version.number)),
-                signed_by(signed),
-                measured_lines(manifest, people),
-                *_said(tags.get((model, version.number), ()), notes, version.number),
-            ]
-        )
-        for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-    ]
     lines = [
         "\n".join([release_line(name, one, overridden.get(one.id)), *passed[name].lines()])
         for name, one in aliases.items()
@@ -208,7 +132,7 @@ def show(
     lines += [canary_line(name, one) for name, one in canaries.items()]
     lines += [stopped_line(name, event) for name, event in stopped.items()]
     lines = lines or [f"no alias of {model} points here"]
-    answer(None, "\n\n".join(["\n".join(lines), *pages]), as_json)
+    answer(None, "\n\n".join(["\n".join(lines), *(draw(one.section()) for one in shown)]), as_json)
 
 
 def history(context: typer.Context, model: Model, as_json: AsJson = False) -> None:
@@ -229,13 +153,30 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     answer(as_data(events), "\n".join(lines), as_json)
 
 
+def diff(
+    context: typer.Context,
+    model: Model,
+    before: Annotated[int, typer.Argument(metavar="A", help="The number of one version.")],
+    after: Annotated[int, typer.Argument(metavar="B", help="The number of the other.")],
+    as_json: AsJson = False,
+) -> None:
+    """Tell what changed from version A to version B.
+
+    What they come from (job, recipe, seed, data, code, parent), what they answer with (labels, picture rule,
+    temperature, thresholds, file), and test figures by subgroup with their intervals, the difference, and
+    whether the intervals overlap. That they overlap does not prove that the versions are alike.
+    """
+    with open_registry(context) as registry:
+        found = registry.diff(model, before, after)
+    answer(as_data(found), difference_text(found), as_json)
+
+
 def _in_canaries(registry: "Registry", models: Sequence[str]) -> dict[tuple[str, int], str]:
     """What versions answer as canaries alone, by model and number."""
     found = {}
     for model in models:
-        canaries = registry.canaries(model)
         running = {one.number for release in registry.aliases(model).values() for one in release.versions}
-        for alias, canary in canaries.items():
+        for alias, canary in registry.canaries(model).items():
             for one in canary.release.versions:
                 if one.number not in running:
                     found[model, one.number] = f"canary of {alias}: {canary.title}"
@@ -243,25 +184,86 @@ def _in_canaries(registry: "Registry", models: Sequence[str]) -> dict[tuple[str,
 
 
 def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> dict[str, Any]:
-    """What was done to a version, in JSON; a version to which nothing was done is told as ever."""
+    """What was done to a version, in JSON; keys of what was not done are left out."""
     marks = {"withdrawn": withdrawn, "tags": list(tags), "notes": list(notes)}
     return {name: mark for name, mark in marks.items() if mark}
 
 
-def _said(tags: Sequence[str], notes: Sequence["Note"], number: int) -> list[str]:
-    """Tags and notes of a version, as lines of its page."""
-    lines = [f"  tags         {', '.join(tags)}"] if tags else []
-    lines += [
-        f"  note         {moment(note.time)} by {note.actor}: {note.text}"
-        for note in notes
-        if note.number == number
+@dataclass(frozen=True)
+class _Shown:
+    """One version and what the registry knows of it; `measured` says who has signed its metrics."""
+
+    version: Version
+    manifest: BundleManifest
+    signatures: Sequence["Signature"]
+    withdrawal: Withdrawal | None
+    tags: Sequence[str]
+    notes: Sequence["Note"]
+    measured: str
+
+    def data(self) -> dict[str, Any]:
+        """For programs; keys of what there is not are left out."""
+        withdrawn = "" if self.withdrawal is None else str(self.withdrawal)
+        figures = {}
+        if self.manifest.attestation is not None:
+            figures["figures"] = {
+                "measured_by": self.manifest.attestation.fingerprint,
+                "said": self.measured,
+            }
+        return {
+            **as_data(self.version),
+            **_marks(withdrawn, self.tags, as_data(list(self.notes))),
+            "signatures": as_data(self.signatures),
+            **figures,
+            "manifest": readable(self.manifest),
+        }
+
+    def section(self) -> Section:
+        """For people."""
+        signed = [("Signed", f"{moment(one.created)} by {one.identity}") for one in self.signatures]
+        more = [
+            *(signed or [("Signed", "by nobody")]),
+            *([("Tags", ", ".join(self.tags))] if self.tags else []),
+            *(("Note", f"{moment(one.time)} by {one.actor}: {one.text}") for one in self.notes),
+        ]
+        card = entry_json(Entry.of(self.version, self.manifest, self.withdrawal))
+        return version_in_short(card, self.measured, more)
+
+
+def _shown(registry: "Registry", model: str, versions: Sequence[Version]) -> list[_Shown]:
+    withdrawn = {one.number: one for one in registry.withdrawals(model)}
+    tags, notes = registry.tags(model), registry.notes(model)
+    names = {one.fingerprint: one.name for one in registry.people() if one.revoked is None}
+    manifests = {version: registry.manifest(version) for version in versions}
+    return [
+        _Shown(
+            version,
+            manifest,
+            registry.signatures(version),
+            withdrawn.get(version.number),
+            tags.get((model, version.number), ()),
+            [note for note in notes if note.number == version.number],
+            _measured(manifest, names),
+        )
+        for version, manifest in manifests.items()
     ]
-    return [lines_of([line]) for line in lines]
+
+
+def _measured(manifest: BundleManifest, names: Mapping[str, str]) -> str:
+    """Who has measured and signed the metrics, by the name of the key where the registry knows any."""
+    if manifest.attestation is None:
+        return UNSIGNED
+    key = manifest.attestation.fingerprint
+    if check_attestation(manifest) == "forged":
+        return f"forged: not signed by {key}, which the bundle names; do not use this version"
+    if key in names:
+        return f"measured and signed by {names[key]} ({key})"
+    return f"signed by an unknown key, {key}" if names else f"measured and signed by {key}"
 
 
 @dataclass(frozen=True)
 class _Passed:
-    """How the release of an alias came through the gates, and what those of today say of it.
+    """How the release of an alias passed the gates, and what those of today say of it.
 
     Attributes:
         let_through: by which set, and which is in force now; None where no event tells.
@@ -275,14 +277,14 @@ class _Passed:
 
     def lines(self) -> list[str]:
         """Lines below that of the release."""
-        told = [] if self.let_through is None else [f"  {self.let_through.sentence}"]
+        found = [] if self.let_through is None else [f"  {self.let_through.sentence}"]
         if self.refused_today is None:
-            told.append(f"  what today's gates say of it is not known: {self.why}")
+            found.append(f"  what today's gates say of it is not known: {self.why}")
         elif self.refused_today:
-            told.append(f"  TODAY'S GATES WOULD REFUSE IT: {', '.join(self.refused_today)}")
+            found.append(f"  TODAY'S GATES WOULD REFUSE IT: {', '.join(self.refused_today)}")
         else:
-            told.append("  today's gates would let it through")
-        return [lines_of([line]) for line in told]
+            found.append("  today's gates would let it through")
+        return [lines_of([line]) for line in found]
 
 
 def _passed(registry: "Registry", model: str, alias: str) -> _Passed:
@@ -302,98 +304,3 @@ def _shown_versions(
     if released := {one.number: one for release in releases for one in release.versions}:
         return [released[key] for key in sorted(released)]
     return list({one.subgroup.name: one for one in registry.versions(model)}.values())
-
-
-SHOWN = (
-    *patient.FIGURES,
-    *patient.AT_WORKING_POINT,
-    "accuracy",
-    "auroc",
-    "ece",
-    "coverage",
-    "spread",
-    "worst",
-)
-_LONGEST = 60
-
-
-def difference_text(found: Difference) -> str:
-    """What changed between two versions."""
-    head = f"{found.model}: {_name(found.before)} -> {_name(found.after)}"
-    parents = [
-        f"{_name(side)} began from version {side.parent_version}"
-        for side in (found.before, found.after)
-        if side.parent_version is not None
-    ]
-    parents += [
-        f"{_name(side)} is {side.withdrawn}" for side in (found.before, found.after) if side.withdrawn
-    ]
-    if not found.changed:
-        told = "everything but figures is the same"
-    else:
-        rows = [[one.what, _short(one.before), _short(one.after)] for one in found.changed]
-        told = columns(("changed", f"version {found.before.version}", f"version {found.after.version}"), rows)
-    return "\n\n".join([lines_of([head, *parents]), told, _figures(found)])
-
-
-def _figures(found: Difference) -> str:
-    rows = tuple(
-        Row(
-            one.subgroup or {"all": "all pictures", "fairness": "between subgroups"}[one.part],
-            (
-                Cell(one.figure.replace("_", " ")),
-                _figure(one.before),
-                _figure(one.after),
-                Cell("unknown" if one.difference is None else f"{one.difference:+.3f}"),
-                Cell(_overlap(one)),
-            ),
-        )
-        for one in found.figures
-        if one.figure in SHOWN
-    )
-    if not rows:
-        return "neither version has test figures"
-    header = ("of", "figure", f"version {found.before.version}", f"version {found.after.version}",
-              "difference", "intervals")  # fmt: skip
-    return text_of(Table("figures", "test figures of both versions", header, rows))
-
-
-def _name(side: ComparedVersion) -> str:
-    return f"version {side.version} ({shown_name(side.subgroup)})"
-
-
-def _figure(one: FigureValue) -> Cell:
-    cell = measured(one.value, one.interval)
-    return cell if one.n is None else Cell(f"{cell}, n {one.n}")
-
-
-def _overlap(one: FigureChange) -> str:
-    return {True: "overlap", False: "apart", None: "unknown"}[one.overlap]
-
-
-def _short(value: Any) -> str:
-    text = "none" if value is None else value if isinstance(value, str) else json.dumps(value)
-    if text.startswith("sha256:"):
-        return text[:19] + "…"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-EXAMPLES = ("demo 1 5", "demo 1 5 --json")
-
-
-def diff(
-    context: typer.Context,
-    model: Model,
-    before: Annotated[int, typer.Argument(metavar="A", help="The number of one version.")],
-    after: Annotated[int, typer.Argument(metavar="B", help="The number of the other.")],
-    as_json: AsJson = False,
-) -> None:
-    """Tell what changed from version A to version B.
-
-    What they come from (job, recipe, seed, data, code, parent), what they answer with (labels, picture rule,
-    temperature, thresholds, file), and test figures by subgroup with their intervals, the difference, and
-    whether the intervals overlap. That they overlap does not prove that the versions are alike.
-    """
-    with open_registry(context) as registry:
-        found = registry.diff(model, before, after)
-    answer(as_data(found), difference_text(found), as_json)

@@ -8,17 +8,10 @@ from typing import Final
 from registry.bundle.errors import BundleError
 from registry.errors import RegistryError
 from registry.gate_report import Comparison, set_title
-from registry.records import Event, Release, Withdrawal, moment
+from registry.records import Event, Release, Withdrawal
 from registry.registry import Registry
-from registry.rendering import (
-    NOT_SIGNED,
-    OVERRIDDEN,
-    event_said,
-    event_title,
-    gate_lines,
-    lines_of,
-    signed_text,
-)
+from registry.views.records import NOT_SIGNED, OVERRIDDEN, event_view
+from registry.views.tables import lines_of
 from serving.console.choosing import WITHOUT, Choice, Row, read_choice, rows
 from serving.web.rendering import render
 
@@ -143,14 +136,15 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
 
 
 def _done(event: Event, forged: Collection[int] | None) -> Done:
-    """One event; `forged` as for `registry.rendering.event_lines`."""
-    sure = signed_text(event, forged)
+    """One event; `forged` as for `registry.views.records.event_view`."""
+    view = event_view(event, forged)
+    is_forged = view.signature == NOT_SIGNED
     return Done(
-        lines=[lines_of([line]) for line in (event_title(event), *event_said(event))],
-        gates=[lines_of([line]) for line in gate_lines(event)],
-        time=moment(event.time),
-        who=event.actor,
-        sure=f"{sure}: run dermfed-registry verify" if sure == NOT_SIGNED else sure,
-        forged=sure == NOT_SIGNED,
+        lines=[lines_of([line]) for line in (view.title, *view.details)],
+        gates=[lines_of([line]) for line in view.gates],
+        time=view.time,
+        who=view.actor,
+        sure=f"{view.signature}: run dermfed-registry verify" if is_forged else view.signature,
+        forged=is_forged,
         stands_out=OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""),
     )

@@ -12,8 +12,8 @@ from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, short
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
-from registry.card.contents import Entry, release_card
 from registry.records import Release, Version
+from registry.views.card import Entry, release_card
 from serving.protocol.fields import example
 from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (

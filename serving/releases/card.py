@@ -1,7 +1,7 @@
 """The model card of a loaded release, made as the registry makes its cards."""
 
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page as page
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page as page
 from serving.protocol.schemas import Card
 from serving.releases.current_release import LoadedRelease
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from registry.card.page import Matter, Standing
 from registry.records import Event
+from registry.views.card import Matter, Standing
 from serving.monitoring.drift.table import DriftRow
 from serving.monitoring.outcomes.field_view import OpenAlarm
 from serving.releases.current_release import LoadedRelease, ServedRelease

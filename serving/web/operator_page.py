@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from registry.card import sections
-from registry.card.contents import key_figures
-from registry.card.page import standing
 from registry.gates.gate_set import let_through
 from registry.records import Event
-from registry.rendering import Table, event_lines
+from registry.views.card import standing
+from registry.views.card_page import by_subgroup, key_figures, measured
+from registry.views.records import event_lines
+from registry.views.tables import Table
 from serving.monitoring.drift.table import EVERYBODY, DriftRow
 from serving.monitoring.outcomes.field_view import FieldRow, FieldView
 from serving.monitoring.shadow.table import ShadowRow
@@ -116,13 +116,16 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
     }
 
 
-def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[tuple[str, Table]]:
+def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Each version's figures by skin tone, as its card shows them."""
-    tables = [(one, sections.by_subgroup(one)) for one in versions]
+    named = [
+        (f"version {one['version']}, {one['subgroup']['name']} (figures: {measured(one)})", table)
+        for one in versions
+        if (table := by_subgroup(one)).rows
+    ]
     return [
-        (f"version {one['version']}, {one['subgroup']['name']} (figures: {sections.measured(one)})", table)
-        for one, table in tables
-        if table is not None
+        replace(table, key=f"fair-{place}", caption=f"{table.caption}: {name}")
+        for place, (name, table) in enumerate(named, start=1)
     ]
 
 

@@ -5,9 +5,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
 
-from registry.card.page import shown_text
+from registry.views.tables import PAGE_OPTIONS
 from serving.protocol.schemas import DISCLAIMER
 from serving.web.numbers import percent
 
@@ -37,14 +37,10 @@ def _templates() -> Environment:
         loader=ChoiceLoader(
             [
                 PackageLoader("serving.web", "templates"),
-                PrefixLoader({"card": PackageLoader("registry.card", ".")}),
+                PrefixLoader({"views": PackageLoader("registry.views", ".")}),
             ]
         ),
-        autoescape=True,
-        finalize=shown_text,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        **PAGE_OPTIONS,
     )
     environment.filters |= {"percent": percent}
     return environment

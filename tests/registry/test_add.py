@@ -6,7 +6,8 @@ import pytest
 
 from registry.bundle.labels import Subgroup
 from registry.errors import BundleRefused, InvalidName, StoreError
-from registry.rendering import version_page
+from registry.views.card import Entry, entry_json
+from registry.views.card_page import version_in_short
 
 MODEL = "skin-lesion"
 
@@ -21,8 +22,8 @@ def test_a_version_of_several_scales_says_the_tones_of_each(registry, bundle):
     (told,) = registry.history(MODEL)[0].details["versions"]
     assert (told["scale"], told["tones"]) == (None, {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1"]})
     assert registry.verify() == ()
-    page = version_page(version, given.manifest)
-    assert "version 1 for dark, fitzpatrick 5, 6, milk10k 0, 1\n" in page
+    page = version_in_short(entry_json(Entry.of(version, given.manifest)), "", [])
+    assert page.title == "version 1 for dark, fitzpatrick 5, 6, milk10k 0, 1"
 
 
 def wrong_bundles(bundle, graph, tones):

@@ -7,11 +7,11 @@ import pytest
 from registry.bundle.cases import AGE, CaseInput
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest import ModelFile
-from registry.card.contents import Entry, card_json, release_card
-from registry.card.page import card_page
 from registry.errors import BundleRefused
 from registry.gates import GateSet, SpreadGate
 from registry.releases.validate_bundle import check_bundle
+from registry.views.card import Entry, card_json, release_card
+from registry.views.card_page import card_page
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph
 
 pytestmark = pytest.mark.sqlite

@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from registry.rendering import _origin
+from registry.views.records import _origin
 
 pytestmark = pytest.mark.sqlite
 MODEL = "skin-lesion"

@@ -13,9 +13,9 @@ import pytest
 from registry.bundle.folder import write_bundle
 from registry.bundle.labels import Coding, Label
 from registry.bundle.manifest import Lineage
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
 from registry.errors import BundleRefused, InvalidName, ReleaseRefused
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page
 from serving.releases.current_release import CurrentRelease, ServedRelease, _describe_versions
 from serving.web.operator_page import Seen, operator_page
 

@@ -19,7 +19,7 @@ from registry.gates import GateSet, SpreadGate
 from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
 from registry.releases.rollout import Share
-from registry.rendering import event_lines
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite_first
 

@@ -8,7 +8,8 @@ from registry.gates import GateSet, SpreadGate
 from registry.gates.non_inferiority import NoWorseGate
 from registry.gates.threshold import CountGate
 from registry.releases.compare import darkness
-from registry.rendering import comparison_text, event_lines
+from registry.views.changes import comparison_text
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

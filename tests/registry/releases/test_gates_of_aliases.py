@@ -6,7 +6,8 @@ from registry.errors import GateRefusal, InvalidName
 from registry.gates import GateSet, SpreadGate
 from registry.gates.threshold import CountGate
 from registry.releases import promote
-from registry.rendering import event_lines, gate_table
+from registry.views.changes import gate_table
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

@@ -11,7 +11,7 @@ from registry.errors import (
     VersionWithdrawn,
 )
 from registry.gates import GateSet, SpreadGate
-from registry.rendering import event_lines
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite_first
 

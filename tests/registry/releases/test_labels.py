@@ -3,7 +3,7 @@
 import pytest
 
 from registry.errors import InvalidName
-from registry.rendering import event_lines
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite_first
 

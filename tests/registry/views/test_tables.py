@@ -1,5 +1,6 @@
-"""Texts of others wherever they are shown: no terminal is steered, no line broken, no page added to."""
+"""Tables on a terminal, and texts of others wherever they are shown: nothing is steered, no line broken."""
 
+import re
 import unicodedata
 from collections import Counter
 from datetime import UTC, datetime
@@ -12,20 +13,27 @@ from hypothesis import strategies as st
 from registry.bundle.labels import UNDECLARED, Coding, Label
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
-from registry.card.contents import Entry, release_card
-from registry.card.page import card_page
-from registry.cli.bundles import signature_table, signed_by
-from registry.cli.show import difference_text
-from registry.diff import compare
 from registry.records import Event, Version
-from registry.rendering import columns, event_lines, lines_of, printable, version_page
-from registry.signing.versions import Signature
+from registry.views.card import Entry, entry_json, release_card
+from registry.views.card_page import card_page, version_in_short
+from registry.views.changes import compare, difference_text
+from registry.views.records import event_lines
+from registry.views.tables import (
+    LONGEST_CELL,
+    Cell,
+    Facts,
+    Row,
+    Section,
+    Table,
+    columns,
+    draw,
+    lines_of,
+    printable,
+)
 from tests.measured import evaluation_of
 
-pytestmark = pytest.mark.sqlite  # nothing here depends on the database
-
-SCRIPT = "<script>alert(1)</script>"
-ATTACKS = ("a|b", "one\ntwo", "\x1b[2J\x1b]0;title\x07", SCRIPT, "\u202eexe.", "\r\x85\u2028", '" onload="x')
+ATTACKS = ("a|b", "one\ntwo", "\x1b[2J\x1b]0;title\x07", "<script>alert(1)</script>", "\u202eexe.",
+           "\r\x85\u2028", '" onload="x', "[b]bold[/b]", ":smile:")  # fmt: skip
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -46,22 +54,18 @@ def attacked(function):
     """With the attacks, and with texts that are made of their like."""
     for attack in ATTACKS:
         function = example(text=attack)(function)
-    return settings(max_examples=40, deadline=None)(given(text=hostile)(function))
+    return settings(max_examples=25, deadline=None)(given(text=hostile)(function))
 
 
-def manifest(text, seed=0):
-    """With the text wherever a bundle may hold one."""
+def version(number, text):
+    """A version with the text wherever a bundle may hold one, and its manifest."""
     row = {"n": 20, "accuracy": 0.7, "intervals": {"accuracy": [0.6, 0.8]}}
-    return BundleManifest(
+    made = BundleManifest(
         model="demo",
         file=ModelFile.of(b"graph"),
         labels=(
-            Label(
-                code=text,
-                name=text,
-                codings=(Coding(system=text, code=text, display=text),),
-            ),
-            Label(code="B", name=text * (seed + 1)),
+            Label(code=text, name=text, codings=(Coding(system=text, code=text, display=text),)),
+            Label(code="B", name=text * (number + 1)),
         ),
         picture=PictureRule(size=8),
         evaluation=evaluation_of(
@@ -77,33 +81,20 @@ def manifest(text, seed=0):
             }
         ),
         lineage=Lineage(
-            job="sha256:" + "0" * 64,
-            recipe=text,
-            data={text: text},
-            seed=seed,
-            code_version=text * (seed + 1),
-            created=text,
+            job="sha256:" + "0" * 64, recipe=text, data={text: text}, seed=number,
+            code_version=text * (number + 1), created=text,
         ),
-    )
-
-
-def version(number, text):
-    made = manifest(text, number)
+    )  # fmt: skip
     return Version("demo", number, f"sha256:{number:064d}", made.subgroup, WHEN), made
 
 
 def shown(text):
-    one = version(1, text)
-    return "\n".join([version_page(*one), signed_by([signature(text)]), signature_table([signature(text)])])
+    return draw(version_in_short(entry_json(Entry.of(*version(1, text))), text, [("Signed", text)]))
 
 
 def compared(text):
     pair = [version(1, text), version(2, text)]
     return difference_text(compare(pair, [one for one, _ in pair]))
-
-
-def signature(text):
-    return Signature("demo", 1, "sha256:" + "1" * 64, text, WHEN)
 
 
 def happened(text):
@@ -116,27 +107,29 @@ def happened(text):
 
 
 class Page(HTMLParser):
-    """Which elements a page has, with the names of their attributes, and its text."""
+    """The elements of a page with the names of their attributes, closed in order, and its text."""
 
     def __init__(self, page):
         super().__init__()
-        self.elements, self.text = Counter(), []
+        self.elements, self.text, self.open = Counter(), "", []
         self.feed(page)
+        assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.elements[tag, *(name for name, _ in attrs)] += 1
+        self.open += [tag] if tag != "meta" else []
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text.append(data)
+        self.text += data
 
 
 def obeyed(text):
     """Characters that whoever reads would not see but feel."""
-    return [
-        one
-        for one in text
-        if (unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} and one != "\n") or one in TURNING
-    ]
+    steering = {"Cc", "Cs", "Zl", "Zp"}
+    return [one for one in text if (unicodedata.category(one) in steering and one != "\n") or one in TURNING]
 
 
 @pytest.mark.parametrize("page", [shown, compared, happened])
@@ -153,7 +146,7 @@ def test_a_card_has_the_same_elements_and_obeys_nothing(text):
     page, harmless = (card_page(release_card([Entry.of(*version(1, one))])) for one in (text, "harmless"))
     assert Page(page).elements == Page(harmless).elements
     assert obeyed(page) == []
-    assert printable(text).strip() in "".join(Page(page).text)
+    assert printable(text).strip() in Page(page).text
 
 
 def test_what_people_write_stays_as_it_is():
@@ -165,3 +158,26 @@ def test_what_people_write_stays_as_it_is():
 def test_what_is_not_seen_is_spelt_out():
     assert printable("a\nb\t\x1b[1m\u202e\ud800\u2028") == r"a\nb\t\x1b[1m\u202e\ud800\u2028"
     assert lines_of(["a\nb", "c"]) == "a\\nb\nc"
+    assert "(301 characters)" in columns(("a",), [("x" * (LONGEST_CELL + 1),)])
+    assert "characters" not in columns(("a",), [("x" * LONGEST_CELL,)])
+
+
+TABLE = Table("t", "", ("", "said"), (Row.of("one", Cell("word " * 20 + "end", "sure")), Row.of("two", "no")))
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(False, 4), (True, 7)])
+def test_a_table_folds_to_the_terminal_and_a_digest_never(monkeypatch, terminal, lines):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    drawn = re.sub(r"\x1b\[[0-9;]*m", "", draw(Section.of("title", TABLE))).splitlines()
+    assert len(drawn) == lines
+    assert all(len(line) <= 40 for line in drawn) is terminal
+    assert "sha256:" + "0" * 64 in draw(Section.of("", Facts((("digest", "sha256:" + "0" * 64),))))
+
+
+def test_a_section_leaves_out_what_is_empty():
+    empty = Table("t", "", ("",), ())
+    assert Section.of("a", None, "", empty, otherwise="nothing").parts == ("nothing",)
+    assert Section.of("a", None, "text", empty, TABLE, otherwise="nothing").parts == ("text", TABLE)
+    assert draw(Section.of("a", "text"), Section.of("", TABLE)).startswith("a\ntext\n\n")

@@ -1,0 +1,190 @@
+"""Sections, tables and facts, and how a terminal and a page draw them.
+
+Names, reasons and certificates are written by others. What a terminal prints goes through
+`registry.bundle.text`, which spells out what would steer it; a page goes through that and Jinja's escaping.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from registry.bundle.text import on_one_line, shown
+
+printable = on_one_line  # the name that commands import
+
+LONGEST_CELL: Final = 300
+"""Characters of a cell before its middle is left out."""
+
+UNLIMITED: Final = 100_000
+"""Columns of what is no terminal: lines that programs read are never folded."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: its text, a smaller note such as the interval, and whether it is a loss or a refusal."""
+
+    text: str
+    note: str = ""
+    bad: bool = False
+
+    def __str__(self) -> str:
+        if not self.note:
+            return self.text
+        return f"{self.text} {self.note}" if self.note.startswith("(") else f"{self.text} ({self.note})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its head, its cells, and a smaller note on the head."""
+
+    head: str
+    cells: tuple[Cell, ...]
+    note: str = ""
+
+    @classmethod
+    def of(cls, head: str, *cells: Cell | str, note: str = "") -> "Row":
+        """A row of cells and of texts, which become cells."""
+        return cls(head, tuple(Cell(one) if isinstance(one, str) else one for one in cells), note)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        key: unique within a section; part of ids in the page.
+        caption: what it shows; a page prints it, a terminal does not.
+        header: the head of each column, that of the rows first.
+        rows: each with one cell fewer than `header`.
+        note: what to know when reading it; a page prints it.
+    """
+
+    key: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Pairs of a name and a text."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences below each other: a list on a page, lines on a terminal."""
+
+    texts: tuple[str, ...]
+
+
+Part = Table | Facts | Sentences | str
+"""A text alone is a paragraph."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what stands below it."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, title: str, *parts: Part | None, otherwise: str = "") -> "Section":
+        """A section without empty parts, or with a text in their place where all are empty."""
+        kept = [one for one in parts if one and not (isinstance(one, Table) and not one.rows)]
+        return cls(title, tuple(kept or filter(None, [otherwise])))
+
+
+def draw(*sections: Section) -> str:
+    """The sections as a terminal prints them: tables fold to its width, names and digests stay whole.
+
+    Where the output is no terminal nothing is folded.
+    """
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    with console.capture() as captured:
+        for place, section in enumerate(sections):
+            if place:
+                console.print()
+            if section.title:
+                console.print(Text(shown(section.title), style="bold"), soft_wrap=True)
+            for part in section.parts:
+                _draw_part(console, part)
+    return "\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n"))
+
+
+def _draw_part(console: Console, part: Part) -> None:
+    match part:
+        case Table():
+            console.print(_rich_table(part))
+        case Facts():
+            width = max((len(name) for name, _ in part.pairs), default=0)
+            for name, text in part.pairs:
+                console.print(Text(f"  {shown(name):<{width}}  {shown(text)}"), soft_wrap=True)
+        case Sentences():
+            for text in part.texts:
+                console.print(Text(shown(text)))
+        case str():
+            console.print(Text(shown(part)))
+
+
+def _rich_table(table: Table) -> RichTable:
+    drawn = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for head in table.header:
+        drawn.add_column(Text(shown(head, LONGEST_CELL)), overflow="fold")
+    for row in table.rows:
+        cells = (Cell(row.head, row.note), *row.cells)
+        drawn.add_row(*(Text(shown(str(one), LONGEST_CELL), style="red" if one.bad else "") for one in cells))
+    return drawn
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows below their header, one on each line however many there are.
+
+    rich takes half a second for a thousand rows and would fold digests; lists of versions stay below both.
+    """
+    texts = [[shown(text, LONGEST_CELL) for text in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in texts)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def lines_of(texts: Iterable[str]) -> str:
+    """Texts below each other, each on one line whatever it contains."""
+    return "\n".join(map(shown, texts))
+
+
+def render(template: str, **values: Any) -> str:
+    """The page of a template of this package; every value is escaped."""
+    return str(_templates().get_template(template).render(**values))
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(loader=PackageLoader("registry.views", "."), **PAGE_OPTIONS)
+
+
+def shown_text(value: Any) -> Any:
+    """A text with invisible characters spelt out, for templates; what is HTML already stays."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+PAGE_OPTIONS: Final[dict[str, Any]] = {
+    "autoescape": True,
+    "finalize": shown_text,
+    "undefined": StrictUndefined,
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+}
+"""Options of every Jinja environment that draws what others wrote."""

@@ -1,0 +1,194 @@
+"""The card as a page: everything that the JSON says, escaped, and nothing from elsewhere."""
+
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from registry.bundle.counts.counting import count
+from registry.bundle.labels import Coding, Label
+from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.metrics.summary import summarise
+from registry.records import Release, Version
+from registry.views.card import Entry, card_json, release_card
+from registry.views.card_page import card_page, cell, figure, interval, key_figures, version_in_short
+from registry.views.tables import Cell, Facts, draw
+from tests.thresholds import at_log_odds
+
+EVIL = '"><script>alert("x")</script>&'
+
+
+def row(n, accuracy):
+    return {"n": n, "accuracy": accuracy, "intervals": {"accuracy": [accuracy - 0.1, accuracy + 0.05]}}
+
+
+def metrics_of(name="dark"):
+    difference = {"between": [name, "light"], "figure": "accuracy_standardised", "value": -0.2}
+    return {
+        **row(90, 0.8),
+        "by_subgroup": {"light": row(60, 0.9), name: row(25, 0.7)},
+        "by_class": {"MEL": {"n": 12, "recall": 0.5}},
+        "fairness": {"spread": 0.2, "variance": 0.00046, "intervals": {"spread": [0.02, 0.4]}},
+        "differences": [{**difference, "interval": [-0.4, 0]}],
+        "intersections": {name: {"female": {name: row(40, 0.75), "light": None}}},
+        "absent": [name],
+    }
+
+
+@pytest.fixture(scope="module")
+def release(bundle, dark):
+    """The card of a release of two versions."""
+    calibrated = {
+        "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=60, guarantee="global"),
+        "abstention": Abstention(threshold_bin=at_log_odds(0.5), n=80, risk=0.05),
+        "temperature": Temperature(value=1.2, n=80),
+    }
+    bundles = [bundle(metrics=metrics_of(), **calibrated), bundle(dark, metrics=metrics_of())]
+    versions = [
+        Version("skin-lesion", number, one.digest, one.manifest.subgroup, None)
+        for number, one in enumerate(bundles, start=1)
+    ]
+    entries = [Entry.of(version, one.manifest) for version, one in zip(versions, bundles, strict=True)]
+    return release_card(entries, release=Release(7, "skin-lesion", tuple(versions)), alias="production")
+
+
+def test_the_page_says_what_the_card_says(release):
+    text = card_page(release)
+    for version in release["versions"]:
+        use = [*version["intended_use"]["not_for"], *version["how_to_use"].values()]
+        for said in (version["digest"], version["lineage"]["job"], *version["limits"], *use):
+            assert said in text
+    for part in (
+        "Release 7, production",
+        "0.900 <small>(0.800 to 0.950)</small>",
+        "25 <small>few</small>",
+        "too few to tell",
+        "dark − light",
+        "−0.200 <small>(−0.400 to 0.000)</small>",
+        "0.00046",
+        "90.2 %",  # ceil(61 * 0.9) / 61
+        "5 %, on 80 pictures",
+        "accuracy is highest for light, 0.900 on 60 pictures",
+        "<small>best accuracy minus worst</small>",
+        "all together",
+    ):
+        assert part in text
+
+
+def test_what_all_versions_have_alike_is_said_once(release):
+    first, second = release["versions"]
+    other = {**release, "versions": [first, {**second, "labels": second["labels"][:2]}]}
+    assert [card_page(one).count("What it answers with") for one in (release, other)] == [1, 2]
+
+
+def test_the_page_loads_nothing_and_runs_nothing(release):
+    text = card_page(release)
+    for part in ("<script", "http:", "https:", "//", "@import", "url(", "onload", "<img", "<link"):
+        assert part not in text
+
+
+def test_whatever_is_in_a_bundle_is_escaped(bundle, tones):
+    coding = Coding(system=EVIL, code=EVIL, display=EVIL)
+    labels = (
+        Label(code=EVIL, name=EVIL, malignancy="malignant", codings=(coding,)),
+        Label(code="b", name="b"),
+    )
+    lineage = Lineage(
+        job="sha256:" + "0" * 64, recipe=EVIL, data={EVIL: EVIL}, seed=0, code_version=EVIL, created=EVIL
+    )
+    evil = {
+        "labels": labels,
+        "lineage": lineage,
+        "metrics": {**metrics_of(EVIL), EVIL: 0.5, "ece": EVIL},
+    }
+    for subgroup in (None, tones(EVIL, EVIL, scale="x" + EVIL)):
+        text = card_page(release_card([Entry.of_bundle(bundle(subgroup, model=EVIL, **evil))], alias=EVIL))
+        assert "<script" not in text
+        assert text.count("&lt;script&gt;") >= 20
+
+
+def test_what_a_run_writes_is_understood(bundle):
+    """The test block of `summary.json`, as `summarise` makes it."""
+    rng = np.random.default_rng(0)
+    malignant = np.array([True, False, False])
+    blocks = {
+        name: count(rng.dirichlet(np.ones(3), size=n), rng.integers(0, 3, size=n), malignant=malignant)
+        for name, n in {"dark": 12, "light": 40, "undeclared": 5}.items()
+    }
+    labels = (
+        Label(code="MEL", name="Melanoma", malignancy="malignant"),
+        *(Label(code=code, name=code) for code in ("NV", "AK")),
+    )
+    made = bundle(labels=labels, metrics=summarise(blocks, labels, ["dark", "light", "medium"]))
+    card = card_json(made.manifest)
+    assert card["not_understood"] == []
+    assert set(card["by_subgroup"]) == {"dark", "light", "undeclared"}
+    page = card_page(release_card([Entry.of_bundle(made)]))
+    for part in ("dark − light", "Sensitivity, malignant", "Melanoma (MEL)", "Spread, one mix of diseases"):
+        assert part in page
+    (malignant_only, *_) = draw(version_in_short(card, "signed", [("Tags", "x")])).splitlines()[1:]
+    assert malignant_only.split("  ")[0] == "Skin tones"
+    assert "Macro" not in malignant_only
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.12345, "0.123"), (0.00046, "0.00046"), (0.001, "0.001"), (0, "0.000"), (-0.2, "−0.200"),
+     (True, "unknown"), (None, "unknown"), ("1", "unknown"), (float("nan"), "unknown")],
+)  # fmt: skip
+def test_a_figure_in_words(value, text):
+    assert figure(value) == text
+
+
+def test_a_cell_has_its_interval_or_why_there_is_no_value():
+    found = {"n_malignant": 0, "n_other": 5, "malignant_specificity": 0.5, "intervals": {"x": [0.1, 0.2]}}
+    assert cell({"x": 0.15, **found}, "x") == Cell("0.150", "(0.100 to 0.200)")
+    assert cell(found, "malignant_sensitivity") == Cell("no malignant pictures")
+    assert interval(None) == ""
+
+
+def test_each_skin_tone_is_shown_with_the_version_that_answers_for_it(release):
+    everybody, dark = release["versions"]
+    rows = {"light": {"n": 9, "auroc": 0.8}, "dark": {"n": 9, "auroc": 0.1}}
+    versions = [
+        {**everybody, "by_subgroup": rows},
+        {**dark, "by_subgroup": {"dark": {"n": 31, "auroc": 0.7}}},
+    ]
+    table = key_figures(versions)
+    assert table.header == ("Skin tone", "AUROC", "Test pictures")
+    assert [(one.head, one.note, *map(str, one.cells)) for one in table.rows] == [
+        ("light", "version 1 (global)", "0.800", "9 (few)"),
+        ("dark", "version 2 (dark)", "0.700", "31"),
+    ]
+    assert key_figures([{**everybody, "by_subgroup": {"dark": {"n": 9, "accuracy": 0.9}}}]) is None
+
+
+def test_a_terminal_shows_what_a_version_rests_on(release):
+    section = version_in_short(release["versions"][1], "signed by a", [("Tags", "reviewed")])
+    assert section.title == "version 2 for dark, fitzpatrick 4, 5, 6"
+    facts = dict(section.parts[-1].pairs)
+    assert isinstance(section.parts[-1], Facts)
+    assert (facts["Figures"], facts["Tags"], facts["Seed"]) == ("signed by a", "reviewed", "0")
+    assert "no test figures by subgroup" not in section.parts
+    bare = {**release["versions"][1], "by_subgroup": {}, "withdrawn": "WITHDRAWN"}
+    assert version_in_short(bare, "", []).parts[:2] == ("WITHDRAWN", "no test figures by subgroup")
+
+
+def luminance(colour):
+    """Relative luminance (WCAG 2.2)."""
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_text_stands_out_from_its_ground_in_light_dark_and_print():
+    style = files("registry.views").joinpath("card.css").read_text(encoding="utf-8")
+    roots = re.findall(r":root \{[^}]*\}", style)
+    schemes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", one)) for one in roots]
+    assert len(schemes) == 3
+    for scheme in schemes:
+        for ink in ("ink", "muted", "accent"):
+            for ground in ("paper", "panel"):
+                bright, dark = sorted((luminance(scheme[ink]), luminance(scheme[ground])), reverse=True)
+                assert (bright + 0.05) / (dark + 0.05) >= 4.5
