@@ -39,7 +39,7 @@ from registry.database.tables import GateSetRow, PersonRow, registry_id, report_
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
-from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import not_found
 from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person, Role
 

@@ -24,7 +24,7 @@ from registry.database.queries import active_people, last_move
 from registry.environment import OUTCOMES, outcomes_url
 from registry.errors import DatabaseError, InvalidName, ReleaseRefused
 from registry.gates.approval import ApprovalsGate
-from registry.gates.gate import InField
+from registry.gates.gate import SubgroupOutcomes
 from registry.names import not_found
 from registry.outcomes.alarms import Look, look
 from registry.outcomes.monitoring import SubgroupInField
@@ -333,8 +333,8 @@ class Outcomes:
         unread: why it cannot be read; empty where it can.
     """
 
-    candidate: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
-    running: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    candidate: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
+    running: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
     unread: str = ""
 
 
@@ -368,13 +368,15 @@ def outcomes_of(
     return Outcomes(_by_version(found, candidate), _by_version(found, running))
 
 
-def _by_version(found: Look, manifests: Mapping[int, BundleManifest]) -> dict[str, tuple[InField, ...]]:
+def _by_version(
+    found: Look, manifests: Mapping[int, BundleManifest]
+) -> dict[str, tuple[SubgroupOutcomes, ...]]:
     return {
         manifest.subgroup.name: tuple(_of_version(found, number)) for number, manifest in manifests.items()
     }
 
 
-def _of_version(found: Look, number: int) -> Iterator[InField]:
+def _of_version(found: Look, number: int) -> Iterator[SubgroupOutcomes]:
     """How a version does with each subgroup, those too of which nothing but an alarm is left."""
     broken: dict[str, list[str]] = {}
     for one in found.open:
@@ -385,11 +387,11 @@ def _of_version(found: Look, number: int) -> Iterator[InField]:
         if seen.version == number:
             yield _told(seen, tuple(broken.pop(seen.subgroup, ())))
     for subgroup, promises in sorted(broken.items()):
-        yield InField(subgroup, 0, None, tuple(promises))
+        yield SubgroupOutcomes(subgroup, 0, None, tuple(promises))
 
 
-def _told(one: SubgroupInField, broken: tuple[str, ...]) -> InField:
+def _told(one: SubgroupInField, broken: tuple[str, ...]) -> SubgroupOutcomes:
     sensitivity = one.figures.sensitivity
     known = not np.isnan(sensitivity.value)
     ends = (float(sensitivity.low), float(sensitivity.high)) if known else None
-    return InField(one.subgroup, one.figures.malignant, ends, broken)
+    return SubgroupOutcomes(one.subgroup, one.figures.malignant, ends, broken)

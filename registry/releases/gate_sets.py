@@ -19,8 +19,7 @@ from registry.database.queries import acting_person, require_model
 from registry.database.tables import GateSetRow
 from registry.errors import NothingToApprove, ReleaseRefused
 from registry.gate_report import set_title
-from registry.gates.gate_set import DEFAULT, GateSet, gate_set_of
-from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, DEFAULT, GateSet, gate_set_of, narrowest_first
 from registry.names import check_name, no_such_number
 from registry.people import (
     Place,

@@ -124,7 +124,8 @@ def judge(
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model, alias)
         stood = approvals(connection, candidate, alias) if approved is None else approved
-    signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
+    needs = gates.gates.needs
+    signed_by = signers(engine, store, candidate.versions) if "signatures" in needs else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
     running: dict[int, BundleManifest] = {}
@@ -134,9 +135,10 @@ def judge(
         running = {version.number: stored_manifest(store, version) for version in compared}
     except StoreError as error:
         unreadable = str(error)
-    asked = gates.gates.looks_at_outcomes
     other = partial(_manifest_of, engine, store, candidate.model)
-    in_field = outcomes_of(engine, candidate.model, manifests, running, other) if asked else Outcomes()
+    in_field = (
+        outcomes_of(engine, candidate.model, manifests, running, other) if "outcomes" in needs else Outcomes()
+    )
     case = Case(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
@@ -147,10 +149,10 @@ def judge(
         approved_unsigned=stood.unsigned,
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
-        measured_by=measurers(list(manifests.values())) if gates.gates.looks_at_measurers else {},
-        in_field=in_field.candidate,
-        running_in_field=in_field.running,
-        outcomes_unread=in_field.unread,
+        metrics_signed_by=measurers(list(manifests.values())) if "metrics_signatures" in needs else {},
+        outcomes=in_field.candidate,
+        running_outcomes=in_field.running,
+        outcomes_unreadable=in_field.unread,
         approve_with=approve_with(candidate, alias),
     )
     results = gates.gates.judge(case)

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from registry.database.connection import writing
 from registry.errors import AlarmClosed, NotFound, PersonRefused, ReleaseRefused
 from registry.gates import GateSet
-from registry.gates.outcomes import FieldGate
+from registry.gates.outcomes import OutcomesGate
 from registry.outcomes.monitoring import field_report
 from registry.outcomes.records import AnswerCountRow, AnswerRow, Outcome, OutcomeRow
 from tests.registry.alarms.conftest import MODEL, alarmed, answering, break_promise, on
@@ -25,15 +25,15 @@ def computed(registry, store):
 
 
 def refused(registry, version=1):
-    """Whether the gate `field` refuses a version."""
+    """Whether the gate `outcomes` refuses a version."""
     report = registry.judge(MODEL, [version], to="staging")
     return report.refused
 
 
 @pytest.fixture
 def gated(model):
-    """The model, of which the gate `field` alone is asked."""
-    model.set_gates(GateSet(gates=(FieldGate(),)), reason="a test")
+    """The model, of which the gate `outcomes` alone is asked."""
+    model.set_gates(GateSet(gates=(OutcomesGate(),)), reason="a test")
     return model
 
 
