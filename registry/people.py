@@ -33,7 +33,7 @@ from sqlalchemy import Connection, Engine, Row, String, insert, select, type_coe
 from registry.bundle.manifest import sha256
 from registry.bundle.text import alike, nearest
 from registry.database.changes import AuditContext, insert_event
-from registry.database.connection import reading, writing
+from registry.database.connection import writing
 from registry.database.queries import acting_person, active_people, all_people, events_since
 from registry.database.tables import GateSetRow, PersonRow, registry_id, report_digest, statement, stored_time
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
@@ -439,12 +439,6 @@ def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
             update(PersonRow).where(PersonRow.fingerprint == person.fingerprint).values(revoked=now)
         )
     return replace(person, revoked=now)
-
-
-def read_people(engine: Engine) -> tuple[Person, ...]:
-    """Everybody whom the registry knows, revoked ones too."""
-    with reading(engine) as connection:
-        return all_people(connection)
 
 
 def _require_new(person: Person, known: Iterable[Person]) -> None:

@@ -236,7 +236,7 @@ def promote(
     alias: str,
     context: AuditContext,
     *,
-    override_gates: bool,
+    override_gates: bool = False,
     without: Sequence[str] = (),
     share: Share | None = None,
     expect: int | None = None,
