@@ -208,7 +208,7 @@ def insert_approval(
         NothingToApprove: the same person has approved it before, as `found` says.
         PersonRefused: an approver has to sign it.
     """
-    key = "" if context.signatory is None else context.signatory.fingerprint
+    key = context.key
     if key in found.names if key else context.actor in found.unsigned:
         raise NothingToApprove(
             f"{context.actor} has approved {what} already; two approvals by one person are one"
@@ -236,7 +236,7 @@ def require_approved(
     Raises:
         ApprovalsMissing: they are fewer.
     """
-    acting = "" if context.signatory is None else context.signatory.fingerprint
+    acting = context.key
     names: set[str] = set()
     for one in asked:
         others = one.gate.others(found.names, acting)
@@ -260,7 +260,7 @@ def require_approvers(connection: Connection, gate: ApprovalsGate | None, contex
     """
     if gate is None:
         return
-    acting = "" if context.signatory is None else context.signatory.fingerprint
+    acting = context.key
     known = {key: one.name for key, one in active_people(connection).items() if "approver" in one.roles}
     if len(others := gate.others(known, acting)) < gate.people:
         told = f"{len(others)} ({', '.join(others)})" if others else "none"

@@ -27,7 +27,6 @@ from registry.gates.approval import ApprovalsGate
 from registry.gates.gate import SubgroupOutcomes
 from registry.names import not_found
 from registry.outcomes.alarms import Look, look
-from registry.outcomes.monitoring import SubgroupInField
 from registry.outcomes.store import OutcomeStore
 from registry.people import Approvals, Asked, action_digest, approvals_of, require_approved
 from registry.records import MOVES, Person, Release, Version
@@ -259,19 +258,6 @@ def override_approved(
     return require_approved(asked, found, context, f"{OVER_GATES} {candidate.title}", command)
 
 
-@dataclass(frozen=True)
-class Signers:
-    """The signers of one version.
-
-    Attributes:
-        proven: identities whose signature holds, by a key that is trusted or of a person of the registry.
-        claimed: identities that the registry wrote down, and nobody vouches for.
-    """
-
-    proven: tuple[str, ...] = ()
-    claimed: tuple[str, ...] = ()
-
-
 def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     """The fingerprint of the key that has signed the figures of each version, by the name of its subgroup.
 
@@ -287,30 +273,34 @@ def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     }
 
 
-def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, Signers]:
-    """The signers of each version of a release, by the name of its subgroup.
+Signers = dict[str, tuple[str, ...]]
+"""Identities that have signed versions, by the names of their subgroups."""
+
+
+def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> tuple[Signers, Signers]:
+    """The signers of each version of a release: those that are proven, and those that are only claimed.
 
     Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
-    registry knows. What none of these proves is a claim: anybody can make a certificate with a fine name.
+    registry knows. What none of these proves is a claim: a certificate with any name can be made by anybody.
 
     Raises:
         KeyUnusable: a file holds no key.
         StoreError: a version's manifest is missing or altered.
     """
-    found: dict[str, Signers] = {}
+    proven: Signers = {}
+    claimed: Signers = {}
     with reading(engine) as connection:
         people = active_people(connection)
         stored = {one.number: signatures_of_version(connection, one) for one in versions}
     for version in versions:
-        claimed = [one.identity for one in stored[version.number]]
-        checked = check_version(engine, store, version, _trust(people)) if claimed else ()
+        named = dict.fromkeys(one.identity for one in stored[version.number])
+        checked = check_version(engine, store, version, _trust(people)) if named else ()
         # Of a trusted key the key alone, not what a certificate around it says.
-        proven = [one.identity for _, one in checked if one.verdict == "valid" and one.identity]
-        found[version.subgroup.name] = Signers(
-            tuple(dict.fromkeys(proven)),
-            tuple(one for one in dict.fromkeys(claimed) if one not in proven),
-        )
-    return found
+        valid = (one.identity for _, one in checked if one.verdict == "valid" and one.identity)
+        name = version.subgroup.name
+        proven[name] = tuple(dict.fromkeys(valid))
+        claimed[name] = tuple(one for one in named if one not in proven[name])
+    return proven, claimed
 
 
 def _trust(people: Mapping[str, Person]) -> "Trust":
@@ -365,15 +355,11 @@ def outcomes_of(
             found = look(engine, store, model, lambda number: known.get(number) or other(number))
     except (DatabaseError, InvalidName) as error:
         return Outcomes(unread=str(error))
-    return Outcomes(_by_version(found, candidate), _by_version(found, running))
-
-
-def _by_version(
-    found: Look, manifests: Mapping[int, BundleManifest]
-) -> dict[str, tuple[SubgroupOutcomes, ...]]:
-    return {
-        manifest.subgroup.name: tuple(_of_version(found, number)) for number, manifest in manifests.items()
-    }
+    new, old = (
+        {one.subgroup.name: tuple(_of_version(found, number)) for number, one in manifests.items()}
+        for manifests in (candidate, running)
+    )
+    return Outcomes(new, old)
 
 
 def _of_version(found: Look, number: int) -> Iterator[SubgroupOutcomes]:
@@ -381,17 +367,13 @@ def _of_version(found: Look, number: int) -> Iterator[SubgroupOutcomes]:
     broken: dict[str, list[str]] = {}
     for one in found.open:
         if one.version == number:
-            told = f"{one.of} of {one.least:.2f} or more, since {one.day}"
-            broken.setdefault(one.subgroup, []).append(told)
+            said = f"{one.of} of {one.least:.2f} or more, since {one.day}"
+            broken.setdefault(one.subgroup, []).append(said)
     for seen in found.report:
         if seen.version == number:
-            yield _told(seen, tuple(broken.pop(seen.subgroup, ())))
-    for subgroup, promises in sorted(broken.items()):
-        yield SubgroupOutcomes(subgroup, 0, None, tuple(promises))
-
-
-def _told(one: SubgroupInField, broken: tuple[str, ...]) -> SubgroupOutcomes:
-    sensitivity = one.figures.sensitivity
-    known = not np.isnan(sensitivity.value)
-    ends = (float(sensitivity.low), float(sensitivity.high)) if known else None
-    return SubgroupOutcomes(one.subgroup, one.figures.malignant, ends, broken)
+            share = seen.figures.sensitivity
+            ends = None if np.isnan(share.value) else (float(share.low), float(share.high))
+            alarms = broken.pop(seen.subgroup, [])
+            yield SubgroupOutcomes(seen.subgroup, seen.figures.malignant, ends, tuple(alarms))
+    for subgroup, alarms in sorted(broken.items()):
+        yield SubgroupOutcomes(subgroup, 0, None, tuple(alarms))
