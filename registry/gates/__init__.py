@@ -8,12 +8,4 @@ from registry.gates.fairness import SpreadGate
 from registry.gates.gate import Case, figures_by_subgroup
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, read_gate_set
 
-__all__ = [
-    "DEFAULT",
-    "GATES",
-    "Case",
-    "GateSet",
-    "SpreadGate",
-    "figures_by_subgroup",
-    "read_gate_set",
-]
+__all__ = ["DEFAULT", "GATES", "Case", "GateSet", "SpreadGate", "figures_by_subgroup", "read_gate_set"]

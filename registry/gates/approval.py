@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
-from registry.gates.gate import Case, GateConfig, Need
+from registry.gates.gate import Case, GateConfig, Need, check
 
 Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
@@ -56,18 +56,9 @@ class ApprovalsGate(GateConfig):
         detail = (
             f"exactly this release was {note}; at least {self.people} other than the promoter must approve"
         )
-        enough = len(others) >= self.people
-        if not enough:
+        finding = check("", "approvals", len(others), "at least", self.people, note=note)
+        if finding.verdict == "refused":
             detail += f". Ask them for `{case.approve_with} --key FILE`"
-        finding = GateFinding(
-            subgroup="",
-            measure="approvals",
-            value=len(others),
-            bound="at least",
-            limit=self.people,
-            verdict="passed" if enough else "refused",
-            note=note,
-        )
         return GateResult(
             gate=self.name,
             verdict=finding.verdict,

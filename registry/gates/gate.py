@@ -38,9 +38,10 @@ class SubgroupOutcomes:
     """The outcomes of the patients of one subgroup under one version.
 
     Attributes:
-        subgroup: its name. malignant: how many outcomes are malignant. sensitivity: its 95 % interval at
-        the working point, corrected for who is followed up; None if unknown. broken: guarantees that were
-        broken, each in a few words.
+        subgroup: its name.
+        malignant: how many outcomes are malignant.
+        sensitivity: its 95 % interval at the working point, corrected for who is followed up, if known.
+        broken: guarantees that were broken, each in a few words.
     """
 
     subgroup: str

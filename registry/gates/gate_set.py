@@ -329,14 +329,9 @@ def _sets(events: Sequence[Event]) -> dict[tuple[str, int], SetBy]:
         if event.kind != "gates-changed" or not event.details:
             continue
         after: Mapping[str, Any] = event.details["after"]
-        model, number, alias, digest = (
-            after["model"],
-            after["number"],
-            after.get("alias", ""),
-            after["digest"],
-        )
-        reason = event.reason or ""
-        found[model, number] = SetBy(model, number, alias, digest, event.actor, event.time, reason)
+        model, number, alias = after["model"], after["number"], after.get("alias", "")
+        set_by = event.actor, event.time, event.reason or ""
+        found[model, number] = SetBy(model, number, alias, after["digest"], *set_by)
         before: Mapping[str, Any] = event.details["before"]
         if before["number"] == 0:  # only the event that replaced it holds its digest
             found.setdefault(("", 0), SetBy("", 0, "", before["digest"]))

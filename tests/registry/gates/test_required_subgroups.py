@@ -91,6 +91,7 @@ def test_a_subgroup_keeps_the_tones_that_it_has_in_the_running_release(over, bun
     gate = RequiredSubgroupsGate(malignant=20)
     assert gate.judge(Case(over("1", "2"))).verdict == "passed"
     assert gate.judge(Case(over("5", "6"), running=over("V", "VI"))).verdict == "passed"
+    assert gate.judge(Case(over("4", "5", "6"), running=over("5", "6"))).verdict == "refused"
     one = gate.judge(Case(over("1", "2"), running=over("5", "6")))
     assert one.verdict == "refused"
     assert "over 1, 2 (fitzpatrick), and over 5, 6 (fitzpatrick) in the running release" in one.detail
@@ -131,7 +132,7 @@ def test_a_subgroup_that_names_a_tone_it_has_not_seen_is_refused(bundle, found, 
 
 
 def test_the_global_version_claims_no_tone_of_a_subgroup_with_its_own(bundle, over):
-    (everybody,) = over("5", "6", name="medium-dark")
+    (everybody,) = over("1", "6", name="medium-dark")
     own = bundle(FOUR, {"n": 50}, patients_by_tone=counts(ALL, ALL)).manifest
     silent = everybody.model_copy(update={"patients_by_tone": None})
     assert TonesGate().judge(Case((silent, own))).verdict == "passed"
