@@ -35,7 +35,7 @@ from tables import print_conditions, print_table
 from registry.bundle.labels import Subgroup
 from registry.errors import NotFound, Refused, RegistryError
 from registry.gates import GateSet
-from registry.gates.threshold import AnsweredGate
+from registry.gates.threshold import MinAnswerRateGate
 from registry.registry import Registry
 from registry.signing.keys import KeySignatory, read_signer, read_trust, write_key_pair
 
@@ -242,7 +242,7 @@ def main(
         with Registry.open(url, store) as registry:
             registry.add_person("olga", place / "olga.pub", roles=["operator", "uploader"])
             signed = registry.signed_by(KeySignatory.read(place / "olga.key", None))
-            signed.set_gates(GateSet(gates=(AnsweredGate(limit=0.0),)), reason="a trial")
+            signed.set_gates(GateSet(gates=(MinAnswerRateGate(limit=0.0),)), reason="a trial")
             signed.add([small_bundle(0)])
             signed.promote(NAME, [1], to="production", override_gates=True, reason="a trial")
         writers = {number: begin(url, store, place, number) for number in range(WRITERS)}

@@ -33,13 +33,13 @@ from sqlalchemy import Connection, Engine, Row, String, insert, select, type_coe
 from registry.bundle.manifest import sha256
 from registry.bundle.text import alike, nearest
 from registry.database.changes import AuditContext, insert_event
-from registry.database.connection import reading, writing
+from registry.database.connection import writing
 from registry.database.queries import acting_person, active_people, all_people, events_since
 from registry.database.tables import GateSetRow, PersonRow, registry_id, report_digest, statement, stored_time
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
-from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import not_found
 from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person, Role
 
@@ -208,7 +208,7 @@ def insert_approval(
         NothingToApprove: the same person has approved it before, as `found` says.
         PersonRefused: an approver has to sign it.
     """
-    key = "" if context.signatory is None else context.signatory.fingerprint
+    key = context.key
     if key in found.names if key else context.actor in found.unsigned:
         raise NothingToApprove(
             f"{context.actor} has approved {what} already; two approvals by one person are one"
@@ -236,7 +236,7 @@ def require_approved(
     Raises:
         ApprovalsMissing: they are fewer.
     """
-    acting = "" if context.signatory is None else context.signatory.fingerprint
+    acting = context.key
     names: set[str] = set()
     for one in asked:
         others = one.gate.others(found.names, acting)
@@ -260,7 +260,7 @@ def require_approvers(connection: Connection, gate: ApprovalsGate | None, contex
     """
     if gate is None:
         return
-    acting = "" if context.signatory is None else context.signatory.fingerprint
+    acting = context.key
     known = {key: one.name for key, one in active_people(connection).items() if "approver" in one.roles}
     if len(others := gate.others(known, acting)) < gate.people:
         told = f"{len(others)} ({', '.join(others)})" if others else "none"
@@ -439,12 +439,6 @@ def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
             update(PersonRow).where(PersonRow.fingerprint == person.fingerprint).values(revoked=now)
         )
     return replace(person, revoked=now)
-
-
-def read_people(engine: Engine) -> tuple[Person, ...]:
-    """Everybody whom the registry knows, revoked ones too."""
-    with reading(engine) as connection:
-        return all_people(connection)
 
 
 def _require_new(person: Person, known: Iterable[Person]) -> None:

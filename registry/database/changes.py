@@ -10,7 +10,14 @@ from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import alike, shown
-from registry.database.queries import Signatory, acting_person, last_event, version_by_digest, version_id
+from registry.database.queries import (
+    Signatory,
+    acting_person,
+    ended_with,
+    last_event,
+    version_by_digest,
+    version_id,
+)
 from registry.database.tables import (
     AliasRow,
     EventRow,
@@ -31,10 +38,10 @@ from registry.database.tables import (
     version_facts,
 )
 from registry.environment import current_host
-from registry.errors import BundleRefused, DatabaseError
+from registry.errors import BundleRefused, DatabaseError, ReleaseRefused
 from registry.gate_report import GateReport
 from registry.names import check_title
-from registry.records import ApiKey, Event, EventKind, Version
+from registry.records import ApiKey, Canary, Event, EventKind, Version
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,21 @@ class AuditContext:
     gates: GateReport | None = None
     overridden: bool = False
     signatory: Signatory | None = None
+
+    @property
+    def key(self) -> str:
+        """The fingerprint of the key that signs it; empty where nothing does."""
+        return "" if self.signatory is None else self.signatory.fingerprint
+
+    def require_reason(self, action: str) -> str:
+        """The reason.
+
+        Raises:
+            ReleaseRefused: there is none.
+        """
+        if self.reason is None:
+            raise ReleaseRefused(f"{action} needs a reason, which history keeps; add --reason TEXT")
+        return self.reason
 
 
 def insert_version(connection: Connection, manifest: BundleManifest, digest: str) -> tuple[Version, bool]:
@@ -122,10 +144,38 @@ def insert_release(connection: Connection, model: str, versions: Sequence[Versio
 
 def point_alias(connection: Connection, model: str, alias: str, release: int | None) -> None:
     """Points the alias to a release, or to nothing."""
-    here = (AliasRow.model == model, AliasRow.alias == alias)
-    connection.execute(delete(AliasRow).where(*here))
+    connection.execute(delete(AliasRow).where(AliasRow.model == model, AliasRow.alias == alias))
     if release is not None:
         connection.execute(insert(AliasRow).values(model=model, alias=alias, release_id=release))
+
+
+def move_alias(
+    connection: Connection,
+    kind: EventKind,
+    model: str,
+    alias: str,
+    context: AuditContext,
+    *,
+    to: int | None,
+    before: int | None,
+    canary: Canary | None,
+    versions: Sequence[int] = (),
+    details: Mapping[str, Any] | None = None,
+) -> Event:
+    """Points the alias to a release, or to nothing, and writes the event; a canary next to it ends."""
+    point_alias(connection, model, alias, to)
+    told = {**(details or {}), **ended_with(canary)}
+    return insert_event(
+        connection,
+        kind,
+        model,
+        context,
+        versions=versions,
+        alias=alias,
+        release=to,
+        before=before,
+        details=told,
+    )
 
 
 def insert_withdrawal(connection: Connection, version: Version, reason: str, time: datetime) -> None:

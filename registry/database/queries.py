@@ -10,10 +10,10 @@ People in the database, and which of them may do what: whoever has signed, by th
 
 import hmac
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -56,9 +56,12 @@ from registry.records import (
     EventKind,
     Person,
     Release,
+    Standing,
     Version,
     Withdrawal,
 )
+
+T = TypeVar("T")
 
 _VERSION = (
     VersionRow.model,
@@ -176,6 +179,33 @@ def events_of(
     if kinds:
         query = query.where(EventRow.kind.in_(kinds))
     return tuple(_event(row) for row in connection.execute(query))
+
+
+def by_alias(
+    connection: Connection, model: str, query: Callable[[Connection, str, str], T | None]
+) -> dict[str, T]:
+    """What a query finds for each alias of a model, by alias; without those of which it finds nothing."""
+    found = {alias: query(connection, model, alias) for alias in alias_names(connection, model)}
+    return {alias: one for alias, one in found.items() if one is not None}
+
+
+def standing(connection: Connection, alias: str) -> Standing:
+    """What may answer under an alias, and what must not.
+
+    Services ask twice a second: of the events, only those of models without a release are read.
+    """
+    releases = current_releases(connection, alias)
+    without = [model for model in model_names(connection) if model not in releases]
+    events, newest = head(connection)
+    canaries = {model: running_canary(connection, model, alias) for model in releases}
+    return Standing(
+        releases,
+        frozenset(model for model in without if stops(connection, model, alias)),
+        frozenset((one.model, one.digest) for one in withdrawals(connection)),
+        events,
+        newest,
+        {model: one for model, one in canaries.items() if one is not None},
+    )
 
 
 def moves_of(connection: Connection, model: str, alias: str) -> tuple[tuple[str, int | None], ...]:

@@ -1,40 +1,31 @@
-"""The gate `approvals`: so many people other than the promoter have approved exactly this release.
+"""The gates on who takes responsibility: `approvals`, `signature` of versions, `metrics_signature`."""
 
-A person is a key that the registry knows (`dermfed-registry people`). An approval that nobody has signed
-counts for nothing: who is logged in is whoever says so. With `keys` only these count, by their fingerprints.
-
-An approval names the bundles of the whole release that would result, and the alias; another bundle among them
-makes it another release. Two approvals by one person are one. An approval holds until the alias moves.
-
-The gate `signature`: every version of the release is signed by one of `identities`.
-
-An identity is what the registry keeps with a signature: the fingerprint of a public key, or a certificate's
-subject. A version without such a signature is refused, and so is one whose signature nobody proves: a person
-whom the registry knows, or a key or certificate in `DERMFED_TRUSTED_KEYS` of the promoter. Anybody can make a
-certificate with a fine name.
-
-The gate `measured_by`: every version's figures are signed by one of `keys`, those who measured them.
-
-A key is named by its fingerprint, sha256 of the public key. The bundle holds the public key and the signature
-over its job, data, model and figures, so that nothing else is needed to judge: `DERMFED_TRUSTED_KEYS` plays
-no part, and a certificate neither. A version without such a signature is the uploader's word, and is refused.
-"""
-
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
-from registry.gates.gate import Case, GateConfig
+from registry.gates.gate import Case, GateConfig, Need, check
+
+Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class ApprovalsGate(GateConfig):
-    """How many people beside the promoter must stand for a release."""
+    """How many people other than the promoter must have approved exactly this release.
+
+    A person is a key that the registry knows (`dermfed-registry people`); an approval without a valid
+    signature does not count. With `keys` only these count, by their fingerprints.
+
+    An approval names the bundles of the whole release that would result, and the alias; another bundle among
+    them makes it another release. Two approvals by one person are one. An approval is valid until the alias
+    moves.
+    """
 
     name: Literal["approvals"] = "approvals"
     people: int = Field(ge=1)  # other than the promoter
-    keys: tuple[Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")], ...] = ()  # none: every approver's
+    keys: tuple[Fingerprint, ...] = ()  # none: every approver's
 
     @property
     def meaning(self) -> str:
@@ -51,33 +42,23 @@ class ApprovalsGate(GateConfig):
         return sorted(people[key] for key in counted)
 
     def judge(self, case: Case) -> GateResult:
-        """What the gate says of a release."""
+        """Judge a release."""
         others = self.others(case.approvals, case.promoter_key)
-        told = f"approved by {', '.join(others)}" if others else "approved by nobody"
+        note = f"approved by {', '.join(others) or 'no other person'}"
         if case.promoter_key in case.approvals:
-            told += f" (the approval of {case.promoter}, who promotes, does not count)"
-        if self.keys and (
-            aside := sorted(case.approvals[key] for key in case.approvals.keys() - {*self.keys})
-        ):
-            told += f" (that of {', '.join(aside)} does not count here: another key)"
+            note += f" (the approval of {case.promoter}, who promotes, does not count)"
+        other_keys = sorted(case.approvals[key] for key in case.approvals.keys() - {*self.keys})
+        if self.keys and other_keys:
+            note += f" (that of {', '.join(other_keys)} does not count here: another key)"
         if case.approved_unsigned:
             unsigned = ", ".join(case.approved_unsigned)
-            told += f" (that of {unsigned} does not count: it is signed with no approver's key)"
-        enough = len(others) >= self.people
+            note += f" (that of {unsigned} does not count: it is signed with no approver's key)"
         detail = (
-            f"exactly this release was {told}; at least {self.people} other than the promoter must approve it"
+            f"exactly this release was {note}; at least {self.people} other than the promoter must approve"
         )
-        if not enough:
+        finding = check("", "approvals", len(others), "at least", self.people, note=note)
+        if finding.verdict == "refused":
             detail += f". Ask them for `{case.approve_with} --key FILE`"
-        finding = GateFinding(
-            subgroup="",
-            measure="approvals",
-            value=len(others),
-            bound="at least",
-            limit=self.people,
-            verdict="passed" if enough else "refused",
-            note=told,
-        )
         return GateResult(
             gate=self.name,
             verdict=finding.verdict,
@@ -88,95 +69,106 @@ class ApprovalsGate(GateConfig):
         )
 
 
-class SignatureGate(GateConfig):
-    """Whose signature every version needs."""
+class SignedByGate(GateConfig):
+    """A gate that asks of every version for a signature by one of some signers.
 
-    looks_at_signatures: ClassVar[bool] = True
+    Attributes:
+        measure: what is required.
+        remedy: what to do where it is missing.
+    """
+
+    measure: ClassVar[str]
+    remedy: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def allowed(self) -> tuple[str, ...]:
+        """The signers, one of whom is enough for a version."""
+
+    @abstractmethod
+    def signers(self, case: Case, name: str) -> tuple[tuple[str, ...], str]:
+        """Who has signed the version for this subgroup; and what to say where no one has."""
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return f"{self.measure} for every version, by {' or '.join(self.allowed)}"
+
+    def judge(self, case: Case) -> GateResult:
+        """Judge a release."""
+        findings = tuple(self._finding(case, one.subgroup.name) for one in case.manifests)
+        refused = [one for one in findings if one.verdict == "refused"]
+        told = ", ".join(f"{one.subgroup} ({one.note})" for one in refused or findings)
+        if refused:
+            detail = (
+                f"no {self.measure} by an allowed signer for {told}; allowed: {', '.join(self.allowed)}. "
+                f"{self.remedy}, {OVERRIDE}"
+            )
+        else:
+            detail = f"{self.measure} for every version: {told}"
+        return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
+
+    def _finding(self, case: Case, name: str) -> GateFinding:
+        found, unsigned = self.signers(case, name)
+        allowed = [one for one in dict.fromkeys(found) if one in self.allowed]
+        shown = allowed or list(dict.fromkeys(found))
+        return GateFinding(
+            subgroup=name,
+            measure=self.measure,
+            verdict="passed" if allowed else "refused",
+            note=f"signed by {', '.join(shown)}" if shown else unsigned,
+        )
+
+
+class SignatureGate(SignedByGate):
+    """Whose signature every version needs.
+
+    An identity is what the registry keeps with a signature: the fingerprint of a public key, or a
+    certificate's subject. It counts by the key of a person whom the registry knows, or by one in
+    `DERMFED_TRUSTED_KEYS` of the promoter: a certificate with any name can be made by anybody.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"signatures"})
+    measure = "signature of the version"
+    remedy = "Have it signed with `dermfed-registry sign`"
     name: Literal["signature"] = "signature"
     identities: tuple[str, ...] = Field(min_length=1)  # one of them is enough for a version
 
     @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return f"every version is signed by {' or '.join(self.identities)}"
+    def allowed(self) -> tuple[str, ...]:
+        """The identities."""
+        return self.identities
 
-    def judge(self, case: Case) -> GateResult:
-        """What the gate says of a release."""
-        findings = tuple(
-            self._finding(
-                one.subgroup.name,
-                case.signed_by.get(one.subgroup.name, ()),
-                case.claimed_by.get(one.subgroup.name, ()),
+    def signers(self, case: Case, name: str) -> tuple[tuple[str, ...], str]:
+        """Proven signers; where there are none, those that are only claimed are named."""
+        if claimed := case.claimed_by.get(name, ()):
+            unproven = (
+                f"the signature of {', '.join(claimed)} is not proven: add the key with "
+                "`dermfed-registry people add`, or name it in DERMFED_TRUSTED_KEYS"
             )
-            for one in case.manifests
-        )
-        unsigned = [one for one in findings if one.verdict == "refused"]
-        if unsigned:
-            named = ", ".join(f"{one.subgroup} ({one.note})" for one in unsigned)
-            detail = (
-                f"no allowed identity has signed the version for {named}; allowed: "
-                f"{', '.join(self.identities)}. Have it signed with `dermfed-registry sign`, {OVERRIDE}"
-            )
-        else:
-            detail = (
-                f"every version is signed: {', '.join(f'{one.subgroup} ({one.note})' for one in findings)}"
-            )
-        return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
-
-    def _finding(self, name: str, signed_by: tuple[str, ...], claimed_by: tuple[str, ...]) -> GateFinding:
-        allowed = [one for one in dict.fromkeys(signed_by) if one in self.identities]
-        shown = allowed or list(dict.fromkeys(signed_by))
-        note = f"signed by {', '.join(shown)}" if shown else "not signed"
-        if not shown and claimed_by:
-            note = (
-                f"said to be signed by {', '.join(claimed_by)}, which nobody proves: add the key with "
-                f"`dermfed-registry people add`, or name it in DERMFED_TRUSTED_KEYS"
-            )
-        return GateFinding(
-            subgroup=name,
-            measure="signature",
-            verdict="passed" if allowed else "refused",
-            note=note,
-        )
+            return case.signed_by.get(name, ()), unproven
+        return case.signed_by.get(name, ()), "not signed"
 
 
-Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+class MetricsSignatureGate(SignedByGate):
+    """Whose signature the metrics of every version need: of those who measured them.
 
+    The bundle holds the public key and the signature over its job, data, model and metrics, so that nothing
+    else is needed to judge: `DERMFED_TRUSTED_KEYS` plays no part, and a certificate neither.
+    """
 
-class MeasuredByGate(GateConfig):
-    """Whose signature the figures of every version need."""
-
-    looks_at_measurers: ClassVar[bool] = True
-    name: Literal["measured_by"] = "measured_by"
+    needs: ClassVar[frozenset[Need]] = frozenset({"metrics_signatures"})
+    measure = "signature of the metrics"
+    remedy = "Have the coordinator that measured it sign, with `dermfed-train --key`"
+    name: Literal["metrics_signature"] = "metrics_signature"
     keys: tuple[Fingerprint, ...] = Field(min_length=1)  # fingerprints; one of them is enough for a version
 
     @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return f"the figures of every version are signed by {' or '.join(self.keys)}"
+    def allowed(self) -> tuple[str, ...]:
+        """The keys."""
+        return self.keys
 
-    def judge(self, case: Case) -> GateResult:
-        """What the gate says of a release."""
-        findings = tuple(
-            self._finding(name, case.measured_by.get(name))
-            for name in (one.subgroup.name for one in case.manifests)
-        )
-        refused = [one for one in findings if one.verdict == "refused"]
-        said = ", ".join(f"{one.subgroup} ({one.note})" for one in refused or findings)
-        if refused:
-            detail = (
-                f"no allowed key has signed the figures of the version for {said}; allowed: "
-                f"{', '.join(self.keys)}. Have the coordinator that measured it sign, with "
-                f"`dermfed-train --key`, {OVERRIDE}"
-            )
-        else:
-            detail = f"the figures of every version are measured and signed: {said}"
-        return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
-
-    def _finding(self, name: str, key: str | None) -> GateFinding:
-        return GateFinding(
-            subgroup=name,
-            measure="figures",
-            verdict="passed" if key in self.keys else "refused",
-            note="the uploader's word" if key is None else f"signed by {key}",
-        )
+    def signers(self, case: Case, name: str) -> tuple[tuple[str, ...], str]:
+        """The key whose signature holds; without one, the metrics are the uploader's word."""
+        key = case.metrics_signed_by.get(name)
+        return (() if key is None else (key,)), "unsigned, the uploader's word"

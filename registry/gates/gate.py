@@ -1,67 +1,75 @@
-"""What every gate is: a frozen config with a name, that can say what it means and judge a case.
+"""What every gate is, what it is shown, and how one that compares numbers with limits judges.
 
-What the gates are shown: the release that would result, the one that runs, and who stands for it.
+    class LightGate(NumericGate):
+        remedy = "test on more images of"
+        name: Literal["light"] = "light"
+        minimum: int
 
-Test figures as gates read them: each subgroup with the version that answers for it.
+        def findings(self, case):
+            for name, (_, row) in answering(case.manifests).items():
+                yield check(name, "accuracy", tested(name, row, "accuracy"), "at least", 0.8)
 
-That is a subgroup's own version where it has one, the global one elsewhere. What is in no known form counts
-as not tested.
+Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
+global one elsewhere. Metrics in no known form count as not tested.
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, Literal, TypeGuard
 
 from pydantic import ConfigDict
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.labels import GLOBAL, UNDECLARED
+from registry.bundle.labels import GLOBAL, UNDECLARED, malignant_classes
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures
-from registry.gate_report import GateResult, SubgroupFigure
+from registry.gate_report import OVERRIDE, Bound, GateFinding, GateResult, SubgroupFigure, worst_of
+
+Interval = tuple[float, float]
+Need = Literal["running", "signatures", "metrics_signatures", "outcomes"]
+
+ROUNDING = 1e-9  # 0.8 - 0.7 is a little over 0.1 in floating point, and yet within a limit of 0.1
 
 
 @dataclass(frozen=True)
-class InField:
-    """How a version does in the field for one subgroup.
+class SubgroupOutcomes:
+    """The outcomes of the patients of one subgroup under one version.
 
     Attributes:
-        subgroup: whose outcomes.
-        malignant: how many of them are malignant.
-        sensitivity: the ends of its 95 % interval at the working point, corrected for who is followed up;
-            None where nothing is known.
-        broken: promises that were broken, each in a few words.
+        subgroup: its name.
+        malignant: how many outcomes are malignant.
+        sensitivity: its 95 % interval at the working point, corrected for who is followed up, if known.
+        broken: guarantees that were broken, each in a few words.
     """
 
     subgroup: str
     malignant: int
-    sensitivity: tuple[float, float] | None = None
+    sensitivity: Interval | None = None
     broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Case:
-    """One release to judge.
+    """One release to judge; mappings are by the name of a version's subgroup unless said otherwise.
 
     Attributes:
         manifests: of the release that would result, the global one among them.
         running: of the release that the alias points to; empty where it points to none.
         unreadable: why the running release cannot be read; empty where it can.
         promoter: who promotes.
-        promoter_key: the fingerprint of the promoter's key; empty where nobody signs the promotion.
+        promoter_key: the fingerprint of the promoter's key; empty where the promotion is not signed.
         approvals: who has approved exactly this release for this alias since the alias last moved, and signed
             that: names by fingerprints.
-        approved_unsigned: names of those who have approved it and not signed that, whoever they are.
-        signed_by: who has signed each version, by the name of its subgroup, as far as it is proven.
-        claimed_by: who else says to have signed it.
-        measured_by: the fingerprint of the key that has signed each version's figures, by the name of its
-            subgroup, where the signature holds; whose key it is, gates know.
-        in_field: how each version does in the field, by the name of its subgroup, where a gate asks.
-        running_in_field: the same of the release that the alias points to.
-        outcomes_unread: why outcomes cannot be read; empty where they can.
-        approve_with: the command that approves it.
+        approved_unsigned: names in approvals without a valid signature.
+        signed_by: proven signers of each version.
+        claimed_by: signers that the registry wrote down and no trusted key proves.
+        metrics_signed_by: the fingerprint of the key that signed the metrics, where the signature holds.
+        outcomes: of patients under each version, where a gate needs them.
+        running_outcomes: the same of the release that the alias points to.
+        outcomes_unreadable: why outcomes cannot be read; empty where they can.
+        approve_with: the command that approves this release.
     """
 
     manifests: tuple[BundleManifest, ...]
@@ -73,14 +81,11 @@ class Case:
     approved_unsigned: tuple[str, ...] = ()
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     claimed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    measured_by: Mapping[str, str] = field(default_factory=dict)
-    in_field: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
-    running_in_field: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
-    outcomes_unread: str = ""
+    metrics_signed_by: Mapping[str, str] = field(default_factory=dict)
+    outcomes: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
+    running_outcomes: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
+    outcomes_unreadable: str = ""
     approve_with: str = "dermfed-registry approve"
-
-
-ROUNDING = 1e-9  # 0.8 - 0.7 is a little over 0.1 in floating point, and yet within a limit of 0.1
 
 
 class GateConfig(Frozen):
@@ -88,17 +93,11 @@ class GateConfig(Frozen):
 
     Attributes:
         name: what a gate set calls it.
-        looks_at_running: whether it compares with the running release.
-        looks_at_signatures: whether it asks who has signed.
-        looks_at_measurers: whether it asks who has signed the figures.
-        looks_at_outcomes: whether it asks what became of patients.
+        needs: what it must be shown besides the release and the approvals.
     """
 
     model_config = ConfigDict(strict=True)
-    looks_at_running: ClassVar[bool] = False
-    looks_at_signatures: ClassVar[bool] = False
-    looks_at_measurers: ClassVar[bool] = False
-    looks_at_outcomes: ClassVar[bool] = False
+    needs: ClassVar[frozenset[Need]] = frozenset()
     name: str
 
     @property
@@ -108,41 +107,153 @@ class GateConfig(Frozen):
 
     @abstractmethod
     def judge(self, case: Case) -> GateResult:
-        """What the gate says of a release."""
+        """Judge a release."""
 
 
-def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict[str, SubgroupFigure | None]:
-    """How each subgroup of a release fared, by name; None where it was never tested.
+class NumericGate(GateConfig):
+    """A gate that compares numbers with limits; verdict and sentence follow from its findings.
 
-    A model that was tested on nobody stands as `global`; one that was tested, on no subgroup, as nothing.
+    Attributes:
+        remedy: what helps a subgroup whose number lies on the wrong side.
+        missing: what helps one without a number.
+        counts: whether the numbers are counts, of which 0 is none at all.
+        digits: how the numbers are written.
+        needs_malignant: whether it judges nothing where no label is malignant.
+    """
+
+    remedy: ClassVar[str] = "improve the model for"
+    missing: ClassVar[str] = "test on images of"
+    counts: ClassVar[bool] = False
+    digits: ClassVar[str] = ".3f"
+    needs_malignant: ClassVar[bool] = False
+
+    @abstractmethod
+    def findings(self, case: Case) -> Iterable[GateFinding]:
+        """One finding for each subgroup or version, or a single one without a subgroup for the release."""
+
+    def advice(self, finding: GateFinding) -> str:
+        """What to do about a refused finding; the names of the subgroups follow it."""
+        return self.missing if finding.value is None else self.remedy
+
+    def judge(self, case: Case) -> GateResult:
+        """Judge a release."""
+        unclear = tuple(_without_malignant(case.manifests)) if self.needs_malignant else ()
+        findings = unclear or tuple(self.findings(case))
+        refused = [one for one in findings if one.verdict == "refused"]
+        margins = {
+            k: (one.value - one.limit) * (1 if one.bound == "at least" else -1)
+            for k, one in enumerate(findings)
+            if one.value is not None and one.limit is not None
+        }
+        worst = findings[min(margins, key=lambda k: margins[k])] if margins else None
+        if refused:
+            steps: dict[str, list[str]] = {}
+            for one in refused:
+                if one.subgroup and one.subgroup not in steps.setdefault(self.advice(one), []):
+                    steps[self.advice(one)].append(one.subgroup)
+            told = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
+            told = f". {told[0].upper()}{told[1:]}" if told else ""
+            detail = f"{'; '.join(map(self._describe, refused))}{told}, {OVERRIDE}"
+        elif worst is not None:
+            detail = f"closest to the limit: {self._describe(worst)}"
+        else:
+            detail = "; ".join(dict.fromkeys(one.note for one in findings))
+        untested = (one.subgroup for one in refused if one.value is None or (self.counts and not one.value))
+        return GateResult(
+            gate=self.name,
+            verdict=worst_of(findings),
+            value=worst.value if worst else None,
+            limit=(worst or findings[0]).limit,
+            interval=worst.interval if worst else None,
+            worst=_figure(worst) if worst else None,
+            untested=tuple(dict.fromkeys(name for name in untested if name)),
+            findings=findings,
+            detail=detail,
+        )
+
+    def _describe(self, one: GateFinding) -> str:
+        if one.value is None or one.limit is None:
+            return f"{one.measure} for {one.subgroup}: {one.note}" if one.subgroup else one.note
+        facts = [] if one.n is None else [f"n {one.n}"]
+        if one.interval is not None:
+            facts.append(f"95 % interval {one.interval[0]:.3f} to {one.interval[1]:.3f}")
+        told = f" ({', '.join(filter(None, [*facts, one.note]))})" if facts or one.note else ""
+        digits = ".0f" if self.counts else self.digits
+        value, limit = format(one.value, digits), format(one.limit, digits)
+        return f"{one.measure} for {one.subgroup}: {value}{told}, where {one.bound} {limit} passes"
+
+
+def check(
+    subgroup: str,
+    measure: str,
+    found: SubgroupFigure | float | None,
+    bound: Bound,
+    limit: float,
+    *,
+    judged: float | None = None,
+    interval: Interval | None = None,
+    note: str = "",
+) -> GateFinding:
+    """Compare a number with a limit, which itself passes; no number is refused.
 
     Args:
-        manifests: of the release, the global one among them.
-        figure: a share, by its name in the test figures.
+        subgroup: whose it is.
+        measure: what it is.
+        found: the metric as tested, or the plain number.
+        bound: on which side of the limit it must lie.
+        limit: the limit.
+        judged: the number that decides, where it is not `found` itself.
+        interval: that of a plain number.
+        note: what else to say; `never tested` where nothing was found and nothing is said.
     """
-    everybody = for_everybody(manifests)
-    if len(manifests) == 1 and not everybody.metrics:
-        return {GLOBAL: None}
-    answering = answers_for(manifests)
-    return {
-        name: _standing(figures_by_subgroup(one).get(name), name, figure) for name, one in answering.items()
-    }
+    figure = found if isinstance(found, SubgroupFigure) else None
+    value = figure.value if figure else found if isinstance(found, int | float) else None
+    decides = value if judged is None else judged
+    return GateFinding(
+        subgroup=subgroup,
+        measure=measure,
+        value=value,
+        n=figure.n if figure else None,
+        interval=figure.interval if figure else interval,
+        bound=bound,
+        limit=limit,
+        verdict="passed" if decides is not None and lies(decides, bound, limit) else "refused",
+        note=note or ("never tested" if value is None else ""),
+    )
 
 
-def stand_or_total(manifests: Sequence[BundleManifest], figure: str) -> dict[str, SubgroupFigure | None]:
-    """As `stand`; where the test names no subgroup, all its pictures stand as `global`."""
-    return stand(manifests, figure) or {GLOBAL: _standing(for_everybody(manifests).metrics, GLOBAL, figure)}
+def not_applicable(measure: str, why: str, subgroup: str = "") -> GateFinding:
+    """The finding of a gate that has nothing to judge, of a subgroup or of the whole release."""
+    return GateFinding(subgroup=subgroup, measure=measure, verdict="not applicable", note=why)
 
 
-def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigures | None]:
-    """What counts for the patients of each subgroup, by name; None where it was never tested.
+def lies(value: float, bound: Bound, limit: float) -> bool:
+    """Whether a value lies on the right side of a limit, or on it."""
+    return value >= limit - ROUNDING if bound == "at least" else value <= limit + ROUNDING
 
-    Where the test names no subgroup, all its pictures stand as `global`.
+
+def _figure(one: GateFinding) -> SubgroupFigure | None:
+    if one.value is None or one.n is None:
+        return None
+    return SubgroupFigure(subgroup=one.subgroup, value=one.value, n=one.n, interval=one.interval)
+
+
+def _without_malignant(manifests: Sequence[BundleManifest]) -> Iterator[GateFinding]:
+    """One finding where no label is malignant; refused where some labels do not say what they are.
+
+    Were such gates not to apply to labels of unknown kind, leaving the word out would be the way around them.
     """
-    answering = answers_for(manifests)
-    found = {name: patient_figures(one.metrics).get(name) for name, one in answering.items()}
-    found = found or {GLOBAL: patient_figures(for_everybody(manifests).metrics)[ALL]}
-    return {name: row if row is not None and row.n else None for name, row in found.items()}
+    labels = for_everybody(manifests).labels
+    if malignant_classes(labels).any():
+        return
+    if unknown := [label.code for label in labels if label.malignancy == "unknown"]:
+        note = (
+            f"no label of the model is malignant, and {', '.join(unknown)} do not say whether they are. Set "
+            "`malignancy` to benign, premalignant or malignant for each label in the job"
+        )
+        yield GateFinding(subgroup="", measure="malignant labels", verdict="refused", note=note)
+    else:
+        yield not_applicable("malignant labels", "no label of the model is malignant")
 
 
 def for_everybody(manifests: Sequence[BundleManifest]) -> BundleManifest:
@@ -158,14 +269,52 @@ def answers_for(manifests: Sequence[BundleManifest]) -> dict[str, BundleManifest
     return {name: own.get(name, everybody) for name in sorted({*own, *named})}
 
 
+def answering(manifests: Sequence[BundleManifest]) -> dict[str, tuple[BundleManifest, object]]:
+    """The manifest that answers for each subgroup, and its metrics there.
+
+    Where the test names no subgroup, all its images count as `global`.
+    """
+    named = answers_for(manifests)
+    if not named:
+        everybody = for_everybody(manifests)
+        return {GLOBAL: (everybody, everybody.metrics)}
+    return {name: (one, figures_by_subgroup(one).get(name)) for name, one in named.items()}
+
+
+def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigures | None]:
+    """What counts for the patients of each subgroup, by name; None where it was never tested.
+
+    Where the test names no subgroup, all its images count as `global`.
+    """
+    found = {name: patient_figures(one.metrics).get(name) for name, one in answers_for(manifests).items()}
+    found = found or {GLOBAL: patient_figures(for_everybody(manifests).metrics)[ALL]}
+    return {name: row if row is not None and row.n else None for name, row in found.items()}
+
+
 def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Any]:
-    """What the manifest's test says of each subgroup; nothing where it says it in no known form."""
+    """The test metrics of each subgroup; nothing where they are in no known form."""
     found = manifest.metrics.get("by_subgroup")
     return found if isinstance(found, Mapping) else {}
 
 
-def interval_of(figures: Mapping[str, Any], figure: str) -> tuple[float, float] | None:
-    """The interval of a figure that is a share; None where there is none in a known form."""
+def tested(name: str, metrics: object, metric: str) -> SubgroupFigure | None:
+    """One metric of a subgroup, a share; None where it was not tested."""
+    if not isinstance(metrics, Mapping):
+        return None
+    value, n = metrics.get(metric), test_count(metrics)
+    if not is_share(value) or not n:
+        return None
+    return SubgroupFigure(subgroup=name, value=float(value), n=n, interval=interval_of(metrics, metric))
+
+
+def test_count(metrics: object) -> int:
+    """The test images of a subgroup; 0 where it was not tested."""
+    n = metrics.get("n") if isinstance(metrics, Mapping) else None
+    return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0
+
+
+def interval_of(figures: Mapping[str, Any], figure: str) -> Interval | None:
+    """The interval of a metric that is a share; None where there is none in a known form."""
     intervals = figures.get("intervals")
     ends = intervals.get(figure) if isinstance(intervals, Mapping) else None
     if not isinstance(ends, Sequence) or len(ends) != 2 or not all(is_share(end) for end in ends):
@@ -175,11 +324,11 @@ def interval_of(figures: Mapping[str, Any], figure: str) -> tuple[float, float] 
 
 
 def is_share(value: Any) -> TypeGuard[float]:
-    """Whether a figure is a number from 0 to 1."""
+    """Whether a metric is a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> tuple[float, float] | None:
+def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> Interval | None:
     """The 95 % interval of first - second from the intervals of both, for estimates that are independent.
 
     With d = p1 - p2 it is MOVER (Zou & Donner 2008, Statistics in Medicine 27, 1693-1702):
@@ -191,12 +340,3 @@ def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> tuple[
     p1, (l1, u1) = first.value, first.interval
     p2, (l2, u2) = second.value, second.interval
     return p1 - p2 - math.hypot(p1 - l1, u2 - p2), p1 - p2 + math.hypot(u1 - p1, p2 - l2)
-
-
-def _standing(figures: object, name: str, figure: str) -> SubgroupFigure | None:
-    if not isinstance(figures, Mapping):
-        return None
-    value, n = figures.get(figure), figures.get("n")
-    if not is_share(value) or not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        return None
-    return SubgroupFigure(subgroup=name, value=float(value), n=n, interval=interval_of(figures, figure))

@@ -1,138 +1,67 @@
-"""A gate set: which gates a release must pass, as YAML.
+"""A gate set: which gates a release must pass, as YAML; and which set a release passed.
 
     gates:
       - {name: spread, limit: 0.1}
       - {name: approvals, people: 2}
+    must_apply: [spread]
 
 Each gate is there once at most. What a set does not name is not asked.
-
-A gate that does not apply has judged nothing; where that keeps a release out all the same.
-
-- Where the set says that the gate must apply (`must_apply`).
-- Where the running release was judged by it: whoever leaves figures, labels or promises out would else be rid
-  of a gate that the release before was held to.
-
-Which gate set let a release through, and which is in force now: told from the events alone.
-
-A set that was loosened for one promotion and tightened again leaves a release that today's gates refuse.
-History holds all of it; this puts it beside the release.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import yaml
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from registry.bundle.errors import PartError
 from registry.bundle.frozen import Frozen
 from registry.bundle.plugins import PartTable
 from registry.bundle.text import nearest, on_one_line
 from registry.errors import GateSetInvalid
-from registry.gate_report import OVERRIDE, GateFinding, GateResult, set_title
-from registry.gates.approval import ApprovalsGate, MeasuredByGate, SignatureGate
-from registry.gates.coverage import CoverageGate
+from registry.gate_report import OVERRIDE, GateResult, set_title
+from registry.gates.approval import ApprovalsGate, MetricsSignatureGate, SignatureGate
+from registry.gates.coverage import CoverageGate, RiskGate
 from registry.gates.fairness import ParityGate, SpreadGate
-from registry.gates.gate import Case, GateConfig
-from registry.gates.non_inferiority import NoWorseGate
-from registry.gates.outcomes import FieldGate
+from registry.gates.gate import Case, GateConfig, Need
+from registry.gates.non_inferiority import NonInferiorityGate
+from registry.gates.outcomes import OutcomesGate
 from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
-from registry.gates.threshold import (
-    AnsweredGate,
-    CalibrationGate,
-    CountGate,
-    RiskGate,
-    ShownSensitivityGate,
-    WorstBalancedAccuracyGate,
-    WorstMalignantSensitivityGate,
-    narrowest_first,
-)
+from registry.gates.threshold import THRESHOLD_GATES, MinAnswerRateGate, MinSensitivityLowerBoundGate
 from registry.records import Event, moment
 from registry.strict_yaml import YamlError, load_yaml
 
+ALL_MODELS: Final = ""
+"""Whose set is asked of each model without its own."""
 
-def held_to(gate: GateConfig, result: GateResult, case: Case, *, must_apply: bool) -> GateResult:
-    """The result of a gate, refused where it judged nothing of what has to be judged.
+ALL_ALIASES: Final = ""
+"""Under what a set is asked that is for no alias alone."""
 
-    Args:
-        gate: the gate.
-        result: what it says of the case.
-        case: the release.
-        must_apply: whether the set asks for it.
-    """
-    skipped = tuple(one for one in result.findings if one.verdict == "not applicable")
-    whole = result.verdict == "not applicable"
-    if result.verdict == "refused" or not (whole or skipped):
-        return result
-    if must_apply:
-        of = ", ".join(one.subgroup for one in skipped) or "the release"
-        return _refused(
-            result, skipped, f"the gate set says that it must apply, and it judges nothing of {of}"
-        )
-    if gate.looks_at_running or not case.running:
-        return result
-    lost = _judged(gate, case)
-    if skipped:
-        lost &= {one.subgroup for one in skipped}
-    if not lost:
-        return result
-    named = ", ".join(sorted(lost))
-    why = f"of the running release this gate judges {named}, and of this one it does not"
-    return _refused(result, tuple(one for one in skipped if one.subgroup in lost), why)
-
-
-def _judged(gate: GateConfig, case: Case) -> set[str]:
-    """The subgroups of the running release that the gate has a figure of."""
-    before = gate.judge(Case(case.running))
-    return {one.subgroup for one in before.findings if one.value is not None}
-
-
-def _refused(result: GateResult, skipped: tuple[GateFinding, ...], why: str) -> GateResult:
-    findings = tuple(
-        one.model_copy(update={"verdict": "refused"}) if one in skipped else one for one in result.findings
-    )
-    detail = f"{why}: {result.detail}. Put into the bundle what is missing there, {OVERRIDE}"
-    return result.model_copy(update={"verdict": "refused", "findings": findings, "detail": detail})
-
+EXAMPLE: Final = "`gates: [{name: spread, limit: 0.1}]`"
 
 GATES: PartTable[GateConfig] = PartTable(
     "gate",
     SpreadGate,
-    WorstBalancedAccuracyGate,
-    WorstMalignantSensitivityGate,
-    ShownSensitivityGate,
     RequiredSubgroupsGate,
     TonesGate,
-    CalibrationGate,
+    *THRESHOLD_GATES,
     CoverageGate,
-    AnsweredGate,
     RiskGate,
-    CountGate,
-    NoWorseGate,
+    NonInferiorityGate,
     ParityGate,
-    FieldGate,
+    OutcomesGate,
     SignatureGate,
-    MeasuredByGate,
+    MetricsSignatureGate,
     ApprovalsGate,
     base=GateConfig,
 )
 
-EXAMPLE = "`gates: [{name: spread, limit: 0.1}]`"
-
 
 class GateSet(Frozen):
-    """The gates that a release must pass, in the order in which they are told.
+    """The gates that a release must pass, in the order in which they are reported.
 
     Attributes:
         gates: the gates.
@@ -143,64 +72,68 @@ class GateSet(Frozen):
     must_apply: tuple[str, ...] = ()
 
     @property
-    def looks_at_running(self) -> bool:
-        """Whether any gate looks at the running release."""
-        return any(gate.looks_at_running for gate in self.gates)
-
-    @property
-    def looks_at_signatures(self) -> bool:
-        """Whether any gate asks who has signed."""
-        return any(gate.looks_at_signatures for gate in self.gates)
-
-    @property
-    def looks_at_measurers(self) -> bool:
-        """Whether any gate asks who has signed the figures."""
-        return any(gate.looks_at_measurers for gate in self.gates)
-
-    @property
-    def looks_at_outcomes(self) -> bool:
-        """Whether any gate asks what became of patients."""
-        return any(gate.looks_at_outcomes for gate in self.gates)
+    def needs(self) -> frozenset[Need]:
+        """What any of the gates must be shown."""
+        return frozenset[Need]().union(*(gate.needs for gate in self.gates))
 
     def judge(self, case: Case) -> tuple[GateResult, ...]:
-        """What each gate says of a release.
+        """Judge a release by each gate.
 
         Raises:
             GateSetInvalid: one answers in the name of another.
         """
-        results = tuple(gate.judge(case) for gate in self.gates)
-        for gate, result in zip(self.gates, results, strict=True):
-            if result.gate != gate.name:
-                raise GateSetInvalid(
-                    f"gate {gate.name} answers as {result.gate}; mend it, or ask other gates"
-                )
-        return tuple(
-            held_to(gate, result, case, must_apply=gate.name in self.must_apply)
-            for gate, result in zip(self.gates, results, strict=True)
+        return tuple(self._judge(gate, case) for gate in self.gates)
+
+    def _judge(self, gate: GateConfig, case: Case) -> GateResult:
+        """The result of one gate, refused where it judged nothing of what has to be judged.
+
+        That is where the set says that the gate must apply, and where the running release was judged by it:
+        leaving metrics, labels or guarantees out would else be a way around the gate.
+        """
+        result = gate.judge(case)
+        if result.gate != gate.name:
+            raise GateSetInvalid(f"gate {gate.name} answers as {result.gate}; fix it, or ask other gates")
+        skipped = {one.subgroup for one in result.findings if one.verdict == "not applicable"}
+        if result.verdict == "refused" or not (skipped or result.verdict == "not applicable"):
+            return result
+        named = skipped - {""}
+        if gate.name in self.must_apply:
+            of = ", ".join(sorted(named)) or "the release"
+            return _refuse(
+                result, named, f"the gate set says that it must apply, and it judges nothing of {of}"
+            )
+        if "running" in gate.needs or not case.running:
+            return result
+        before = {one.subgroup for one in gate.judge(Case(case.running)).findings if one.value is not None}
+        lost = before & named if named else before
+        if not lost:
+            return result
+        of = ", ".join(sorted(lost))
+        return _refuse(
+            result, lost, f"of the running release this gate judges {of}, and of this one it does not"
         )
 
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if not self.must_apply:
-            plain.pop("must_apply", None)
-        return plain
-
     @model_validator(mode="after")
-    def _must_apply_names_gates(self) -> "GateSet":
-        names = [gate.name for gate in self.gates]
-        if strange := [name for name in self.must_apply if name not in names]:
-            raise ValueError(
-                f"must_apply names {', '.join(strange)}; the gates of the set are {', '.join(names)}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _each_once(self) -> "GateSet":
+    def _names_are_valid(self) -> "GateSet":
         names = [gate.name for gate in self.gates]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"the gate {', '.join(twice)} is there twice; keep one of them")
+        if unknown := [name for name in self.must_apply if name not in names]:
+            raise ValueError(
+                f"must_apply names {', '.join(unknown)}; the gates of the set are {', '.join(names)}"
+            )
         return self
+
+
+def _refuse(result: GateResult, subgroups: set[str], why: str) -> GateResult:
+    findings = tuple(
+        one.model_copy(update={"verdict": "refused"})
+        if one.verdict == "not applicable" and one.subgroup in subgroups
+        else one
+        for one in result.findings
+    )
+    detail = f"{why}: {result.detail}. Add to the bundle what is missing there, {OVERRIDE}"
+    return result.model_copy(update={"verdict": "refused", "findings": findings, "detail": detail})
 
 
 DEFAULT = GateSet(
@@ -208,47 +141,72 @@ DEFAULT = GateSet(
         SpreadGate(limit=0.10),
         RequiredSubgroupsGate(malignant=20),
         TonesGate(),
-        ShownSensitivityGate(limit=0.75),
-        NoWorseGate(
-            delta=0.05, figures=("balanced_accuracy", "malignant_sensitivity", "sensitivity_at_threshold")
+        MinSensitivityLowerBoundGate(limit=0.75),
+        NonInferiorityGate(
+            delta=0.05, metrics=("balanced_accuracy", "malignant_sensitivity", "sensitivity_at_threshold")
         ),
-        AnsweredGate(limit=0.20),
+        MinAnswerRateGate(limit=0.20),
         RiskGate(),
         CoverageGate(slack=0.10),
     )
 )
-"""What is asked where nobody has set gates (why these: docs/decisions/040-what-is-asked-by-default.md)."""
+"""What is asked where no gates are set (why these: docs/decisions/040-what-is-asked-by-default.md)."""
 
 
 def read_gate_set(text: str, source: str = "the gate set") -> GateSet:
-    """The gate set in a YAML text.
+    """Read a gate set from YAML.
 
     Args:
         text: the YAML.
         source: what errors call it, such as the file's name.
 
     Raises:
-        GateSetInvalid: it holds none.
+        GateSetInvalid: it is not a valid one.
     """
     try:
-        raw = load_yaml(text)
+        content = load_yaml(text)
     except YamlError as error:
         raise GateSetInvalid(f"{source} is not YAML: {error}") from error
-    _refuse_unknown(raw, source)
-    return gate_set_of(raw, source)
+    return gate_set_of(content, source)
 
 
 def gate_set_of(content: Any, source: str = "the gate set") -> GateSet:
-    """The gate set in plain data, as YAML or a database holds it.
+    """Read a gate set from plain data, as YAML or a database holds it.
 
     Raises:
-        GateSetInvalid: it holds none.
+        GateSetInvalid: it is not a valid one.
     """
+    if not isinstance(content, dict):
+        raise GateSetInvalid(f"{source} is no gate set; it is a mapping such as {EXAMPLE}")
     try:
         return TypeAdapter(GateSet).validate_json(json.dumps(content))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        deeper = [one for one in found if len(one["loc"]) > 1]  # a gate that is wrong is not counted
+        problems = "; ".join(_problem(one) for one in deeper or found)
+        advice = f"An example: {EXAMPLE}"
+        if {"unknown_part", "unusable_part"} & {one["type"] for one in found}:
+            advice = (
+                "Install the package that offers it, or ask other gates with `dermfed-registry gates set`"
+            )
+        raise GateSetInvalid(f"{source} is no gate set: {problems}. {advice}") from error
     except (TypeError, ValueError) as error:
-        said = _problems(error) if isinstance(error, ValidationError) else str(error)
-        raise GateSetInvalid(f"{source} holds no gate set: {said}. {_advice(error)}") from error
+        raise GateSetInvalid(f"{source} is no gate set: {error}. An example: {EXAMPLE}") from error
+
+
+def _problem(problem: ErrorDetails) -> str:
+    """One thing that is wrong, with the nearest valid key where a key is unknown."""
+    where, kind = problem["loc"], problem["type"]
+    path = ".".join(map(str, where)) or "the set"
+    if kind == "extra_forbidden":
+        known = list((GATES.find(str(where[2])) if len(where) > 2 else GateSet).model_fields)
+        return f"{path}: unknown key; {nearest(str(where[-1]), known)}"
+    if where == ("gates",) and kind == "too_short":
+        return f"{path}: name at least one gate"
+    message = problem["msg"].removeprefix("Value error, ")
+    is_plain = isinstance(problem["input"], str | int | float) and kind != "value_error"
+    found = f"; found {problem['input']!r}" if is_plain else ""
+    return f"{path}: {message}{found}"
 
 
 def gate_set_text(gates: GateSet) -> str:
@@ -264,59 +222,10 @@ def gate_set_text(gates: GateSet) -> str:
     return "\n".join(lines)
 
 
-def _refuse_unknown(raw: Any, source: str) -> None:
-    if not isinstance(raw, dict):
-        raise GateSetInvalid(f"{source} holds no gate set; it is a file such as {EXAMPLE}")
-    for key in raw:
-        if key not in (known := list(GateSet.model_fields)):
-            raise GateSetInvalid(f"{source} has the key {key!r}; {nearest(str(key), known)}")
-    entries = raw.get("gates")
-    for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
-        if not isinstance(entry, dict) or "name" not in entry:
-            raise GateSetInvalid(f"{source}, gate {number}, has no name; {nearest('', GATES.names)}")
-        name = entry["name"]
-        if not isinstance(name, str) or name not in GATES.names:
-            raise GateSetInvalid(
-                f"{source}, gate {number}: there is no gate {name!r}; {nearest(str(name), GATES.names)}"
-            )
-        try:
-            fields = list(GATES.find(name).model_fields)
-        except PartError as error:
-            raise GateSetInvalid(f"{source}: {error}") from error
-        for key in entry:
-            if key not in fields:
-                raise GateSetInvalid(
-                    f"{source}, gate {name}, has the key {key!r}; {nearest(str(key), fields)}"
-                )
-
-
-def _advice(error: Exception) -> str:
-    gone = isinstance(error, ValidationError) and {"unknown_part", "unusable_part"} & {
-        problem["type"] for problem in error.errors()
-    }
-    if gone:
-        return "Install the package that offers it, or ask other gates with `dermfed-registry gates set`"
-    return f"An example: {EXAMPLE}"
-
-
-def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False)
-    deeper = [problem for problem in found if len(problem["loc"]) > 1]  # a gate that is wrong is not counted
-    return "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc']) or 'the set'}: {_said(problem)}"
-        for problem in deeper or found
-    )
-
-
-def _said(problem: ErrorDetails) -> str:
-    if problem["loc"] == ("gates",) and problem["type"] == "too_short":
-        return "name at least one gate"
-    told = problem["msg"].removeprefix("Value error, ")
-    is_plain = isinstance(problem["input"], str | int | float) and problem["type"] != "value_error"
-    return f"{told}; found {problem['input']!r}" if is_plain else told
-
-
-_Key = tuple[str, int]
+def narrowest_first(model: str, alias: str) -> Sequence[tuple[str, str]]:
+    """Whose sets, under which alias, are looked for: the first of these that there is counts."""
+    pairs = [(whose, under) for whose in (model, ALL_MODELS) for under in (alias, ALL_ALIASES)]
+    return list(dict.fromkeys(pairs))
 
 
 @dataclass(frozen=True)
@@ -325,10 +234,8 @@ class SetBy:
 
     Attributes:
         model, number, alias: of the set; number 0 is the one that a registry begins with.
-        digest: of its content; empty where no event tells it.
-        actor: who set it; empty for number 0, as the next two.
-        time: when.
-        reason: why.
+        digest: of its content; empty where no event holds it.
+        actor, time, reason: who set it, when and why; empty for number 0.
     """
 
     model: str
@@ -348,7 +255,9 @@ class SetBy:
 
 @dataclass(frozen=True)
 class LetThrough:
-    """How a release came through the gates, beside those that are asked now.
+    """Which gate set a release passed, and which is in force now.
+
+    A set that was loosened for one promotion and tightened again leaves a release that today's gates refuse.
 
     Attributes:
         alias: under which alias it was promoted.
@@ -372,7 +281,7 @@ class LetThrough:
 
 
 def let_through(events: Sequence[Event], release: int, alias: str) -> LetThrough | None:
-    """How a release came under an alias; None where no event tells what the gates said of it.
+    """How a release passed the gates under an alias; None where no event holds what the gates said of it.
 
     Args:
         events: of the model, and those that changed the gates of all models, the oldest first.
@@ -384,33 +293,28 @@ def let_through(events: Sequence[Event], release: int, alias: str) -> LetThrough
 
 
 def all_let_through(events: Sequence[Event]) -> dict[int, LetThrough]:
-    """How each release came through the gates, by the id of the promotion; `events` as of `let_through`."""
+    """How each release passed the gates, by the id of the promotion; `events` as of `let_through`."""
     known = _sets(events)
-    in_force: dict[tuple[str, str], SetBy] = {}
     found = {}
     for event in events:
         if event.kind != "promoted" or event.gates is None or event.alias is None or event.release is None:
             continue
-        where = event.model, event.alias
-        if where not in in_force:
-            in_force[where] = _in_force(known, *where)
         report = event.gates
         unknown = SetBy(report.set_model, report.set_number, report.set_alias)
         asked = known.get((report.set_model, report.set_number), unknown)
-        found[event.id] = _one(event, event.alias, event.release, asked, in_force[where])
+        in_force = _in_force(known, event.model, event.alias)
+        same_set = (asked.model, asked.number) == (in_force.model, in_force.number)
+        differs = not same_set and (asked.digest != in_force.digest or not asked.digest)
+        how = "was promoted in spite of" if event.overridden else "was let through by"
+        today = f"; in force now is {in_force}" if differs else ", which asks the same as today"
+        sentence = f"release {event.release} {how} {asked}{today}"
+        found[event.id] = LetThrough(
+            event.alias, event.release, event.id, event.overridden, asked, in_force, differs, sentence
+        )
     return found
 
 
-def _one(event: Event, alias: str, release: int, asked: SetBy, in_force: SetBy) -> LetThrough:
-    same_set = (asked.model, asked.number) == (in_force.model, in_force.number)
-    differs = not same_set and (asked.digest != in_force.digest or not asked.digest)
-    how = "was promoted in spite of" if event.overridden else "was let through by"
-    told = f"release {release} {how} {asked}"
-    sentence = f"{told}; in force now is {in_force}" if differs else f"{told}, which asks the same as today"
-    return LetThrough(alias, release, event.id, event.overridden, asked, in_force, differs, sentence)
-
-
-def _in_force(known: Mapping[_Key, SetBy], model: str, alias: str) -> SetBy:
+def _in_force(known: Mapping[tuple[str, int], SetBy], model: str, alias: str) -> SetBy:
     """The set that is asked of a model under an alias: of the narrowest that there is."""
     for place in narrowest_first(model, alias):
         if found := [one for one in known.values() if (one.model, one.alias) == place]:
@@ -418,23 +322,17 @@ def _in_force(known: Mapping[_Key, SetBy], model: str, alias: str) -> SetBy:
     return SetBy("", 0)
 
 
-def _sets(events: Sequence[Event]) -> dict[_Key, SetBy]:
-    """Every set that an event tells of, in the order of setting."""
-    found: dict[_Key, SetBy] = {}
+def _sets(events: Sequence[Event]) -> dict[tuple[str, int], SetBy]:
+    """Every set that an event holds, in the order of setting."""
+    found: dict[tuple[str, int], SetBy] = {}
     for event in events:
         if event.kind != "gates-changed" or not event.details:
             continue
         after: Mapping[str, Any] = event.details["after"]
-        found[after["model"], after["number"]] = SetBy(
-            after["model"],
-            after["number"],
-            after.get("alias", ""),
-            after["digest"],
-            event.actor,
-            event.time,
-            event.reason or "",
-        )
+        model, number, alias = after["model"], after["number"], after.get("alias", "")
+        set_by = event.actor, event.time, event.reason or ""
+        found[model, number] = SetBy(model, number, alias, after["digest"], *set_by)
         before: Mapping[str, Any] = event.details["before"]
-        if before["number"] == 0:  # its digest is told by whoever took its place
+        if before["number"] == 0:  # only the event that replaced it holds its digest
             found.setdefault(("", 0), SetBy("", 0, "", before["digest"]))
     return found

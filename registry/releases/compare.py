@@ -9,7 +9,7 @@ from typing import Final
 
 from registry.bundle.labels import GLOBAL, Subgroup
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, PatientFigures, Told
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, Told
 from registry.bundle.skin_tone import SCALES, canonical_tone
 from registry.gate_report import (
     NOT_JUDGED,
@@ -56,21 +56,17 @@ def compare_releases(
         unreadable: why the running release cannot be read.
         warnings: what to know before promoting.
     """
-    now, then = _answering(running), _answering(manifests)
-    figures_now = for_patients(list(running.values())) if running else {}
-    figures_then = for_patients(list(manifests.values()))
+    # The gates may name further subgroups: such as no test knows, or the global version.
+    judged = {one.subgroup for result in report.results for one in result.findings if one.subgroup}
+    now, figures_now = _side(running, with_global=GLOBAL in judged)
+    then, figures_then = _side(manifests, with_global=GLOBAL in judged)
     own = {one.subgroup.name: one.subgroup for one in (*running.values(), *manifests.values())}
-    # The gates may name further subgroups: such as are asked for and that no test knows.
-    judged = [finding.subgroup for result in report.results for finding in result.findings]
-    if GLOBAL in judged:  # by a gate that looks at each version, such as parity
-        now, then = _with_everybody(now, running), _with_everybody(then, manifests)
-    names = dict.fromkeys([*figures_then, *then, *figures_now, *now, *filter(None, judged)])
+    names = {*figures_then, *then, *figures_now, *now, *judged}
     subgroups = tuple(
         _subgroup(
             name,
-            _side(now.get(name), running, figures_now.get(name)),
-            _side(then.get(name), manifests, figures_then.get(name)),
-            _changes(figures_now.get(name), figures_then.get(name)),
+            (now.get(name), then.get(name)),
+            tuple(_changes(figures_now.get(name, {}), figures_then.get(name, {}))),
             tuple(_said_of(name, report)),
         )
         for name in sorted(names, key=lambda name: (-darkness(name, own.get(name)), name))
@@ -88,7 +84,7 @@ def compare_releases(
         unreadable=unreadable,
         warnings=(*warnings, *(f"not judged: {one}" for one in report.not_judged)),
         subgroups=subgroups,
-        gates=tuple(_gate_said(result.gate, result.verdict, result.detail) for result in report.results),
+        gates=tuple(GateSaid(one.gate, _shown(one.verdict), one.detail) for one in report.results),
         losses=tuple(
             f"{one.subgroup}: {figure.called}" for one in subgroups for figure in one.figures if figure.lost
         ),
@@ -120,63 +116,47 @@ def _rank(tone: str, scale: str) -> float | None:
     return 1 - rank if scale in _FROM_DARK_TO_LIGHT else rank
 
 
-def _answering(manifests: Mapping[int, BundleManifest]) -> dict[str, int]:
-    """The number of the version that answers for each subgroup, `global` where the test names none."""
-    if not manifests:
-        return {}
-    numbers = {id(manifest): number for number, manifest in manifests.items()}
-    listed = list(manifests.values())
-    everybody = for_everybody(listed)
-    answering = answers_for(listed) or {everybody.subgroup.name: everybody}
-    return {name: numbers[id(manifest)] for name, manifest in answering.items()}
-
-
-def _with_everybody(answering: dict[str, int], manifests: Mapping[int, BundleManifest]) -> dict[str, int]:
-    """The same, and the number of the version for everybody as that for `global`."""
-    found = [number for number, manifest in manifests.items() if manifest.subgroup.is_global]
-    return {GLOBAL: found[0], **answering} if found else answering
-
-
 def _side(
-    number: int | None, manifests: Mapping[int, BundleManifest], row: PatientFigures | None
-) -> Answering | None:
-    if number is None:
-        return None
-    own = not manifests[number].subgroup.is_global
-    if row is None:
-        return Answering(number, own, None, None, None)
-    return Answering(number, own, row.n, row.n_malignant, row.n_other)
+    manifests: Mapping[int, BundleManifest], *, with_global: bool
+) -> tuple[dict[str, Answering], dict[str, Mapping[str, Told]]]:
+    """The version that answers for each subgroup of a release, and its metrics there.
+
+    Those of the global version stand under `global` where the test names no subgroup, or if asked for.
+    """
+    if not manifests:
+        return {}, {}
+    listed = list(manifests.values())
+    numbers = {id(manifest): number for number, manifest in manifests.items()}
+    rows, versions = for_patients(listed), answers_for(listed)
+    if with_global or not versions:
+        versions = {GLOBAL: for_everybody(listed), **versions}
+    found = {}
+    for name, manifest in versions.items():
+        row = rows.get(name)
+        counts = (None, None, None) if row is None else (row.n, row.n_malignant, row.n_other)
+        found[name] = Answering(numbers[id(manifest)], not manifest.subgroup.is_global, *counts)
+    return found, {name: {} if row is None else row.figures for name, row in rows.items()}
 
 
-def _changes(running: PatientFigures | None, candidate: PatientFigures | None) -> tuple[FigureChange, ...]:
-    rows = [row.figures for row in (running, candidate) if row is not None]
-    told = [name for name in _CALLED if any(name in row for row in rows)]
-    ordered = [*(name for name in ORDER if name in told), *(name for name in told if name not in ORDER)]
-    return tuple(
-        _change(
-            name,
-            None if running is None else running.figures.get(name),
-            None if candidate is None else candidate.figures.get(name),
-        )
-        for name in ordered
-    )
-
-
-def _change(name: str, running: Told | None, candidate: Told | None) -> FigureChange:
-    before = None if running is None else running.value
-    after = None if candidate is None else candidate.value
-    change = None if before is None or after is None else after - before
-    lost = before is not None and (change is None or change < 0)
-    return FigureChange(name, _CALLED[name], running, candidate, change, lost)
+def _changes(running: Mapping[str, Told], candidate: Mapping[str, Told]) -> Iterator[FigureChange]:
+    """Each metric under both releases, those of `ORDER` first."""
+    for name in dict.fromkeys([*ORDER, *_CALLED]):
+        if name not in running and name not in candidate:
+            continue
+        now, then = running.get(name), candidate.get(name)
+        before, after = (None if one is None else one.value for one in (now, then))
+        change = None if before is None or after is None else after - before
+        lost = before is not None and (change is None or change < 0)
+        yield FigureChange(name, _CALLED[name], now, then, change, lost)
 
 
 def _subgroup(
     name: str,
-    running: Answering | None,
-    candidate: Answering | None,
+    answering: tuple[Answering | None, Answering | None],
     figures: tuple[FigureChange, ...],
     gates: tuple[GateSaid, ...],
 ) -> SubgroupChange:
+    running, candidate = answering
     return SubgroupChange(
         subgroup=name,
         running=running,
@@ -190,19 +170,14 @@ def _subgroup(
 
 
 def _said_of(name: str, report: GateReport) -> Iterator[GateSaid]:
-    """What each gate that has a line about this subgroup says of it."""
+    """What each gate that has a finding on this subgroup says of it."""
     for result in report.results:
-        lines = tuple(finding for finding in result.findings if finding.subgroup == name)
-        if lines:
-            yield _gate_said(result.gate, _worst(lines), "; ".join(map(_line, lines)))
+        if findings := tuple(one for one in result.findings if one.subgroup == name):
+            yield GateSaid(result.gate, _shown(worst_of(findings)), "; ".join(map(_line, findings)))
 
 
-def _worst(lines: tuple[GateFinding, ...]) -> str:
-    return worst_of(lines) if len(lines) > 1 else lines[0].verdict
-
-
-def _gate_said(gate: str, verdict: str, detail: str) -> GateSaid:
-    return GateSaid(gate, NOT_JUDGED if verdict == "not applicable" else verdict, detail)
+def _shown(verdict: str) -> str:
+    return NOT_JUDGED if verdict == "not applicable" else verdict
 
 
 def _line(finding: GateFinding) -> str:

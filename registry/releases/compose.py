@@ -23,7 +23,7 @@ from registry.database.queries import active_people, last_move
 from registry.environment import OUTCOMES, outcomes_url
 from registry.errors import DatabaseError, InvalidName, ReleaseRefused
 from registry.gates.approval import ApprovalsGate
-from registry.gates.gate import InField
+from registry.gates.gate import SubgroupOutcomes
 from registry.names import not_found
 from registry.outcomes.alarms import Monitoring, monitor
 from registry.outcomes.store import OutcomeStore
@@ -257,19 +257,6 @@ def override_approved(
     return require_approved(asked, found, context, f"{OVER_GATES} {candidate.title}", command)
 
 
-@dataclass(frozen=True)
-class Signers:
-    """The signers of one version.
-
-    Attributes:
-        proven: identities whose signature holds, by a key that is trusted or of a person of the registry.
-        claimed: identities that the registry wrote down, and nobody vouches for.
-    """
-
-    proven: tuple[str, ...] = ()
-    claimed: tuple[str, ...] = ()
-
-
 def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     """The fingerprint of the key that has signed the figures of each version, by the name of its subgroup.
 
@@ -285,30 +272,34 @@ def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     }
 
 
-def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, Signers]:
-    """The signers of each version of a release, by the name of its subgroup.
+Signers = dict[str, tuple[str, ...]]
+"""Identities that have signed versions, by the names of their subgroups."""
+
+
+def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> tuple[Signers, Signers]:
+    """The signers of each version of a release: those that are proven, and those that are only claimed.
 
     Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
-    registry knows. What none of these proves is a claim: anybody can make a certificate with a fine name.
+    registry knows. What none of these proves is a claim: a certificate with any name can be made by anybody.
 
     Raises:
         KeyUnusable: a file holds no key.
         StoreError: a version's manifest is missing or altered.
     """
-    found: dict[str, Signers] = {}
+    proven: Signers = {}
+    claimed: Signers = {}
     with reading(engine) as connection:
         people = active_people(connection)
         stored = {one.number: signatures_of_version(connection, one) for one in versions}
     for version in versions:
-        claimed = [one.identity for one in stored[version.number]]
-        checked = check_version(engine, store, version, _trust(people)) if claimed else ()
+        named = dict.fromkeys(one.identity for one in stored[version.number])
+        checked = check_version(engine, store, version, _trust(people)) if named else ()
         # Of a trusted key the key alone, not what a certificate around it says.
-        proven = [one.identity for _, one in checked if one.verdict == "valid" and one.identity]
-        found[version.subgroup.name] = Signers(
-            tuple(dict.fromkeys(proven)),
-            tuple(one for one in dict.fromkeys(claimed) if one not in proven),
-        )
-    return found
+        valid = (one.identity for _, one in checked if one.verdict == "valid" and one.identity)
+        name = version.subgroup.name
+        proven[name] = tuple(dict.fromkeys(valid))
+        claimed[name] = tuple(one for one in named if one not in proven[name])
+    return proven, claimed
 
 
 def _trust(people: Mapping[str, Person]) -> "Trust":
@@ -331,8 +322,8 @@ class Outcomes:
         unread: why it cannot be read; empty where it can.
     """
 
-    candidate: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
-    running: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    candidate: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
+    running: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
     unread: str = ""
 
 
@@ -363,27 +354,25 @@ def outcomes_of(
             found = monitor(engine, store, model, lambda number: known.get(number) or other(number))
     except (DatabaseError, InvalidName) as error:
         return Outcomes(unread=str(error))
-    return Outcomes(_by_version(found, candidate), _by_version(found, running))
+    new, old = (
+        {one.subgroup.name: tuple(_of_version(found, number)) for number, one in manifests.items()}
+        for manifests in (candidate, running)
+    )
+    return Outcomes(new, old)
 
 
-def _by_version(found: Monitoring, manifests: Mapping[int, BundleManifest]) -> dict[str, tuple[InField, ...]]:
-    return {
-        manifest.subgroup.name: tuple(_of_version(found, number)) for number, manifest in manifests.items()
-    }
-
-
-def _of_version(found: Monitoring, number: int) -> Iterator[InField]:
+def _of_version(found: Monitoring, number: int) -> Iterator[SubgroupOutcomes]:
     """How a version does with each subgroup, those too of which nothing but an alarm is left."""
     broken: dict[str, list[str]] = {}
     for one in found.open:
         if one.version == number:
-            told = f"{one.of} of {one.least:.2f} or more, since {one.day}"
-            broken.setdefault(one.subgroup, []).append(told)
+            said = f"{one.of} of {one.least:.2f} or more, since {one.day}"
+            broken.setdefault(one.subgroup, []).append(said)
     for seen in found.subgroups:
         if seen.version == number and seen.metrics is not None:
             share = seen.metrics.sensitivity.corrected
             ends = None if share.value is None else share.interval
             missed = tuple(broken.pop(seen.subgroup, ()))
-            yield InField(seen.subgroup, seen.malignant or 0, ends, missed)
-    for subgroup, promises in sorted(broken.items()):
-        yield InField(subgroup, 0, None, tuple(promises))
+            yield SubgroupOutcomes(seen.subgroup, seen.malignant or 0, ends, missed)
+    for subgroup, alarms in sorted(broken.items()):
+        yield SubgroupOutcomes(subgroup, 0, None, tuple(alarms))

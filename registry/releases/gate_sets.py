@@ -17,10 +17,9 @@ from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
 from registry.database.queries import acting_person, require_model
 from registry.database.tables import GateSetRow
-from registry.errors import NothingToApprove, ReleaseRefused
+from registry.errors import NothingToApprove
 from registry.gate_report import set_title
-from registry.gates.gate_set import DEFAULT, GateSet, gate_set_of
-from registry.gates.threshold import ALL_ALIASES, ALL_MODELS, narrowest_first
+from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, DEFAULT, GateSet, gate_set_of, narrowest_first
 from registry.names import check_name, no_such_number
 from registry.people import (
     Place,
@@ -139,8 +138,7 @@ def change_gates(
         ApprovalsMissing: fewer have approved it than are asked for, or the registry knows fewer approvers
             than the new set would ask for.
     """
-    if context.reason is None:
-        raise ReleaseRefused("changing the gates needs a reason, which history keeps; add --reason TEXT")
+    context.require_reason("changing the gates")
     with writing(engine) as connection:
         acting_person(connection, "gates-changed", context.signatory)
         change = _change(connection, gates, model, alias)
@@ -150,15 +148,10 @@ def change_gates(
         asked = asked_by(change.replaced)
         approved = require_approved(asked, found, context, change.title, change.approve_with)
         require_approvers(connection, approvals_gate(change.content), context)
-        before = change.before
+        before = change.before or StoredGateSet(ALL_MODELS, 0, DEFAULT)
+        replaced = DEFAULT.model_dump(mode="json") if change.before is None else change.before.content
         after = insert_gates(connection, change.model, gates, context.actor, change.alias)
-        details = {
-            "before": _named(ALL_MODELS, 0, DEFAULT.model_dump(mode="json"))
-            if before is None
-            else _named(before.model, before.number, before.content, before.alias),
-            "after": _named(after.model, after.number, change.content, after.alias),
-            **approved,
-        }
+        details = {"before": _named(before, replaced), "after": _named(after, change.content), **approved}
         return insert_event(connection, "gates-changed", after.model, context, alias=alias, details=details)
 
 
@@ -232,11 +225,8 @@ class _Change:
     @property
     def approve_with(self) -> str:
         """The command that approves it."""
-        whose = [
-            *(["--model", self.model] if self.model else []),
-            *(["--alias", self.alias] if self.alias else []),
-        ]
-        return " ".join(["dermfed-registry gates approve FILE", *whose])
+        model = f" --model {self.model}" if self.model else ""
+        return f"dermfed-registry gates approve FILE{model}{f' --alias {self.alias}' if self.alias else ''}"
 
 
 def _change(connection: Connection, gates: GateSet, model: str | None, alias: str | None) -> _Change:
@@ -261,9 +251,10 @@ def gate_set_digest(content: Any) -> str:
     return sha256(json.dumps(content, sort_keys=True).encode())
 
 
-def _named(model: str, number: int, content: Any, alias: str = ALL_ALIASES) -> dict[str, str | int]:
-    named: dict[str, str | int] = {"model": model, "number": number, "digest": gate_set_digest(content)}
-    return {**named, "alias": alias} if alias else named
+def _named(one: Row[Any] | StoredGateSet, content: Any) -> dict[str, str | int]:
+    digest = gate_set_digest(content)
+    named: dict[str, str | int] = {"model": one.model, "number": one.number, "digest": digest}
+    return {**named, "alias": one.alias} if one.alias else named
 
 
 def _rows(connection: Connection, model: str) -> list[Row[Any]]:

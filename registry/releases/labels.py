@@ -62,14 +62,6 @@ def shared_files(connection: Connection, versions: Sequence[Version]) -> tuple[s
 LONGEST_NOTE: Final = 10_000
 """Characters of a note at most."""
 
-_SEEN: Final = (
-    VersionRow.model,
-    VersionRow.number,
-    VersionRow.subgroup,
-    VersionRow.digest,
-    VersionRow.model_digest,
-)
-
 
 @dataclass(frozen=True)
 class Note:
@@ -114,12 +106,9 @@ def tag_version(
         NotFound: there is no such model or version.
         InvalidName: a tag cannot be one, or there is none.
     """
-    asked = _checked(tags)
     with writing(engine) as connection:
-        versions_by_number(connection, model, [number])
-        id_ = version_id(connection, model, number)
-        held = set(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
-        if not (new := [tag for tag in asked if tag not in held]):
+        id_, held = _tagged(connection, model, number)
+        if not (new := [tag for tag in _checked(tags) if tag not in held]):
             return None
         connection.execute(insert(TagRow), [{"version_id": id_, "tag": tag} for tag in new])
         return insert_event(connection, "tagged", model, context, versions=[number], details={"tags": new})
@@ -134,17 +123,20 @@ def untag_version(
         NotFound: there is no such model or version, or it has no such tag.
         InvalidName: no tag is named.
     """
-    asked = _checked(tags)
     with writing(engine) as connection:
-        versions_by_number(connection, model, [number])
-        id_ = version_id(connection, model, number)
-        held = list(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
-        for tag in asked:
+        (id_, held), gone = _tagged(connection, model, number), _checked(tags)
+        for tag in gone:
             if tag not in held:
                 raise not_found("tag", tag, held, of=f" of version {number} of {model}")
-        connection.execute(delete(TagRow).where(TagRow.version_id == id_, TagRow.tag.in_(asked)))
-        details = {"tags": asked}
-        return insert_event(connection, "untagged", model, context, versions=[number], details=details)
+        connection.execute(delete(TagRow).where(TagRow.version_id == id_, TagRow.tag.in_(gone)))
+        return insert_event(connection, "untagged", model, context, versions=[number], details={"tags": gone})
+
+
+def _tagged(connection: Connection, model: str, number: int) -> tuple[int, list[str]]:
+    """The id of the row of a version, and its tags."""
+    versions_by_number(connection, model, [number])
+    id_ = version_id(connection, model, number)
+    return id_, list(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
 
 
 def note_version(engine: Engine, model: str, number: int, text: str, context: AuditContext) -> Event:
@@ -169,10 +161,7 @@ def all_tags(connection: Connection, model: str | None = None) -> dict[tuple[str
     )
     found: dict[tuple[str, int], tuple[str, ...]] = {}
     for name, number, tag in connection.execute(query.order_by(TagRow.tag)):
-        if model in (
-            None,
-            name,
-        ):  # not asked of the database, which would look through all versions of a model
+        if model is None or model == name:  # the database would look through all versions of a model
             found[name, number] = (*found.get((name, number), ()), tag)
     return found
 
@@ -198,43 +187,34 @@ def find_versions(engine: Engine, text: str) -> tuple[Hit, ...]:
     wanted = text.strip().casefold()
     if not wanted:
         raise InvalidName("there is nothing to find; give a part of a name, a tag, a note or a digest")
+    prefix = wanted if wanted.startswith("sha256:") else f"sha256:{wanted}"
     with reading(engine) as connection:
         said: dict[tuple[str, int], list[str]] = {}
-        for key, because in _said_of(connection, wanted):
-            said.setdefault(key, []).append(because)
-        rows = connection.execute(select(*_SEEN).order_by(VersionRow.model, VersionRow.number)).all()
+        for key, kind, words in _said(connection):
+            if wanted in words.casefold():
+                said.setdefault(key, []).append(f"{kind}: {words}")
+        columns = (VersionRow.model, VersionRow.number, VersionRow.subgroup, VersionRow.digest)
+        query = select(*columns, VersionRow.model_digest).order_by(VersionRow.model, VersionRow.number)
+        rows = connection.execute(query).all()
     found = []
     for model, number, subgroup, digest, model_digest in rows:
-        own = _of_version(wanted, model, subgroup, digest, model_digest)
-        holds = (*own, *said.get((model, number), ()))
-        if holds:
-            found.append(Hit(model, number, subgroup, digest, holds))
+        names = {"model": model, "subgroup": subgroup}
+        digests = {"digest": digest, "digest of model.onnx": model_digest}
+        because = [f"{kind}: {name}" for kind, name in names.items() if wanted in name.casefold()]
+        because += [f"{kind}: {one}" for kind, one in digests.items() if one.startswith(prefix)]
+        if because := [*because, *said.get((model, number), ())]:
+            found.append(Hit(model, number, subgroup, digest, tuple(because)))
     return tuple(found)
 
 
-def _of_version(wanted: str, model: str, subgroup: str, digest: str, model_digest: str) -> Iterator[str]:
-    """What of a version's own row holds the text."""
-    prefix = wanted if wanted.startswith("sha256:") else f"sha256:{wanted}"
-    if wanted in model.casefold():
-        yield f"model: {model}"
-    if wanted in subgroup.casefold():
-        yield f"subgroup: {subgroup}"
-    if digest.startswith(prefix):
-        yield f"digest: {digest}"
-    if model_digest.startswith(prefix):
-        yield f"digest of model.onnx: {model_digest}"
-
-
-def _said_of(connection: Connection, wanted: str) -> Iterator[tuple[tuple[str, int], str]]:
-    """What is said of versions that holds the text: tags, notes and reasons of withdrawals."""
+def _said(connection: Connection) -> Iterator[tuple[tuple[str, int], str, str]]:
+    """What is said of versions: of which, what kind of words, and the words."""
     for key, tags in all_tags(connection).items():
-        yield from ((key, f"tag: {tag}") for tag in tags if wanted in tag.casefold())
+        yield from ((key, "tag", tag) for tag in tags)
     for note in all_notes(connection):
-        if wanted in note.text.casefold():
-            yield (note.model, note.number), f"note: {note.text}"
+        yield (note.model, note.number), "note", note.text
     for one in withdrawals(connection):
-        if wanted in one.reason.casefold():
-            yield (one.model, one.number), f"withdrawal: {one.reason}"
+        yield (one.model, one.number), "withdrawal", one.reason
 
 
 def _checked(tags: Sequence[str]) -> list[str]:

@@ -12,12 +12,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest import BundleManifest
-from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
+from registry.database.changes import AuditContext, insert_release, move_alias
 from registry.database.connection import reading, writing
 from registry.database.queries import (
     acting_person,
     current_release,
-    ended_with,
     gate_events,
     release_by_id,
     require_model,
@@ -124,7 +123,8 @@ def judge(
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model, alias)
         stood = approvals(connection, candidate, alias) if approved is None else approved
-    signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
+    needs = gates.gates.needs
+    proven, claimed = signers(engine, store, candidate.versions) if "signatures" in needs else ({}, {})
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
     running: dict[int, BundleManifest] = {}
@@ -134,9 +134,10 @@ def judge(
         running = {version.number: stored_manifest(store, version) for version in compared}
     except StoreError as error:
         unreadable = str(error)
-    asked = gates.gates.looks_at_outcomes
     other = partial(_manifest_of, engine, store, candidate.model)
-    in_field = outcomes_of(engine, candidate.model, manifests, running, other) if asked else Outcomes()
+    in_field = (
+        outcomes_of(engine, candidate.model, manifests, running, other) if "outcomes" in needs else Outcomes()
+    )
     case = Case(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
@@ -145,12 +146,12 @@ def judge(
         promoter_key=promoter.fingerprint,
         approvals=stood.names,
         approved_unsigned=stood.unsigned,
-        signed_by={name: one.proven for name, one in signed_by.items()},
-        claimed_by={name: one.claimed for name, one in signed_by.items()},
-        measured_by=measurers(list(manifests.values())) if gates.gates.looks_at_measurers else {},
-        in_field=in_field.candidate,
-        running_in_field=in_field.running,
-        outcomes_unread=in_field.unread,
+        signed_by=proven,
+        claimed_by=claimed,
+        metrics_signed_by=measurers(list(manifests.values())) if "metrics_signatures" in needs else {},
+        outcomes=in_field.candidate,
+        running_outcomes=in_field.running,
+        outcomes_unreadable=in_field.unread,
         approve_with=approve_with(candidate, alias),
     )
     results = gates.gates.judge(case)
@@ -223,7 +224,7 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
 
 def promoter_of(context: AuditContext) -> SignedBy:
     """Whoever promotes in this context; without a fingerprint where nobody signs."""
-    return SignedBy(context.actor, "" if context.signatory is None else context.signatory.fingerprint)
+    return SignedBy(context.actor, context.key)
 
 
 def promote(
@@ -234,7 +235,7 @@ def promote(
     alias: str,
     context: AuditContext,
     *,
-    override_gates: bool,
+    override_gates: bool = False,
     without: Sequence[str] = (),
     share: Share | None = None,
     expect: int | None = None,
@@ -251,8 +252,8 @@ def promote(
         StoreError: a version's file is missing or was altered.
     """
     check_name("alias", alias)
-    if override_gates and context.reason is None:
-        raise ReleaseRefused("overriding the gates needs a reason, which history keeps; add --reason TEXT")
+    if override_gates:
+        context.require_reason("overriding the gates")
     with reading(engine) as connection:
         acting_person(connection, "promoted", context.signatory)
         named = versions_by_number(connection, model, numbers)
@@ -318,19 +319,17 @@ def swap(
             )
         if share is not None:
             return start(connection, candidate, alias, share, context, details)
-        canary = running_canary(connection, model, alias)
-        release = insert_release(connection, model, candidate.versions)
-        point_alias(connection, model, alias, release)
-        return insert_event(
+        return move_alias(
             connection,
             "promoted",
             model,
+            alias,
             context,
-            versions=[version.number for version in candidate.named],
-            alias=alias,
-            release=release,
+            to=insert_release(connection, model, candidate.versions),
             before=None if before is None else before.id,
-            details={**details, **ended_with(canary)},
+            canary=running_canary(connection, model, alias),
+            versions=[version.number for version in candidate.named],
+            details=details,
         )
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from registry.database.changes import AuditContext, insert_event, insert_withdrawal, point_alias
+from registry.database.changes import AuditContext, insert_event, insert_withdrawal, move_alias
 from registry.database.connection import reading, writing
 from registry.database.queries import (
     alias_names,
     current_release,
-    ended_with,
     moves_of,
     require_model,
     running_canary,
@@ -29,7 +28,7 @@ from registry.database.queries import (
 from registry.database.tables import version_facts
 from registry.errors import AliasMoved, NotFound, NothingToRollBack, ReleaseRefused
 from registry.names import not_found
-from registry.records import Canary, Event, Release, moment
+from registry.records import Canary, Event, EventKind, Release, moment
 from registry.releases.rollout import write_end
 
 
@@ -71,22 +70,22 @@ def roll_back(
             raise AliasMoved(f"nothing was rolled back: {alias_moved(model, alias, expect, running)}")
         withdrawn = withdrawn_members(connection, model)
         release, skipped = _before(stack, withdrawn)
+        canary = running_canary(connection, model, alias)
         if release is None:
             told = _nothing_before(model, alias, stack, skipped, withdrawn)
-            if running_canary(connection, model, alias) is not None:
-                told += ". A canary runs beside it: `dermfed-registry canary end` ends that"
+            if canary is not None:
+                told += ". A canary runs next to it: `dermfed-registry canary end` ends that"
             raise NothingToRollBack(told)
-        canary = running_canary(connection, model, alias)
-        point_alias(connection, model, alias, release)
-        return insert_event(
+        return move_alias(
             connection,
             "rolled-back",
             model,
+            alias,
             context,
-            alias=alias,
-            release=release,
+            to=release,
             before=stack[-1],
-            details={**(_skipped(skipped, withdrawn) or {}), **ended_with(canary)},
+            canary=canary,
+            details=_skipped(skipped, withdrawn),
         )
 
 
@@ -97,18 +96,16 @@ def stop(engine: Engine, model: str, alias: str, context: AuditContext) -> Event
         NotFound: there is no such model or alias.
         ReleaseRefused: there is no reason.
     """
-    if context.reason is None:
-        raise ReleaseRefused("stopping needs a reason, which history keeps; add --reason TEXT")
+    context.require_reason("stopping")
     with writing(engine) as connection:
         require_model(connection, model)
         if (release := current_release(connection, model, alias)) is None:
             if stops(connection, model, alias):
                 return None
             raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
-        details = ended_with(running_canary(connection, model, alias))
-        point_alias(connection, model, alias, None)
-        return insert_event(
-            connection, "stopped", model, context, alias=alias, before=release.id, details=details
+        canary = running_canary(connection, model, alias)
+        return move_alias(
+            connection, "stopped", model, alias, context, to=None, before=release.id, canary=canary
         )
 
 
@@ -122,8 +119,7 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         NotFound: there is no such model or version.
         ReleaseRefused: there is no reason, or no version is named.
     """
-    if context.reason is None:
-        raise ReleaseRefused("withdrawing needs a reason, which history keeps; add --reason TEXT")
+    reason = context.require_reason("withdrawing")
     if not numbers:
         raise ReleaseRefused(f"no version of {model} is named; name at least one, such as 1")
     with writing(engine) as connection:
@@ -138,16 +134,10 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         ]
         aliases = alias_names(connection, model)
         canaries = {one: running_canary(connection, model, one) for one in aliases}
-        event = insert_event(
-            connection,
-            "withdrawn",
-            model,
-            context,
-            versions=taken,
-            details={"withdrawn": facts},
-        )
+        details = {"withdrawn": facts}
+        event = insert_event(connection, "withdrawn", model, context, versions=taken, details=details)
         for version in new:
-            insert_withdrawal(connection, version, context.reason, event.time)
+            insert_withdrawal(connection, version, reason, event.time)
         withdrawn = withdrawn_members(connection, model)
         moved = [
             _move_away(connection, model, alias, canaries[alias], withdrawn, context) for alias in aliases
@@ -210,20 +200,18 @@ def _move_away(
         because = {"because": list(withdrawn[canary.release.id])}
         return write_end(connection, model, canary, context, because)
     before, skipped = _before(stack_of(moves_of(connection, model, alias)), withdrawn)
-    point_alias(connection, model, alias, before)
-    return insert_event(
+    details = {"because": list(withdrawn[release.id]), **_skipped(skipped, withdrawn)}
+    kind: EventKind = "stopped" if before is None else "rolled-back"
+    return move_alias(
         connection,
-        "stopped" if before is None else "rolled-back",
+        kind,
         model,
+        alias,
         context,
-        alias=alias,
-        release=before,
+        to=before,
         before=release.id,
-        details={
-            "because": list(withdrawn[release.id]),
-            **(_skipped(skipped, withdrawn) or {}),
-            **ended_with(canary),
-        },
+        canary=canary,
+        details=details,
     )
 
 
@@ -240,10 +228,9 @@ def _before(
     return None, skipped
 
 
-def _skipped(skipped: Sequence[int], withdrawn: Mapping[int, Sequence[int]]) -> dict[str, Any] | None:
-    if not skipped:
-        return None
-    return {"skipped": [{"release": one, "withdrawn": list(withdrawn[one])} for one in skipped]}
+def _skipped(skipped: Sequence[int], withdrawn: Mapping[int, Sequence[int]]) -> dict[str, Any]:
+    told = [{"release": one, "withdrawn": list(withdrawn[one])} for one in skipped]
+    return {"skipped": told} if told else {}
 
 
 def _nothing_before(

@@ -139,8 +139,7 @@ def end_canary(engine: Engine, model: str, alias: str, context: AuditContext) ->
         NotFound: there is no such model, or no canary.
         ReleaseRefused: there is no reason.
     """
-    if context.reason is None:
-        raise ReleaseRefused("ending a canary needs a reason, which history keeps; add --reason TEXT")
+    context.require_reason("ending a canary")
     with writing(engine) as connection:
         require_model(connection, model)
         if (canary := running_canary(connection, model, alias)) is None:

@@ -114,7 +114,7 @@ def release_card(
 def entry_json(entry: Entry) -> dict[str, Any]:
     """The card of one bundle with what the registry knows of it."""
     manifest, metrics = entry.manifest, entry.manifest.metrics
-    record = manifest.model_dump(mode="json", exclude={"reference", "metrics", "out_of_distribution"})
+    record = manifest.model_dump(mode="json", exclude={"reference", "evaluation", "out_of_distribution"})
     rows, unfamiliar = rows_of(metrics.get("by_subgroup")), manifest.out_of_distribution
     withdrawn = f"{entry.withdrawn.rstrip('.')}. Nobody may be answered by this version any more."
     return {

@@ -161,7 +161,7 @@ def changes(before: BundleManifest, after: BundleManifest) -> tuple[tuple[Change
 
 def facts(manifest: BundleManifest) -> dict[str, Any]:
     """Every value of a manifest but its metrics, by dotted name, in the order of `bundle.json`."""
-    record = manifest.model_dump(mode="json", exclude={"metrics", "reference"})
+    record = manifest.model_dump(mode="json", exclude={"evaluation", "reference"})
     if manifest.case is None:
         del record["case"], record["patterns"]
     else:

@@ -286,7 +286,7 @@ def _limits_of_test(manifest: BundleManifest) -> Iterator[str]:
             "that AUROC, ECE and AURC of small groups are coarse, and drift is measured by coarse bins; "
             "accuracies, coverage and what is referred are exact."
         )
-    if any(isinstance(row.get("intervals"), Mapping) for row in (*rows.values(), metrics)):
+    if any(ends for row in (*rows.values(), metrics) for ends in row.get("intervals", {}).values()):
         yield (
             "Intervals are of 95 %, for the chance of which lesions came into the test split; they do not "
             "contain what training again would change."

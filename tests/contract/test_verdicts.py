@@ -138,7 +138,7 @@ THRESHOLDS = [
     Threshold("worst_malignant_sensitivity", "limit", _least("malignant_sensitivity"), "at least"),
     Threshold("calibration", "limit", _most("ece"), "at most"),
     Threshold("coverage", "slack", _uncovered, "at most"),
-    Threshold("answered", "limit", _least("reported"), "at least"),
+    Threshold("min_answer_rate", "limit", _least("reported"), "at least"),
     Threshold("count", "minimum", _least("n"), "at least", whole=True),
     Threshold("required_subgroups", "malignant", _least("n_malignant"), "at least", whole=True),
 ]
@@ -187,7 +187,7 @@ CASES = {
         "other run", {**PARITY, "required_subgroups": {"malignant": 500}}, {"required_subgroups"}
     ),
     "both of two": Case(
-        "mixed", {"count": {"minimum": 500}, "answered": {"limit": 1}}, {"count", "answered"}
+        "mixed", {"count": {"minimum": 500}, "min_answer_rate": {"limit": 1}}, {"count", "min_answer_rate"}
     ),
     "a subgroup that was tested": Case(
         "other run", {"required_subgroups": {"malignant": 2, "subgroups": ["dark"]}}, set()
@@ -215,23 +215,25 @@ CASES = {
     "too few patients of a tone": Case("personalized", {"tones": {"patients": 10}}, {"tones"}),
     "few patients of a tone are told": Case("other run", {"tones": {"patients": 2}}, set()),
     "six malignant pictures show little": Case(
-        "personalized", {"shown_sensitivity": {"limit": 0.75}}, {"shown_sensitivity"}
+        "personalized", {"min_sensitivity_lower_bound": {"limit": 0.75}}, {"min_sensitivity_lower_bound"}
     ),
-    "nothing need be shown": Case("other run", {"shown_sensitivity": {"limit": 0}}, set()),
+    "nothing need be shown": Case("other run", {"min_sensitivity_lower_bound": {"limit": 0}}, set()),
     "no answers, so no wrong ones": Case("personalized", {"risk": {}}, set()),
     "answers are asked for": Case("personalized", {"risk": {}}, {"risk"}, must_apply=("risk",)),
     "spread applies": Case("mixed", {"spread": {"limit": 1}}, set(), must_apply=("spread",)),
-    "nothing runs": Case("other run", {"no_worse": {"delta": 0}}, set()),
+    "nothing runs": Case("other run", {"non_inferiority": {"delta": 0}}, set()),
     "something has to run": Case(
-        "other run", {"no_worse": {"delta": 0}}, {"no_worse"}, must_apply=("no_worse",)
+        "other run", {"non_inferiority": {"delta": 0}}, {"non_inferiority"}, must_apply=("non_inferiority",)
     ),
-    "the same again": Case("personalized", {"no_worse": {"delta": 0}}, set(), running="personalized"),
+    "the same again": Case("personalized", {"non_inferiority": {"delta": 0}}, set(), running="personalized"),
     "any loss is allowed": Case(
-        "other run", {"no_worse": {"delta": 1}}, set(), running="personalized", options=ALONE
+        "other run", {"non_inferiority": {"delta": 1}}, set(), running="personalized", options=ALONE
     ),
-    "outcomes that nobody can read": Case("mixed", {"field": {}}, {"field"}),
+    "outcomes that nobody can read": Case("mixed", {"outcomes": {}}, {"outcomes"}),
     "signed by nobody": Case("mixed", {"signature": {"identities": [NOBODY]}}, {"signature"}),
-    "figures signed by nobody": Case("mixed", {"measured_by": {"keys": [NOBODY]}}, {"measured_by"}),
+    "figures signed by nobody": Case(
+        "mixed", {"metrics_signature": {"keys": [NOBODY]}}, {"metrics_signature"}
+    ),
     "only who stays is asked": Case("", PARITY, set(), running="personalized", options=("--without", "dark")),
     "who stays is asked": Case(
         "",
@@ -262,12 +264,12 @@ def test_no_subgroup_may_lose_more_than_delta(
     for delta in {min(1.0, max(0.0, loss + EDGE)), max(0.0, loss - EDGE)}:
         alias = next(ALIASES)
         registry.promote(before, alias)
-        registry.set_gates({"no_worse": {"delta": delta, "figures": [metric]}}, alias)
+        registry.set_gates({"non_inferiority": {"delta": delta, "metrics": [metric]}}, alias)
         refused = registry.refused_by(after, alias, *(ALONE if after == "other run" else ()))
-        assert refused == ({"no_worse"} if loss > delta else set()), (loss, delta)
+        assert refused == ({"non_inferiority"} if loss > delta else set()), (loss, delta)
 
 
 def test_the_default_set_refuses_a_weak_model_that_few_tested(registry: Registry) -> None:
     refused = registry.refused_by("personalized", "production")
-    assert refused >= {"required_subgroups", "tones", "shown_sensitivity", "answered"}
-    assert refused.isdisjoint({"risk", "no_worse", "coverage"})
+    assert refused >= {"required_subgroups", "tones", "min_sensitivity_lower_bound", "min_answer_rate"}
+    assert refused.isdisjoint({"risk", "non_inferiority", "coverage"})

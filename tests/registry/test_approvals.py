@@ -52,7 +52,7 @@ def counted(registry, numbers, to="production"):
 def test_so_many_others_make_a_release(filled, approve):
     with pytest.raises(
         GateRefusal,
-        match=r"approved by nobody; at least 2 .* `dermfed-registry approve skin-lesion 1 3 --to prod",
+        match=r"by no other person; at least 2 .* `dermfed-registry approve skin-lesion 1 3 --to prod",
     ):
         filled.promote(MODEL, [1, 3], to="production")
     approve("anna", [1, 3])
@@ -102,7 +102,7 @@ def test_an_approval_holds_until_the_alias_moves(filled, approve, override):
     filled.promote(MODEL, [2], to="production")
     filled.rollback(MODEL, alias="production", reason="complaints")
     assert counted(filled, [2]) == 0
-    with pytest.raises(GateRefusal, match="approved by nobody"):
+    with pytest.raises(GateRefusal, match="approved by no other person"):
         filled.promote(MODEL, [2], to="production")
     assert approve("anna", [2]).kind == "approved"
 
@@ -150,6 +150,6 @@ def test_approvals_that_are_spent_in_between_do_not_count(filled, approve, overr
         return swap(*judged)
 
     monkeypatch.setattr(promote, "swap", interrupted)
-    with pytest.raises(GateRefusal, match="approved by nobody"):
+    with pytest.raises(GateRefusal, match="approved by no other person"):
         filled.promote(MODEL, [2], to="production")
     assert len(tries) == 1

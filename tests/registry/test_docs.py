@@ -40,7 +40,7 @@ def test_no_command_is_in_the_docs_that_is_not_there():
 
 def test_the_gate_set_in_the_docs_is_one():
     names = [gate.name for gate in read_gate_set(PAGE.split("```yaml\n")[1].split("```")[0]).gates]
-    assert names == ["spread", "worst_malignant_sensitivity", "count", "no_worse", "approvals"]
+    assert names == ["spread", "worst_malignant_sensitivity", "count", "non_inferiority", "approvals"]
 
 
 def test_links_lead_somewhere():

@@ -60,7 +60,7 @@ def test_the_gate_refuses_and_nothing_changes(filled):
     for part in (
         "version 1 of skin-lesion cannot go to production",
         "gate spread",
-        "0.700 for dark",
+        "gap to light for dark: 0.200 (n 200, 0.700 against 0.900)",
         "0.200",
         "0.100",
     ):
@@ -75,13 +75,13 @@ def test_carried_over_subgroups_count_in_the_judgement(filled, bundle, tested):
     # Alone with the global model this version for light would pass: 0.99 against 0.90 is within 0.10.
     (alone,) = filled.add([bundle(metrics=tested(light=0.90, dark=0.90), seed=1)])
     assert not filled.judge(MODEL, [alone.number, 4], to="staging").refused
-    with pytest.raises(GateRefusal, match=r"0\.850 for dark .* 0\.990 for light .* 0\.140 apart"):
+    with pytest.raises(GateRefusal, match=r"gap to light for dark: 0\.140 \(.*0\.850 against 0\.990\)"):
         filled.promote(MODEL, [alone.number, 4], to="production")
     assert numbers(filled) == [1, 2]
 
 
 def test_a_subgroup_that_was_never_tested_is_refused(filled):
-    with pytest.raises(GateRefusal, match="light was never tested"):
+    with pytest.raises(GateRefusal, match="accuracy for light: never tested"):
         filled.promote(MODEL, [1, 2, 5], to="production")
 
 
@@ -136,9 +136,9 @@ def test_a_promotion_in_between_is_judged_anew(filled, places, bundle, tested, l
     with pytest.raises(AliasMoved, match="do it again with --expect 2") as refused:
         filled.promote(MODEL, [7], to="production")
     assert tries == [[6, 7]]
-    assert "0.600 for dark" in refused.value.report.detail
+    assert "for dark: 0.330 (n 200, 0.600 against 0.930)" in refused.value.report.detail
     assert numbers(filled) == [6, 3]
-    with pytest.raises(GateRefusal, match=r"0\.600 for dark"):
+    with pytest.raises(GateRefusal, match=r"0\.600 against 0\.930"):
         filled.promote(MODEL, [7], to="production", expect=2)
 
 

@@ -203,7 +203,7 @@ def test_an_approval_of_an_override_is_none_of_the_release(olga, person):
     person("ben").approve_gates(loose, alias="production")
     olga.set_gates(loose, reason="the board", alias="production")
     person("ben").approve(MODEL, [2], **TO, override_gates=True)
-    with pytest.raises(GateRefusal, match="approved by nobody"):
+    with pytest.raises(GateRefusal, match="approved by no other person"):
         olga.promote(MODEL, [2], **TO)
 
 

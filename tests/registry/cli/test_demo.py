@@ -47,9 +47,9 @@ def test_the_model_is_refused_and_the_way_on_is_no_override(demo, monkeypatch):
     refused = ended[1]
     assert refused[1:3] == ("production", "test $$? -eq 1")
     assert (
-        "malignant sensitivity of dark is shown to be 0.146 at least (0.333, 7 of 21 found)" in refused[3].err
+        "sensitivity for dark: 0.146 (95 % interval 0.146 to 0.570, 0.333, 7 of 21 found)" in refused[3].err
     )
-    assert "share answered is 0.000 for dark" in refused[3].err
+    assert "answer rate for dark: 0.000" in refused[3].err
     assert [may_fail for _, _, may_fail, _ in ended] == ["", "test $$? -eq 1", "", ""]
     shown = demo("show", "demo").out
     assert "demonstration" in shown

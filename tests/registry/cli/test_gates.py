@@ -54,7 +54,7 @@ def test_gates_are_shown_as_yaml_that_sets_them(added, gates):
     [
         (
             "gates: [{name: spred}]",
-            "GateSetInvalid: {file}, gate 1: there is no gate 'spred'; did you mean `spread`?",
+            "GateSetInvalid: {file} is no gate set: gates.0: unknown gate `spred`; did you mean `spread`?",
         ),
         ("gates: [", "GateSetInvalid: {file} is not YAML"),
         (b"\xff\xfe", "GateSetInvalid: {file} is not text in UTF-8"),

@@ -1,92 +1,145 @@
-"""The gates that hold a figure of every subgroup against one limit, and `count`."""
+"""The gates that compare one metric of every subgroup with a limit, and `count`."""
 
 import pytest
 
-from registry.bundle.labels import Label
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gates import Case
 from registry.gates.threshold import (
-    CalibrationGate,
+    THRESHOLD_GATES,
     CountGate,
-    WorstBalancedAccuracyGate,
+    MinSensitivityLowerBoundGate,
+    ThresholdGate,
     WorstMalignantSensitivityGate,
 )
+from tests.registry.gates.conftest import CANCER
 
-CANCER = (
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Naevus", malignancy="benign"),
-)
-FIGURES = {
-    "balanced_accuracy": WorstBalancedAccuracyGate,
-    "malignant_sensitivity": WorstMalignantSensitivityGate,
-    "ece": CalibrationGate,
-}
+PLAIN = [one for one in THRESHOLD_GATES if one not in (CountGate, MinSensitivityLowerBoundGate)]
 
 
-@pytest.mark.parametrize("figure", FIGURES)
-def test_the_worst_is_told_of_the_version_that_answers(bundle, told, dark, figure):
-    everybody = bundle(metrics=told(figure, light=0.6, dark=0.1, medium=0.5), labels=CANCER).manifest
-    own = bundle(dark, told(figure, dark=0.55, light=0.0), labels=CANCER).manifest
-    result = FIGURES[figure](limit=0.5 if figure != "ece" else 0.6).judge(Case((everybody, own)))
+def judge(gate, *bundles):
+    return gate.judge(Case(tuple(one.manifest for one in bundles)))
+
+
+@pytest.fixture(params=PLAIN, ids=lambda gate: gate.model_fields["name"].default)
+def gate(request) -> type[ThresholdGate]:
+    """Each gate with one plain metric."""
+    return request.param
+
+
+def test_the_worst_of_the_versions_that_answer_is_reported(bundle, told, dark, gate):
+    everybody = bundle(metrics=told(gate.metric, light=0.6, dark=0.1, medium=0.5), labels=CANCER)
+    own = bundle(dark, told(gate.metric, dark=0.55, light=0.0), labels=CANCER)
+    result = judge(gate(limit=0.5 if gate.bound == "at least" else 0.6), everybody, own)
     assert result.verdict == "passed"
     assert [(one.subgroup, one.value) for one in result.findings] == [
         ("dark", 0.55), ("light", 0.6), ("medium", 0.5),
     ]  # fmt: skip
-    assert result.worst.subgroup == ("light" if figure == "ece" else "medium")
-    assert result.value == result.worst.value
+    assert result.worst.subgroup == ("medium" if gate.bound == "at least" else "light")
+    assert (result.value, result.limit) == (result.worst.value, result.worst.value)
 
 
-@pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("broken", [None, "0.9", True, 1.5, -0.1])
-def test_a_subgroup_without_the_figure_was_never_tested(bundle, told, figure, broken):
-    metrics = told(figure, light=0.5, dark=broken)
-    result = FIGURES[figure](limit=0.5).judge(Case((bundle(metrics=metrics, labels=CANCER).manifest,)))
+def test_a_subgroup_without_the_metric_was_never_tested(bundle, told, gate, broken):
+    result = judge(gate(limit=0.5), bundle(metrics=told(gate.metric, light=0.5, dark=broken), labels=CANCER))
     assert (result.verdict, result.untested) == ("refused", ("dark",))
-    assert "subgroup dark was never tested" in result.detail
-    assert "Test dark, or override" in result.detail
+    assert f"{gate.measure} for dark: never tested. Test on images of dark, or override" in result.detail
     assert result.worst.subgroup == "light"
 
 
-@pytest.mark.parametrize("figure", FIGURES)
-def test_where_the_test_names_no_subgroup_all_its_pictures_are_judged(bundle, figure):
-    gate = FIGURES[figure](limit=0.5)
-    for value, verdict in ((0.5, "passed"), (0.9 if figure == "ece" else 0.1, "refused")):
-        manifest = bundle(metrics={"n": 9, figure: value}, labels=CANCER).manifest
-        result = gate.judge(Case((manifest,)))
+def test_where_the_test_names_no_subgroup_all_its_images_are_judged(bundle, gate):
+    for value, verdict in ((0.5, "passed"), (0.9 if gate.bound == "at most" else 0.1, "refused")):
+        result = judge(gate(limit=0.5), bundle(metrics={"n": 9, gate.metric: value}, labels=CANCER))
         assert (result.verdict, result.worst.subgroup, result.worst.n) == (verdict, "global", 9)
-    result = gate.judge(Case((bundle(metrics={}, labels=CANCER).manifest,)))
+    result = judge(gate(limit=0.5), bundle(metrics={}, labels=CANCER))
     assert (result.verdict, result.untested) == ("refused", ("global",))
 
 
-def test_pictures_without_a_declared_tone_are_no_subgroup(bundle, told):
-    metrics = told("ece", light=0.1, undeclared=0.9)
-    assert CalibrationGate(limit=0.2).judge(Case((bundle(metrics=metrics).manifest,))).verdict == "passed"
+def test_images_are_counted_of_the_version_that_answers(bundle, told, dark):
+    everybody = bundle(metrics=told("accuracy", 100, light=0.9, dark=0.9))
+    own = bundle(dark, told("accuracy", 29, dark=0.9))
+    assert judge(CountGate(minimum=100), everybody).verdict == "passed"
+    result = judge(CountGate(minimum=30), everybody, own)
+    assert (result.verdict, result.value, result.untested) == ("refused", 29, ())
+    assert "test images for dark: 29, where at least 30 passes" in result.detail
+    assert judge(CountGate(minimum=29), everybody, own).verdict == "passed"
+
+
+def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told, dark):
+    metrics = {**told("accuracy", 40, light=0.9), "absent": ["dark", 7, "global", "undeclared"]}
+    result = judge(CountGate(minimum=1), bundle(metrics=metrics))
+    assert (result.verdict, result.value, result.untested) == ("refused", 0, ("dark",))
+    assert [(one.subgroup, one.note) for one in result.findings] == [("light", ""), ("dark", "never tested")]
+    own = bundle(dark, told("accuracy", 35, dark=0.9))
+    assert judge(CountGate(minimum=35), bundle(metrics=metrics), own).verdict == "passed"
+
+
+@pytest.mark.parametrize("metrics", [{"n": 8}, {}, {"n": True}, {"n": 9.5}])
+def test_without_subgroups_all_images_are_counted(bundle, metrics):
+    assert judge(CountGate(minimum=9), bundle(metrics={"n": 9})).verdict == "passed"
+    assert judge(CountGate(minimum=9), bundle(metrics=metrics)).verdict == "refused"
+
+
+def row(found, n, metric="malignant_sensitivity", **parts):
+    """One subgroup's sensitivity, with the bundle's own interval."""
+    ends = {metric: list(clopper_pearson(found, n))} if n else {}
+    share = found / n if n else None
+    return {"n": 2 * n or 40, "n_malignant": n, "n_other": n or 40, metric: share, "intervals": ends, **parts}
+
+
+def lower_bound(bundle, limit=0.75, **rows):
+    given = bundle(metrics={"n": 100, "by_subgroup": rows}, labels=CANCER)
+    return judge(MinSensitivityLowerBoundGate(limit=limit), given)
+
+
+@pytest.mark.parametrize(
+    ("found", "n", "verdict"),
+    [(19, 20, "passed"), (18, 20, "refused"), (51, 60, "refused"), (57, 60, "passed")],
+)
+def test_the_lower_end_decides(bundle, found, n, verdict):
+    one = lower_bound(bundle, dark=row(found, n))
+    assert (one.verdict, one.value) == (verdict, pytest.approx(clopper_pearson(found, n)[0]))
+    assert one.interval == pytest.approx(clopper_pearson(found, n))
+
+
+@pytest.mark.parametrize(("ends", "value"), [([0.5, 1.0], 0.5), ([0.94, 0.96], clopper_pearson(57, 60)[0])])
+def test_the_lower_end_is_never_above_that_of_as_many_images(bundle, ends, value):
+    one = lower_bound(bundle, dark=row(57, 60, intervals={"malignant_sensitivity": ends}))
+    assert one.value == pytest.approx(value)
+
+
+def test_what_a_clinic_acts_on_is_judged(bundle):
+    at_point = "sensitivity_at_threshold"
+    one = lower_bound(bundle, dark=row(57, 60, at_point, malignant_sensitivity=0.4))
+    assert (one.verdict, one.findings[0].measure) == (
+        "passed", "lower end of malignant sensitivity at the working point",
+    )  # fmt: skip
+    assert lower_bound(bundle, dark=row(30, 60, at_point, malignant_sensitivity=0.95)).verdict == "refused"
+
+
+def test_a_weak_subgroup_and_one_with_few_images_get_different_advice(bundle):
+    one = lower_bound(bundle, light=row(190, 200), dark=row(18, 21), medium=row(60, 120))
+    assert "Test on more malignant images of dark; improve the model for medium, or override" in one.detail
+    assert one.value == pytest.approx(clopper_pearson(60, 120)[0])
+
+
+def test_malignant_images_that_are_missing_or_were_never_counted_are_refused(bundle):
+    one = lower_bound(bundle, 0.0, light=row(0, 0), dark=row(9, 10, n_malignant=None), medium=None)
+    assert (one.verdict, one.untested) == ("refused", ("dark", "light", "medium"))
+    assert [finding.note for finding in one.findings] == [
+        "malignant test images were never counted", "no malignant test images", "never tested",
+    ]  # fmt: skip
+
+
+def test_the_version_that_answers_is_judged(bundle, dark):
+    rows = {"light": row(190, 200), "dark": row(3, 60)}
+    everybody = bundle(metrics={"n": 100, "by_subgroup": rows}, labels=CANCER)
+    own = bundle(dark, {"n": 100, "by_subgroup": {"dark": row(58, 60)}}, labels=CANCER)
+    gate = MinSensitivityLowerBoundGate(limit=0.75)
+    assert judge(gate, everybody).verdict == "refused"
+    assert judge(gate, everybody, own).verdict == "passed"
 
 
 def test_where_no_label_is_malignant_there_is_nothing_to_find(bundle):
-    result = WorstMalignantSensitivityGate(limit=1).judge(Case((bundle(metrics={}).manifest,)))
-    assert result.verdict == "not applicable"
-    assert "no label of the model is malignant" in result.detail
-
-
-def test_pictures_are_counted_of_the_version_that_answers(bundle, told, dark):
-    everybody = bundle(metrics=told("accuracy", 100, light=0.9, dark=0.9)).manifest
-    own = bundle(dark, told("accuracy", 29, dark=0.9)).manifest
-    assert CountGate(minimum=100).judge(Case((everybody,))).verdict == "passed"
-    result = CountGate(minimum=30).judge(Case((everybody, own)))
-    assert (result.verdict, result.value, result.untested) == ("refused", 29, ())
-    assert "there are 29 test pictures of dark; at least 30" in result.detail
-    assert CountGate(minimum=29).judge(Case((everybody, own))).verdict == "passed"
-
-
-def test_a_subgroup_of_which_the_test_had_no_picture_counts_as_none(bundle, told, dark):
-    metrics = {**told("accuracy", 40, light=0.9), "absent": ["dark", 7, "global"]}
-    result = CountGate(minimum=1).judge(Case((bundle(metrics=metrics).manifest,)))
-    assert (result.verdict, result.value, result.untested) == ("refused", 0, ("dark",))
-    assert [(one.subgroup, one.note) for one in result.findings] == [("light", ""), ("dark", "never tested")]
-    own = bundle(dark, told("accuracy", 35, dark=0.9)).manifest
-    assert CountGate(minimum=35).judge(Case((bundle(metrics=metrics).manifest, own))).verdict == "passed"
-
-
-def test_without_subgroups_all_pictures_are_counted(bundle):
-    assert CountGate(minimum=9).judge(Case((bundle(metrics={"n": 9}).manifest,))).verdict == "passed"
-    assert CountGate(minimum=1).judge(Case((bundle(metrics={}).manifest,))).untested == ("global",)
+    for gate in (WorstMalignantSensitivityGate(limit=1), MinSensitivityLowerBoundGate(limit=1)):
+        result = judge(gate, bundle(metrics={}))
+        assert (result.verdict, result.detail) == ("not applicable", "no label of the model is malignant")

@@ -5,7 +5,7 @@ import pytest
 from registry.bundle.labels import Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
-from registry.gates.non_inferiority import NoWorseGate
+from registry.gates.non_inferiority import NonInferiorityGate
 from registry.gates.threshold import CountGate
 from registry.releases.compare import darkness
 from registry.views.changes import comparison_text
@@ -14,7 +14,9 @@ from registry.views.records import event_lines
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
 MODEL = "skin-lesion"
-GATES = GateSet(gates=(NoWorseGate(delta=0.1, figures=("malignant_sensitivity",)), SpreadGate(limit=0.3)))
+GATES = GateSet(
+    gates=(NonInferiorityGate(delta=0.1, metrics=("malignant_sensitivity",)), SpreadGate(limit=0.3))
+)
 
 
 def row(n_malignant, n_other, sensitivity, accuracy=0.7):

@@ -4,7 +4,7 @@ import pytest
 
 from registry.errors import GateRefusal, ReleaseRefused
 from registry.gates import DEFAULT, GateSet, SpreadGate
-from registry.gates.non_inferiority import NoWorseGate
+from registry.gates.non_inferiority import NonInferiorityGate
 from registry.gates.threshold import CountGate
 from registry.releases import promote
 
@@ -77,17 +77,17 @@ def test_every_gate_that_refuses_is_told_and_all_are_kept(filled):
     with pytest.raises(GateRefusal) as refused:
         filled.promote(MODEL, [2], to="production")
     assert "gate spread (refused)" in str(refused.value)
-    assert "gate count (refused): there are 200 test pictures of dark, 200" in str(refused.value)
+    assert "gate count (refused): test images for dark: 200, where at least" in str(refused.value)
     event = filled.promote(MODEL, [2], to="production", override_gates=True, reason="none better")
     assert [result.verdict for result in event.gates.results] == ["refused", "refused"]
     assert filled.history(MODEL)[-1] == event
 
 
 def test_the_running_release_is_compared_of_the_same_alias(filled):
-    filled.set_gates(GateSet(gates=(NoWorseGate(delta=0.02),)), reason="never worse")
+    filled.set_gates(GateSet(gates=(NonInferiorityGate(delta=0.02),)), reason="never worse")
     assert filled.promote(MODEL, [2], to="production").gates.results[0].verdict == "not applicable"
     assert filled.promote(MODEL, [1], to="staging").gates.results[0].verdict == "not applicable"
-    with pytest.raises(GateRefusal, match=r"accuracy for dark goes 0\.850 -> 0\.700"):
+    with pytest.raises(GateRefusal, match=r"accuracy for dark: 0\.150 \(n 200, 0\.850 -> 0\.700\)"):
         filled.promote(MODEL, [1], to="production")
     better = filled.promote(MODEL, [2], to="staging")
     assert better.gates.results[0].value == pytest.approx(0)
@@ -98,10 +98,12 @@ def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compar
 ):
     filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
     places.spoil(filled.version(MODEL, 1).digest)
-    with pytest.raises(GateRefusal, match=r"gate no_worse \(refused\): the running release cannot be read"):
+    with pytest.raises(
+        GateRefusal, match=r"gate non_inferiority \(refused\): the running release cannot be read"
+    ):
         filled.promote(MODEL, [2], to="production")
     event = filled.promote(MODEL, [2], to="production", override_gates=True, reason="the first is damaged")
-    assert [one.gate for one in event.gates.results if one.verdict == "refused"] == ["no_worse"]
+    assert [one.gate for one in event.gates.results if one.verdict == "refused"] == ["non_inferiority"]
     filled.set_gates(LENIENT, reason="nothing is compared")
     places.spoil(filled.version(MODEL, 2).digest)
     filled.add([bundle(metrics=tested(light=0.9, dark=0.9))])
@@ -120,7 +122,7 @@ def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
         return swap(*judged)
 
     monkeypatch.setattr(promote, "swap", interrupted)
-    with pytest.raises(GateRefusal, match=r"the limit is 0\.010"):
+    with pytest.raises(GateRefusal, match=r"at most 0\.010 passes"):
         filled.promote(MODEL, [2], to="production")
     assert len(tries) == 1
     assert filled.release(MODEL, "production") is None

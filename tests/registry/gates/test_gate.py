@@ -1,20 +1,19 @@
+"""What every gate does, and how metrics are read."""
+
 from pathlib import Path
 
 import pytest
 
 from registry.gate_report import GateReport
-from registry.gates import GATES
-from registry.gates.gate_set import DEFAULT, read_gate_set
+from registry.gates import DEFAULT, GATES, Case, SpreadGate, read_gate_set
+from registry.gates.threshold import CalibrationGate
 
 TEXT = (Path(__file__).parents[3] / "docs" / "registry.md").read_text()
 PAGE = " ".join(TEXT.split())
 
 
 def test_every_gate_has_an_example(examples):
-    assert list(examples) == list(GATES.own)
-    for name, one in examples.items():
-        assert one.gate.name == name
-        assert type(one.gate) is GATES.own[name]
+    assert set(examples) == set(GATES.own)
 
 
 @pytest.mark.parametrize("name", GATES.own)
@@ -27,46 +26,23 @@ def test_what_passes_passes_and_what_is_refused_says_what_to_do(examples, name):
         assert refused.detail.endswith(", or override with --override-gates --reason")
     assert "--override" not in passed.detail
     for result in (passed, refused):
-        assert result.findings
-        assert {finding.verdict for finding in result.findings} >= {result.verdict}
+        assert result.verdict in {finding.verdict for finding in result.findings}
         report = GateReport(results=(result,), set_model="demo", set_number=3)
         assert GateReport.model_validate_json(report.model_dump_json()) == report
-
-
-@pytest.mark.parametrize("name", GATES.own)
-def test_the_docs_say_what_the_gate_says(examples, name):
-    one = examples[name]
-    assert f"gate {name}: refused: {one.gate.judge(one.refused).detail}" in PAGE
+    assert f"gate {name}: refused: {refused.detail}" in PAGE
 
 
 @pytest.mark.parametrize("name", GATES.own)
 def test_every_gate_and_its_settings_are_in_the_docs(name):
-    settings = [field for field in GATES.own[name].model_fields if field != "name"]
     table = TEXT.split("| gate | settings |")[1].split("\n\n")[0]
     (row,) = [line for line in table.splitlines() if line.startswith(f"| `{name}` |")]
-    for setting in settings:
+    for setting in GATES.own[name].model_fields.keys() - {"name"}:
         assert f"`{setting}`" in row.split(" | ")[1]
 
 
 def test_the_default_in_the_docs_is_the_default():
     shown = TEXT.split("Where nobody has set gates")[1].split("```yaml\n")[1].split("```")[0]
     assert read_gate_set(shown) == DEFAULT
-    assert f"refused above {DEFAULT.gates[0].limit:.2f}" in PAGE
-
-
-def test_a_report_of_a_version_without_findings_still_reads():
-    """As the registry of schema 0001 kept it."""
-    kept = {
-        "results": [
-            {"gate": "spread", "verdict": "passed", "value": 0.05, "limit": 0.1, "interval": None,
-             "best": {"subgroup": "light", "value": 0.9, "n": 50, "interval": [0.8, 0.95]},
-             "worst": {"subgroup": "dark", "value": 0.85, "n": 50, "interval": None},
-             "untested": [], "detail": "as it was said"}
-        ]
-    }  # fmt: skip
-    report = GateReport.model_validate(kept)
-    assert report.results[0].worst.subgroup == "dark"
-    assert (report.results[0].findings, report.set_number) == ((), 0)
 
 
 def test_the_release_is_refused_if_one_gate_refuses(examples):
@@ -77,3 +53,40 @@ def test_the_release_is_refused_if_one_gate_refuses(examples):
     assert report.refused
     assert report.detail.startswith("gate parity (refused): ")
     assert "gate count" not in report.detail
+
+
+def judged_spread(metrics, bundle):
+    return SpreadGate().judge(Case((bundle(metrics=metrics).manifest,)))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None, [], "0.9", {}, {"n": 50}, {"accuracy": 0.9},
+        *({"n": n, "accuracy": 0.9} for n in (0, True, 5.5)),
+        *({"n": 50, "accuracy": value} for value in (None, True, "0.9", 1.1, -0.1, 10**400)),
+    ],
+)  # fmt: skip
+def test_a_malformed_metric_was_never_tested(bundle, tested, row):
+    metrics = tested(light=0.9, medium=0.9)
+    metrics["by_subgroup"]["dark"] = row
+    result = judged_spread(metrics, bundle)
+    assert (result.verdict, result.untested, result.value) == ("refused", ("dark",), None)
+    assert "accuracy for dark: never tested. Test on images of dark, or override" in result.detail
+
+
+@pytest.mark.parametrize(
+    "intervals",
+    [None, [], {}, *({"accuracy": ends} for ends in (
+        None, [0.1], ["a", "b"], "ab", [0.9, 0.1], [0.1, 1.5], {"low": 0.1, "high": 0.2}))],
+)  # fmt: skip
+def test_a_malformed_interval_is_none(bundle, tested, intervals):
+    metrics = tested(light=(0.9, 0.8, 1.0), dark=0.85)
+    metrics["by_subgroup"]["dark"]["intervals"] = intervals
+    result = judged_spread(metrics, bundle)
+    assert (result.verdict, result.interval) == ("passed", None)
+
+
+def test_images_without_a_declared_tone_are_no_subgroup(bundle, told):
+    metrics = told("ece", light=0.1, undeclared=0.9, **{"global": 0.9})
+    assert CalibrationGate(limit=0.2).judge(Case((bundle(metrics=metrics).manifest,))).verdict == "passed"

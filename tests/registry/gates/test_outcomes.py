@@ -1,11 +1,11 @@
-"""The gate `field`: what became of patients keeps a release out, and how it cannot be got around."""
+"""The gate `outcomes`: what became of patients keeps a release out, and how it cannot be got around."""
 
 import pytest
 
 from registry.environment import OUTCOMES
 from registry.gates import Case
-from registry.gates.gate import InField
-from registry.gates.outcomes import FieldGate
+from registry.gates.gate import SubgroupOutcomes
+from registry.gates.outcomes import OutcomesGate
 from registry.outcomes.store import Outcome, OutcomeStore
 from registry.releases.compose import outcomes_of
 from tests.registry.kept_answers import FIRST, kept_answer, of_version
@@ -37,37 +37,37 @@ def releases(bundle, told):
 
 
 def judged(running, now, **beside):
-    return FieldGate().judge(Case(now, running=running, **beside))
+    return OutcomesGate().judge(Case(now, running=running, **beside))
 
 
 def known(low, high, subgroup="dark"):
-    return {"global": (InField(subgroup, 50, (low, high)),)}
+    return {"global": (SubgroupOutcomes(subgroup, 50, (low, high)),)}
 
 
 def test_a_test_that_shows_less_than_the_running_release_does_in_the_field_is_refused(releases):
     running, now = releases((0.7, 0.6, 0.8))
-    found = judged(running, now, running_in_field=known(0.85, 0.95))
+    found = judged(running, now, running_outcomes=known(0.85, 0.95))
     assert found.verdict == "refused"
-    assert "sensitivity of dark is 0.800 at most on test" in found.detail
-    assert "shows 0.850 at least in the field" in found.detail
+    assert "sensitivity of dark is at most 0.800 by its test" in found.detail
+    assert "running release at least 0.850 by outcomes" in found.detail
     running, now = releases((0.7, 0.6, 0.9))
-    assert judged(running, now, running_in_field=known(0.85, 0.95)).verdict == "passed"
+    assert judged(running, now, running_outcomes=known(0.85, 0.95)).verdict == "passed"
 
 
 def test_the_field_counts_before_the_test(releases):
     running, now = releases((0.9, 0.85, 0.95))
-    worse = {"running_in_field": known(0.85, 0.95), "in_field": known(0.5, 0.7)}
+    worse = {"running_outcomes": known(0.85, 0.95), "outcomes": known(0.5, 0.7)}
     assert judged(running, now, **worse).verdict == "refused"
 
 
 def test_another_subgroups_outcomes_say_nothing_of_this_one(releases):
     running, now = releases((0.7, 0.6, 0.8))
-    assert judged(running, now, running_in_field=known(0.85, 0.95, "light")).verdict != "refused"
+    assert judged(running, now, running_outcomes=known(0.85, 0.95, "light")).verdict != "refused"
 
 
 def test_a_version_that_stays_is_not_compared_with_itself(releases):
     running, _ = releases((0.9, 0.8, 0.95))
-    assert judged(running, running, running_in_field=known(0.99, 1.0)).verdict == "not applicable"
+    assert judged(running, running, running_outcomes=known(0.99, 1.0)).verdict == "not applicable"
 
 
 @pytest.mark.sqlite
@@ -75,10 +75,10 @@ def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases, 
     monkeypatch.delenv(OUTCOMES, raising=False)
     running, now = releases((0.9, 0.85, 0.95))
     unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
-    assert judged(running, now, outcomes_unread=unread).verdict == "refused"
+    assert judged(running, now, outcomes_unreadable=unread).verdict == "refused"
     monkeypatch.setenv(OUTCOMES, f"sqlite:///{tmp_path / 'nothing.db'}")
     unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
-    assert judged(running, now, outcomes_unread=unread).verdict == "refused"
+    assert judged(running, now, outcomes_unreadable=unread).verdict == "refused"
     assert not (tmp_path / "nothing.db").exists()
     monkeypatch.setenv(OUTCOMES, "mysql://nowhere")
     assert "mysql" in outcomes_of(demo._engine, "demo", {}, {}, no_other).unread
