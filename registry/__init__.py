@@ -1,19 +1,18 @@
 """The model registry: versions, releases, gates, signatures and audit, and the bundle that a model is.
 
-This room knows no torch: whoever serves or audits a model installs it without the training half.
+It imports no torch: whoever serves or audits a model installs it without the training half. Layers, from the
+top; each imports those below it alone:
 
-- `registry`, `marking`, `catalogue`: writing to and reading from a registry; `errors`.
-- `records`, `comparison`: what they return.
-- `bundle`: the released model itself, shared with training and the service.
-- `releases`: validating bundles, composing releases, promotion, rollback and approvals.
-- `gates`: what a release must pass; `gate_report`: their verdicts.
-- `outcomes`: post-deployment monitoring: outcomes, metrics of them, and alarms.
-- `database`: tables, migrations, queries and the hash chain of events; `store`: the objects, by digest.
-- `audit`: verification: the hash chain, and the integrity of tables and store.
-- `archive`: export and import of a release as one file; `signing`: signatures; `keys`: API keys.
-- `card`: model cards; `diff`: what changed between two versions.
-- `cli`: `dermfed-registry`; `rendering`: records as text and tables.
-- `environment`, `names`, `own_version`: defaults, valid names, our own version.
+1. `cli`: the commands `dermfed-registry` and `dermfed-outcomes`.
+2. `registry`: `Registry`, the one class that everything outside uses.
+3. `releases`: adding, composing, comparing, promoting, rolling back; `archive`: a release as one file;
+   `audit`: verification of hash chain, tables and store.
+4. `outcomes`: post-deployment monitoring; `people`, `keys`: who may do what; `signing`; `store`: objects by
+   digest; `views`: cards, comparisons and tables, computed once and drawn in a terminal or as HTML.
+5. `database`: tables, queries, and changes with their events; `gates`: what a release must pass; `names`.
+6. `records`, `gate_report`, `errors`: what methods return and raise.
+7. `bundle`: the released model itself, shared with training and service; `environment`, `confined`,
+   `strict_yaml`.
 """
 
 # By this line dermfed/own_names.py knows that no other distribution wrote over this file.

@@ -3,16 +3,16 @@
 It imports nothing of ours, and of others only numpy, Pillow, pydantic and onnxruntime, so that a
 picture means the same pixels, a figure the same sum and an answer the same decision on every side.
 
-- `manifest`: `bundle.json`; `model_file`: `model.onnx`; `folder`: reading and writing both safely.
+- `manifest`: `bundle.json`; `model`: `model.onnx`; `folder`: reading and writing both safely.
+- `labels`: classes and subgroups; `evaluation`: the counts of a test, from which metrics are computed;
+  `consistency`: counts that contradict each other.
+- `counts`, `metrics`: the counts that clients send of their predictions, and every metric computed from them.
 - `pictures`: decoding a picture to the pixels that a model sees; `skin_tone`: scales, and angles in pictures.
-- `counts`, `metrics`: the counts that clients send of their predictions, and every figure computed from them.
-- `familiarity`: out-of-distribution distance of a picture from the training pictures.
-- `cases`: what a model may be given of a lesion; `question`: showing it to a graph.
-- `decision`: from one picture's probabilities to the answer a clinician gets; `would_help`: what is missing
-  of a case that would make it surer; `diagnose`: without a service.
-- `errors`: the exceptions of bundles, pictures and counts; `nearest`: hints for misspelt names.
-- `page`: the style that pages of a run and of data share.
-- `plugins`: tables of parts that other distributions may add to, which every room has.
+- `cases`: what a model may be given of a lesion; `familiarity`: the distance from training pictures.
+- `decision`: from probabilities to the answer a clinician gets; `diagnose`: that, without a service.
+- `model_check`: what a graph is refused for; `saliency`: maps of what an answer rests on.
+- `plugins`: tables of parts that other distributions may add to; `text`: names and texts of others, shown.
+- `page`: the style that pages of a run and of data share; `errors`.
 
-`docs/bundle.md` and `docs/metrics.md` describe the files and the figures.
+`docs/bundle.md` and `docs/metrics.md` describe the files and the metrics.
 """

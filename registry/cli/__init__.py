@@ -1,12 +1,11 @@
-"""`dermfed-registry`: the command line.
+"""The commands `dermfed-registry` and `dermfed-outcomes`.
 
-- `app`: the application, and the commands of adding and verification.
-- `shown`, `releases`, `taking_back`, `labels`: what there is; promoting; stopping and withdrawing; tags.
-- `archive`, `audit`, `card`, `diff`, `fetch`, `garbage`, `gates`, `keys`, `sign`: one command or group each.
-- `field`: how versions do in the field; `outcomes`: the command `dermfed-outcomes`.
-- `arguments`: what several commands take; `run`: how a command ends that meets an error.
+- `app`: the application, and the commands of adding.
+- `show`: lists, versions, history, differences; `bundles`: cards, bundles as folders, archives, signing.
+- `releases`: promoting, rolling back, withdrawing, canaries, tags; `gates`; `people`: people and API keys.
+- `audit`: verification, the head, garbage collection; `outcomes`: outcomes and alarms.
+- `common`: options that several commands share, opening a registry, and how a command ends.
 - `__main__`: `python -m registry.cli`.
-- `diff_text`, `signatures`: what commands print of differences and signatures; `output`: as JSON or as text.
 """
 
 from registry.cli.app import main

@@ -1,6 +1,6 @@
 """The content-addressed object store: objects by their sha256, in a folder or on any filesystem of fsspec.
 
-- `base`: the interface, and a store in a folder; `remote`: one on fsspec; `open`: choosing by address.
-- `bundles`: reading a version's bundle back, verified.
+- `base`: the interface, and a store in a folder; `remote`: one on fsspec.
+- `bundles`: opening a store by its address, and reading a version's bundle back, verified.
 - `garbage`: garbage collection.
 """

@@ -1,13 +1,11 @@
-"""Metrics: every figure, computed from added-up `Counts`; `docs/metrics.md` defines each.
+"""Metrics: every one computed from added-up `Counts`; `docs/metrics.md` defines each.
 
-A figure is one short function of `Counts`, computed along the last axes. One that is not defined (no
+A metric is one short function of `Counts`, computed along the last axes. One that is not defined (no
 pictures, a class without positives) is nan, never 0. Its 95 % interval comes from the same sums.
 
-- `classification`, `malignancy`, `calibration`, `selective`: figures of all pictures or a subgroup.
-- `fairness`, `differences`: subgroups compared; `intersections`: parts of subgroups; `over_clients`: clients.
-- `sample`, `design_effect`: what intervals are made from; `limits`: what they are.
-- `moments`: those of most figures, from a variance (`shares`, `areas`, `risk`) and an `exact` rule.
-- `distances`: those of figures that noise raises (`calibration_limits`, `fairness_limits`).
-- `decided`: what thresholds do; `wilson`, `interval`: other intervals; `ratio`: quotients.
-- `estimate`: a figure with its interval; `summary`: all of it, as JSON.
+- `classification`, `calibration`, `selective`: metrics of all pictures or a subgroup.
+- `fairness`: subgroups compared; `patient`: what counts for a patient, and the gain of a second model.
+- `intervals`: limits of shares and of other metrics, and design effects of pictures of one lesion.
+- `estimate`: a metric with its interval; `summary`: all of them, as JSON, with intersections and clients.
+- `findings`: what went wrong in a run for a patient.
 """

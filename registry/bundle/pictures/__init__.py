@@ -1,8 +1,8 @@
 """Pictures: from untrusted bytes to the pixels a model sees, the same on every side.
 
 - `rule`: decoding, scaling and cropping, as training and service do it.
-- `open_file`: telling the format and opening the header; `piece_limits`: files of too many pieces.
-- `jpeg`: JPEGs of which no byte is missing.
-- `colours`: what colour profiles make of colours; `profile`: which of them are looked at.
+- `open_file`: telling the format and opening the header.
+- `jpeg`: JPEGs of which no byte is missing, and files of too many pieces.
+- `colours`: colour profiles, and what they make of colours.
 - `dicom`: photographs in DICOM files.
 """

@@ -106,7 +106,7 @@ def test_a_picture_for_which_a_graph_overflows_has_no_diagnosis(
     serve, registry, promote, bundle, picture, problem, monkeypatch
 ):
     # A probe would find it: this stands for a model that fails on a picture which no probe shows.
-    for room in ("add_bundles", "promote"):
+    for room in ("add", "promote"):
         monkeypatch.setattr(f"registry.releases.{room}.probe_file", lambda *given: None)
     # The sum of a white picture's colours times this is no number any more; that of a darker one is.
     promote(registry, bundle(weights=np.full((3, 3), 8e35)))
