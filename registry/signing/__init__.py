@@ -1,6 +1,6 @@
 """Signatures of versions, in the format of the OpenSSF's model signing, which other tools verify too.
 
-- `envelope`: the stored file, a sigstore bundle around a DSSE envelope, and the signed in-toto statement in it.
+- `envelope`: the stored file: a sigstore bundle around a DSSE envelope, with the in-toto statement in it.
 - `keys`: keys and certificates from PEM files: the signer, and the trust; plain signatures.
 - `check`: making and verifying a signature.
 - `versions`: signing and verifying the versions of a registry, and who measured a bundle's test.
