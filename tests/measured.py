@@ -132,7 +132,7 @@ def evaluation_of(metrics: Mapping[str, Any]) -> Evaluation | None:
     """The evaluation with these metrics, or some: counts where they are whole, else estimates."""
     if not metrics:
         return None
-    groups = {name: _group(row) for name, row in (metrics.get("by_subgroup") or {}).items()}
+    groups = {name: _group(row or {}) for name, row in (metrics.get("by_subgroup") or {}).items()}
     found: dict[str, Any] = {"all": _group(metrics), "by_subgroup": groups}
     if metrics.get("by_class"):
         n = sum(row["n"] for row in metrics["by_class"].values())
@@ -159,11 +159,11 @@ DECIDED = {"covered": "coverage", "set_classes": "set_size", "reported": "report
 
 
 def _group(row: Mapping[str, Any]) -> GroupCounts:
-    known = {name: row[name] for name in ("n", "n_malignant", "n_other") if name in row}
+    known = {name: row[name] for name in ("n", "n_malignant", "n_other") if row.get(name) is not None}
     scalars = {
         name: value
         for name, value in row.items()
-        if name not in known and (value is None or isinstance(value, int | float))
+        if not name.startswith("n") and (value is None or isinstance(value, int | float))
     }
     counted, derived = dict(known), set()
     for name, (share, of) in PARTS_OF.items():

@@ -1,8 +1,7 @@
 """The model card as JSON, and its standing: whether anything is wrong or has to be known.
 
 After Mitchell et al. 2019, "Model Cards for Model Reporting" (FAT* 2019). A card contains nothing that the
-bundle does not; metrics in an unknown form are named in `not_understood` and never guessed. The names of
-its keys are documented in `docs/registry.md`.
+bundle does not. The names of its keys are documented in `docs/registry.md`.
 """
 
 import math
@@ -19,15 +18,9 @@ from registry.records import Release, Version, Withdrawal
 from registry.views.sentences import (
     FEW,
     NEVER_REPORTS,
-    count_of,
-    differences_of,
     how_to_use,
     intended_use,
     limits,
-    mapping_of,
-    names_of,
-    not_understood,
-    rows_of,
 )
 
 Card = Mapping[str, Any]
@@ -115,7 +108,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     """The card of one bundle with what the registry knows of it."""
     manifest, metrics = entry.manifest, entry.manifest.metrics
     record = manifest.model_dump(mode="json", exclude={"reference", "evaluation", "out_of_distribution"})
-    rows, unfamiliar = rows_of(metrics.get("by_subgroup")), manifest.out_of_distribution
+    rows, unfamiliar = metrics.get("by_subgroup", {}), manifest.out_of_distribution
     withdrawn = f"{entry.withdrawn.rstrip('.')}. Nobody may be answered by this version any more."
     return {
         "card_schema": CARD_SCHEMA,
@@ -131,15 +124,15 @@ def entry_json(entry: Entry) -> dict[str, Any]:
             "trained": None,
             "trained_at_least": None if unfamiliar is None else unfamiliar.trained_on,
             "calibrated": manifest.temperature.n,
-            "tested": count_of(metrics.get("n")),
-            "tested_by_subgroup": {name: count_of(row.get("n")) for name, row in rows.items()},
-            "absent": names_of(metrics.get("absent")),
+            "tested": metrics.get("n"),
+            "tested_by_subgroup": {name: row.get("n") for name, row in rows.items()},
+            "absent": metrics.get("absent", []),
         },
         "metrics": {name: value for name, value in metrics.items() if name not in PARTS},
         "by_subgroup": rows,
-        "by_class": rows_of(metrics.get("by_class")),
-        **{key: mapping_of(metrics.get(key)) for key in ("intervals", "fairness", "intersections")},
-        "differences": differences_of(metrics.get("differences")),
+        "by_class": metrics.get("by_class", {}),
+        **{key: metrics.get(key) for key in ("intervals", "fairness", "intersections")},
+        "differences": metrics.get("differences"),
         "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
             **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention")},
@@ -155,7 +148,6 @@ def entry_json(entry: Entry) -> dict[str, Any]:
             *(f"{one}." for one in entry.alarms),
             *limits(manifest),
         ],
-        "not_understood": not_understood(metrics),
         **_case(manifest),
         "measured_by": None if manifest.attestation is None else manifest.attestation.fingerprint,
     }
@@ -283,6 +275,6 @@ def _matters(card: Mapping[str, Any]) -> Iterator[Matter]:
         yield Matter(f"{alarm[0].upper()}{alarm[1:]}.", todo, wrong=True)
     if untested := sorted({name for one in versions for name in one["data"]["absent"]}):
         yield Matter(f"Never tested on {', '.join(untested)}.", _READ)
-    counted = [(name, count_of(row.get("n"))) for name, _, row in answering(versions)]
+    counted = [(name, row.get("n")) for name, _, row in answering(versions)]
     if few := [f"{name} ({n})" for name, n in counted if n is not None and n < FEW]:
         yield Matter(f"Fewer than {FEW} test pictures of {', '.join(few)}: figures can be far off.", _READ)

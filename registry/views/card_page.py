@@ -11,7 +11,7 @@ from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
 from registry.views.card import Card, answering, called, standing
-from registry.views.sentences import FEW, count_of, ends_of, number_of, percent
+from registry.views.sentences import FEW, number_of, percent
 from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
 
 UNKNOWN: Final = "unknown"
@@ -109,7 +109,7 @@ def cell(row: Mapping[str, Any], name: str) -> Cell:
 
 def _tested_on(row: Mapping[str, Any]) -> Cell:
     """The test pictures of a row, how many of them malignant, and whether they are few."""
-    n = count_of(row.get("n"))
+    n = row.get("n")
     if n is None:
         return Cell(UNKNOWN)
     return Cell(str(n), ", ".join(filter(None, (sides(row), "few" if n < FEW else ""))))
@@ -182,7 +182,7 @@ def _differences(card: Card) -> Table:
         Row.of(
             " − ".join(one["between"]),
             metric_title(one["figure"]),
-            Cell(figure(one.get("value")), interval(ends_of(one.get("interval")))),
+            Cell(figure(one.get("value")), interval(one.get("interval"))),
             figure(one.get("p")),
             figure(one.get("p_adjusted")),
         )
@@ -464,7 +464,7 @@ def _served(served: Mapping[str, Any] | None) -> str:
     best, worst = served["best"], served["worst"]
     if best is None or worst is None:
         return "How far apart it serves skin tones is unknown: fewer than two have test figures."
-    spread = f"{figure(served['value'])} {interval(ends_of(served['interval']))}".rstrip()
+    spread = f"{figure(served['value'])} {interval(served['interval'])}".rstrip()
     return (
         f"Each skin tone with the version that answers for it: accuracy is highest for {best['subgroup']}, "
         f"{figure(best['value'])} on {best['n']} pictures, and lowest for {worst['subgroup']}, "

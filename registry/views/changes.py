@@ -16,7 +16,6 @@ from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, T
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal
-from registry.views.sentences import count_of, rows_of
 from registry.views.tables import Cell, Row, Section, Table, draw
 
 _SHOWN: Final = {*FIGURES, *AT_WORKING_POINT, "accuracy", "auroc", "ece", "coverage", "spread", "worst"}
@@ -198,17 +197,16 @@ def figure_changes(before: BundleManifest, after: BundleManifest) -> tuple[Figur
 
 
 def _blocks(manifest: BundleManifest) -> dict[tuple[Part, str | None], Mapping[str, Any]]:
-    """The rows of metrics; those in an unknown form are left out."""
-    rows: dict[tuple[Part, str | None], object] = {("all", None): manifest.metrics}
-    for name, row in rows_of(manifest.metrics.get("by_subgroup")).items():
+    metrics = manifest.metrics
+    rows: dict[tuple[Part, str | None], Mapping[str, Any]] = {("all", None): metrics}
+    for name, row in metrics.get("by_subgroup", {}).items():
         rows["subgroup", name] = row
-    rows["fairness", None] = manifest.metrics.get("fairness")
-    return {block: row for block, row in rows.items() if isinstance(row, Mapping)}
+    return rows | ({("fairness", None): metrics["fairness"]} if "fairness" in metrics else {})
 
 
 def _value(row: Mapping[str, Any], name: str) -> FigureValue:
     found = told(row, name)
-    return FigureValue(found.value, found.interval, count_of(row.get("n")))
+    return FigureValue(found.value, found.interval, row.get("n"))
 
 
 def _apart(one: FigureValue, other: FigureValue) -> tuple[float | None, bool | None]:

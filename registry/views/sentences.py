@@ -1,14 +1,11 @@
 """What a model is for, how its answers are used, and what is unknown of it, in sentences.
 
-They say what the bundle says. `manifest.metrics` is JSON in any form; the functions that read it give nothing
-for what is in an unknown form, and `not_understood` names it.
+They say what the bundle says, and nothing else.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from collections.abc import Iterator
+from typing import Any, Final
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
 from registry.bundle.labels import UNDECLARED
@@ -18,7 +15,6 @@ FEW: Final = 30
 """With fewer test pictures than this a metric is marked: it can be far off."""
 
 NEVER_REPORTS: Final = "It never reports."
-_NAMED: Final = 12  # paths that were not understood; the others are counted
 
 
 def number_of(value: object) -> float | int | None:
@@ -26,88 +22,6 @@ def number_of(value: object) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) else None
-
-
-def count_of(value: object) -> int | None:
-    """The value if it can be a number of pictures, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def ends_of(found: object) -> tuple[float, float] | None:
-    """The two ends of an interval, the lower first; None where it is none."""
-    if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
-        return None
-    low, high = number_of(found[0]), number_of(found[1])
-    return (low, high) if low is not None and high is not None and low <= high else None
-
-
-def rows_of(found: object) -> dict[str, Mapping[str, Any]]:
-    """The rows of an object of rows; what is no row is left out."""
-    rows = found.items() if isinstance(found, Mapping) else ()
-    return {name: row for name, row in rows if isinstance(row, Mapping)}
-
-
-def names_of(found: object) -> list[str]:
-    """The texts of a list of texts; empty where it is none."""
-    texts = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-    return [one for one in texts if isinstance(one, str)]
-
-
-def mapping_of(found: object) -> dict[str, Any] | None:
-    """The object of JSON; None where it is none."""
-    return dict(found) if isinstance(found, Mapping) else None
-
-
-def differences_of(found: object) -> list[Any] | None:
-    """The entries that name two subgroups and the metric in which they differ."""
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        return None
-    return [
-        one
-        for one in found
-        if isinstance(one, Mapping)
-        and len(names_of(one.get("between"))) == 2
-        and isinstance(one.get("figure"), str)
-    ]
-
-
-def _read_by(read: Callable[[Any], Any]) -> AfterValidator:
-    """Refuses what `read` gives nothing for; null is always taken."""
-
-    def check(value: Any) -> Any:
-        if value is not None and read(value) is None:
-            raise ValueError
-        return value
-
-    return AfterValidator(check)
-
-
-class _Metrics(BaseModel):
-    """The metrics of a row in the form that is understood."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Annotated[Any, _read_by(number_of)]]
-    intervals: dict[str, Annotated[Any, _read_by(ends_of)]] = {}
-
-
-class _TestMetrics(_Metrics):
-    """The metrics of a bundle in the form that is understood."""
-
-    by_subgroup: dict[str, _Metrics] | None = None
-    by_class: dict[str, _Metrics] | None = None
-    fairness: _Metrics | None = None
-    absent: Annotated[Any, _read_by(lambda value: names_of(value) == value or None)] = None
-    differences: Annotated[Any, _read_by(lambda value: differences_of(value) == value or None)] = None
-    intersections: dict[str, dict[str, dict[str, _Metrics | None] | None]] | None = None
-
-
-def not_understood(metrics: Mapping[str, Any]) -> list[str]:
-    """Where metrics have another form, as paths such as `by_subgroup.dark.ece`."""
-    try:
-        _TestMetrics.model_validate(dict(metrics))
-    except ValidationError as error:
-        return [".".join(map(str, one["loc"])) for one in error.errors(include_url=False)]
-    return []
 
 
 def percent(share: float) -> str:
@@ -256,26 +170,22 @@ def limits(manifest: BundleManifest) -> Iterator[str]:
         )
     yield from _limits_of_test(manifest)
     yield from _limits_of_calibration(manifest)
-    if paths := not_understood(manifest.metrics):
-        named = ", ".join(path if len(path) <= 80 else f"{path[:77]}..." for path in paths[:_NAMED])
-        rest = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-        yield f"In a form that is not understood, and not shown: {named}{rest}."
     yield "Maps of where the model looked, where a service shows them, are not validated."
 
 
 def _limits_of_test(manifest: BundleManifest) -> Iterator[str]:
     metrics = manifest.metrics
-    rows = rows_of(metrics.get("by_subgroup"))
+    rows = metrics.get("by_subgroup", {})
     if not metrics:
         yield "The bundle holds no test figures: how well it answers is unknown."
     elif not rows:
         yield "The bundle holds no figures by subgroup: whether it serves all skin tones alike is unknown."
-    if absent := ", ".join(names_of(metrics.get("absent"))):
+    if absent := ", ".join(metrics.get("absent", ())):
         yield f"No test pictures of {absent}: how it serves them is unknown."
-    if n := count_of(rows.get(UNDECLARED, {}).get("n")):
+    if n := rows.get(UNDECLARED, {}).get("n"):
         yield f"{n} test pictures of undeclared skin tone count in every total and in no comparison."
-    for kind, part in (("subgroups", rows), ("diseases", rows_of(metrics.get("by_class")))):
-        counted = {name: count_of(row.get("n")) for name, row in part.items()}
+    for kind, part in (("subgroups", rows), ("diseases", metrics.get("by_class", {}))):
+        counted = {name: row.get("n") for name, row in part.items()}
         if few := ", ".join(f"{name} ({n})" for name, n in counted.items() if n is not None and n < FEW):
             yield f"Fewer than {FEW} test pictures, so that figures can be far off, of the {kind} {few}."
         if unknown := ", ".join(name for name, n in counted.items() if n is None):

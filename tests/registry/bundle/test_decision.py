@@ -15,6 +15,7 @@ from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Abstention, Conformal, WorkingPoint
 from registry.bundle.metrics.selective import risk_coverage
 from tests.case_bundles import PATTERNS, case_bundle
+from tests.measured import evaluation_of
 from tests.thresholds import at_log_odds
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
@@ -202,7 +203,7 @@ FIGURES = {"sensitivity_at_threshold": 0.9, "specificity_at_threshold": 0.6, "n_
 def test_what_is_suspicious_and_not_answered_as_malignant_is_referred(
     manifest, probabilities, above, held_back
 ):
-    whole = manifest(working_point=working_point(at_log_odds(-1.5)), metrics=FIGURES)
+    whole = manifest(working_point=working_point(at_log_odds(-1.5)), evaluation=evaluation_of(FIGURES))
     assert decide(np.array(probabilities), manifest()).reported, "without a working point"
     decision = decide(np.array(probabilities), whole)
     assert decision.held_back is held_back
@@ -231,7 +232,7 @@ def test_figures_at_the_working_point_are_of_the_subgroup_where_the_model_was_te
     histograms = {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * SCORE_BINS,) * 3}
     whole = manifest(
         working_point=working_point(at_log_odds(-1.5)),
-        metrics={**FIGURES, "by_subgroup": {"dark": dark}},
+        evaluation=evaluation_of({**FIGURES, "by_subgroup": {"dark": dark}}),
         reference={**histograms, "by_subgroup": [{**histograms, "subgroup": DARK}]},
     )
     scale = "fitzpatrick" if tone else None
@@ -241,7 +242,10 @@ def test_figures_at_the_working_point_are_of_the_subgroup_where_the_model_was_te
 
 def test_a_subgroups_figures_are_told_to_nobody_else(manifest):
     whole = manifest(
-        subgroup=DARK, conformal=FOR_DARK, metrics=FIGURES, working_point=working_point(at_log_odds(-1.5))
+        subgroup=DARK,
+        conformal=FOR_DARK,
+        evaluation=evaluation_of(FIGURES),
+        working_point=working_point(at_log_odds(-1.5)),
     )
     own, other = (
         decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale="fitzpatrick").malignancy

@@ -74,9 +74,12 @@ def test_a_subgroup_that_was_never_tested_is_refused(manifests, tested, tones):
 
 @pytest.mark.parametrize(
     ("metrics", "named"),
-    [({"n": 9}, "none"), ({"by_subgroup": None}, "none"), ({"by_subgroup": [1]}, "none"),
-     ({"by_subgroup": {}}, "none"), ({"by_subgroup": {"light": {"n": 9, "accuracy": 1.0}}}, "only light")],
-)  # fmt: skip
+    [
+        ({"n": 9}, "none"),
+        ({"by_subgroup": {}}, "none"),
+        ({"by_subgroup": {"light": {"n": 9, "accuracy": 1.0}}}, "only light"),
+    ],
+)
 def test_with_fewer_than_two_subgroups_the_gate_does_not_apply_and_says_so(manifests, metrics, named):
     result = judge(manifests(metrics))
     assert result.verdict == "not applicable"
@@ -87,7 +90,7 @@ def test_groups_without_malignant_images_are_equal_only_in_accuracy(bundle, foun
     for n, said in ((60, False), (0, True)):
         metrics = found(light=(0.9, 60), dark=(0.9, n))
         for row in metrics["by_subgroup"].values():
-            row |= {"n": 80, "accuracy": 0.8}
+            row |= {"n": 120, "n_other": 120 - row["n_malignant"], "accuracy": 0.8}
         result = judge([bundle(metrics=metrics, labels=CANCER).manifest])
         assert result.verdict == "passed"
         assert ("no malignant image of dark was tested" in result.detail) is said

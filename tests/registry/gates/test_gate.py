@@ -61,13 +61,9 @@ def judged_spread(metrics, bundle):
 
 @pytest.mark.parametrize(
     "row",
-    [
-        None, [], "0.9", {}, {"n": 50}, {"accuracy": 0.9},
-        *({"n": n, "accuracy": 0.9} for n in (0, True, 5.5)),
-        *({"n": 50, "accuracy": value} for value in (None, True, "0.9", 1.1, -0.1, 10**400)),
-    ],
-)  # fmt: skip
-def test_a_malformed_metric_was_never_tested(bundle, tested, row):
+    [{}, {"n": 50}, {"accuracy": 0.9}, {"n": 0, "accuracy": None}, {"n": 50, "accuracy": None}],
+)
+def test_a_metric_that_is_not_there_was_never_tested(bundle, tested, row):
     metrics = tested(light=0.9, medium=0.9)
     metrics["by_subgroup"]["dark"] = row
     result = judged_spread(metrics, bundle)
@@ -75,14 +71,9 @@ def test_a_malformed_metric_was_never_tested(bundle, tested, row):
     assert "accuracy for dark: never tested. Test on images of dark, or override" in result.detail
 
 
-@pytest.mark.parametrize(
-    "intervals",
-    [None, [], {}, *({"accuracy": ends} for ends in (
-        None, [0.1], ["a", "b"], "ab", [0.9, 0.1], [0.1, 1.5], {"low": 0.1, "high": 0.2}))],
-)  # fmt: skip
-def test_a_malformed_interval_is_none(bundle, tested, intervals):
+def test_without_an_interval_there_is_none_of_the_spread(bundle, tested):
     metrics = tested(light=(0.9, 0.8, 1.0), dark=0.85)
-    metrics["by_subgroup"]["dark"]["intervals"] = intervals
+    metrics["by_subgroup"]["dark"]["intervals"] = {}
     result = judged_spread(metrics, bundle)
     assert (result.verdict, result.interval) == ("passed", None)
 

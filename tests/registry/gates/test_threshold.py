@@ -38,9 +38,8 @@ def test_the_worst_of_the_versions_that_answer_is_reported(bundle, told, dark, g
     assert (result.value, result.limit) == (result.worst.value, result.worst.value)
 
 
-@pytest.mark.parametrize("broken", [None, "0.9", True, 1.5, -0.1])
-def test_a_subgroup_without_the_metric_was_never_tested(bundle, told, gate, broken):
-    result = judge(gate(limit=0.5), bundle(metrics=told(gate.metric, light=0.5, dark=broken), labels=CANCER))
+def test_a_subgroup_without_the_metric_was_never_tested(bundle, told, gate):
+    result = judge(gate(limit=0.5), bundle(metrics=told(gate.metric, light=0.5, dark=None), labels=CANCER))
     assert (result.verdict, result.untested) == ("refused", ("dark",))
     assert f"{gate.measure} for dark: never tested. Test on images of dark, or override" in result.detail
     assert result.worst.subgroup == "light"
@@ -65,7 +64,7 @@ def test_images_are_counted_of_the_version_that_answers(bundle, told, dark):
 
 
 def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told, dark):
-    metrics = {**told("accuracy", 40, light=0.9), "absent": ["dark", 7, "global", "undeclared"]}
+    metrics = {**told("accuracy", 40, light=0.9), "absent": ["dark", "global", "undeclared"]}
     result = judge(CountGate(minimum=1), bundle(metrics=metrics))
     assert (result.verdict, result.value, result.untested) == ("refused", 0, ("dark",))
     assert [(one.subgroup, one.note) for one in result.findings] == [("light", ""), ("dark", "never tested")]
@@ -73,7 +72,7 @@ def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told, 
     assert judge(CountGate(minimum=35), bundle(metrics=metrics), own).verdict == "passed"
 
 
-@pytest.mark.parametrize("metrics", [{"n": 8}, {}, {"n": True}, {"n": 9.5}])
+@pytest.mark.parametrize("metrics", [{"n": 8}, {}])
 def test_without_subgroups_all_images_are_counted(bundle, metrics):
     assert judge(CountGate(minimum=9), bundle(metrics={"n": 9})).verdict == "passed"
     assert judge(CountGate(minimum=9), bundle(metrics=metrics)).verdict == "refused"

@@ -10,7 +10,7 @@ from registry.database.connection import writing
 from registry.environment import OUTCOMES
 from registry.errors import AlarmClosed, NotFound, PersonRefused, ReleaseRefused
 from registry.gates import GateSet
-from registry.gates.outcomes import FieldGate
+from registry.gates.outcomes import OutcomesGate
 from registry.outcomes.metrics import report
 from registry.outcomes.store import AnswerRow, Outcome, OutcomeRow, OutcomeStore
 from tests.registry.conftest import MODEL
@@ -34,7 +34,7 @@ def store(kind, tmp_path, request, monkeypatch):
 def model(registry, bundle):
     """A registry with four versions for everybody, whose target for dark skin is a sensitivity of 0.9."""
     registry.add([bundle(metrics=promising(), seed=seed) for seed in range(4)])
-    registry.set_gates(GateSet(gates=(FieldGate(),)), reason="a test")
+    registry.set_gates(GateSet(gates=(OutcomesGate(),)), reason="a test")
     return registry
 
 

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from registry.bundle.cases import read_pattern
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.evaluation import ReferenceHistograms
+from registry.bundle.evaluation import Evaluation, GroupCounts, ReferenceHistograms
 from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, canonical, read_manifest
 from tests.case_bundles import case_bundle
@@ -23,7 +23,9 @@ def test_a_manifest_survives_json(manifest, predictions):
     counts = count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point
     tones = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
     whole = manifest(
-        subgroup=tones, metrics={"n": 30, "auroc": None}, reference=ReferenceHistograms.from_counts(counts)
+        subgroup=tones,
+        evaluation=Evaluation(all=GroupCounts(n=30, estimates={"auroc": None})),
+        reference=ReferenceHistograms.from_counts(counts),
     )
     assert BundleManifest.model_validate_json(whole.model_dump_json()) == whole
 
@@ -52,7 +54,7 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
             {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * SCORE_BINS,)}},
             "1 classes; there are 3",
         ),
-        ({"metrics": {"auroc": object()}}, "metrics"),
+        ({"evaluation": {"all": {"n": object()}}}, "evaluation"),
         ({"subgroup": {"name": "dark"}}, "needs the scale and the values"),
         ({"subgroup": {"name": "global", "scale": "monk"}}, "for everybody"),
         ({"subgroup": {"name": "global", "tones": {"monk": ["1"], "ddi": ["12"]}}}, "for everybody"),
