@@ -64,7 +64,7 @@ class Case:
             that: names by fingerprints.
         approved_unsigned: names in approvals without a valid signature.
         signed_by: proven signers of each version.
-        claimed_by: signers that the registry wrote down and no trusted key proves.
+        claimed_by: signers that the registry wrote down, proven or not.
         metrics_signed_by: the fingerprint of the key that signed the metrics, where the signature holds.
         outcomes: of patients under each version, where a gate needs them.
         running_outcomes: the same of the release that the alias points to.

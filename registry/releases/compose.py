@@ -277,7 +277,7 @@ Signers = dict[str, tuple[str, ...]]
 
 
 def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> tuple[Signers, Signers]:
-    """The signers of each version of a release: those that are proven, and those that are only claimed.
+    """The signers of each version of a release: those that are proven, and all that are claimed.
 
     Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
     registry knows. What none of these proves is a claim: a certificate with any name can be made by anybody.
@@ -298,7 +298,7 @@ def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> tuple[
         valid = (one.identity for _, one in checked if one.verdict == "valid" and one.identity)
         name = version.subgroup.name
         proven[name] = tuple(dict.fromkeys(valid))
-        claimed[name] = tuple(one for one in named if one not in proven[name])
+        claimed[name] = tuple(named)
     return proven, claimed
 
 

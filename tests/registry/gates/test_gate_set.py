@@ -282,6 +282,16 @@ def test_a_set_for_the_alias_is_in_force_there_alone(unfair):
 
 
 @pytest.mark.sqlite
+def test_a_set_of_the_same_number_for_all_models_is_another(unfair, bundle, tested):
+    unfair.add([bundle(model="other", metrics=tested(light=0.9, dark=0.7))])
+    unfair.set_gates(GateSet(gates=(SpreadGate(limit=0.8),)), reason="t")
+    unfair.promote("other", [1], to="production")
+    unfair.set_gates(STRICT, reason="t", model="other")
+    found = unfair.let_through("other", "production")
+    assert (found.asked.number, found.in_force.number, found.differs) == (1, 1, True)
+
+
+@pytest.mark.sqlite
 def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfair, person, bundle, tested):
     anna, unfair = person("anna", "approver"), person("olga")
     unfair.add([bundle(metrics=tested(light=0.5, dark=0.5))])

@@ -5,6 +5,7 @@ import pytest
 from registry.bundle.labels import Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
+from registry.gates.fairness import ParityGate
 from registry.gates.non_inferiority import NonInferiorityGate
 from registry.gates.threshold import CountGate
 from registry.releases.compare import darkness
@@ -59,6 +60,13 @@ def by_name(found):
 
 def figures(one):
     return {figure.figure: figure for figure in one.figures}
+
+
+def test_a_gate_on_each_version_tells_the_global_one_too(running):
+    running.set_gates(GateSet(gates=(ParityGate(limit=1.0),)), reason="each version")
+    found = by_name(running.compare(MODEL, [3], to="production"))
+    assert set(found) == {"global", "dark", "light"}
+    assert (found["global"].running.version, found["global"].candidate.version) == (1, 1)
 
 
 def test_each_subgroup_is_told_with_both_versions_and_figures_the_darkest_first(running):
