@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 65_090,
-    "modules": 787,
-    "folders": 85,
-    "imports, in thousandths of code": 140,
-    "words of the dialect in docstrings": 869,
-    "lines of tests": 88_490,
-    "lines of benchmarks": 19_080,
+    "lines of code": 63_220,
+    "modules": 783,
+    "folders": 84,
+    "imports, in thousandths of code": 132,
+    "words of the dialect in docstrings": 757,
+    "lines of tests": 88_700,
+    "lines of benchmarks": 18_990,
     "recipes": 176,
-    "decision records": 59,
-    "words of docs": 146_220,
-    "words of the dialect in docs": 761,
+    "decision records": 58,
+    "words of docs": 145_990,
+    "words of the dialect in docs": 720,
 }
 
 

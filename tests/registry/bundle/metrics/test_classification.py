@@ -1,3 +1,5 @@
+""""""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,9 +7,15 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics import classification as of
+from registry.bundle.metrics.classification import (
+    malignant_answers,
+    malignant_sensitivity,
+    malignant_specificity,
+    other_answers,
+)
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))
 FEW = settings(max_examples=30, deadline=None)
@@ -90,3 +98,33 @@ def test_by_hand_with_a_class_that_is_absent_and_one_never_answered():
     np.testing.assert_allclose(of.specificities(counts), [5 / 8, 5 / 7, 1, np.nan])
     np.testing.assert_allclose(of.f1_scores(counts), [6 / 11, 8 / 12, 0, np.nan])
     assert of.balanced_accuracy(counts) == pytest.approx((3 / 5 + 4 / 6) / 3)
+
+
+# Classes: two malignant, one benign.
+CONFUSION = Confusion(np.array([[5, 2, 3], [1, 6, 3], [4, 1, 15]]))
+TWO_OF_THREE = np.array([True, True, False])
+
+
+def test_one_malignant_class_taken_for_another_is_found():
+    assert malignant_sensitivity(CONFUSION, malignant=TWO_OF_THREE) == pytest.approx(14 / 20)
+    assert malignant_specificity(CONFUSION, malignant=TWO_OF_THREE) == pytest.approx(15 / 20)
+    assert [int(part[0]) for part in malignant_answers(CONFUSION, malignant=TWO_OF_THREE)] == [14, 20]
+    assert [int(part[0]) for part in other_answers(CONFUSION, malignant=TWO_OF_THREE)] == [15, 20]
+
+
+def test_each_replicate_has_its_own():
+    both = Confusion(np.stack([CONFUSION.confusion, CONFUSION.confusion.T]))
+    assert malignant_sensitivity(both, malignant=TWO_OF_THREE) == pytest.approx([14 / 20, 14 / 19])
+
+
+@pytest.mark.parametrize("kind", [True, False])
+def test_classes_of_one_kind_leave_both_undefined(kind):
+    malignant = np.full(3, kind)
+    assert np.isnan(malignant_sensitivity(CONFUSION, malignant=malignant))
+    assert np.isnan(malignant_specificity(CONFUSION, malignant=malignant))
+
+
+def test_without_malignant_pictures_sensitivity_is_undefined():
+    none = Confusion(CONFUSION.confusion * np.array([[0], [0], [1]]))
+    assert np.isnan(malignant_sensitivity(none, malignant=TWO_OF_THREE))
+    assert malignant_specificity(none, malignant=TWO_OF_THREE) == pytest.approx(0.75)

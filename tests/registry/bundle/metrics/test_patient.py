@@ -1,13 +1,21 @@
+"""The gain of a second model: Tango's limits against his equation, and against draws."""
+
 import numpy as np
 import pytest
+from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import norm
 
 from registry.bundle.counts.counting import count
+from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.labels import Label
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,
+    balanced_accuracy_gain,
     patient_figures,
+    sensitivity_gain,
     sides,
+    tango_low,
 )
 from registry.bundle.metrics.summary import summarise
 
@@ -51,3 +59,72 @@ def test_the_working_point_is_told_where_there_is_one():
     figures = patient_figures({"by_subgroup": {"dark": row}})["dark"].figures
     assert str(figures["sensitivity_at_threshold"]) == "0.950 (0.800 to 0.990)"
     assert "specificity_at_threshold" not in figures
+
+
+def by_likelihood(gained, lost, n, level):
+    """The limit from the score test whose q is found by maximising the likelihood, not by its root."""
+
+    def score(difference):
+        def minus_log(q):
+            p = np.array([q + difference, q, 1 - 2 * q - difference])
+            return -(np.array([gained, lost, n - gained - lost]) * np.log(np.maximum(p, 1e-300))).sum()
+
+        low, high = max(0.0, -difference), (1 - difference) / 2
+        q = minimize_scalar(minus_log, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x
+        return (gained - lost - n * difference) / np.sqrt(n * (2 * q + difference * (1 - difference)))
+
+    return brentq(lambda difference: score(difference) - norm.ppf(level), -0.999, (gained - lost) / n - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "n"), [(12, 1, 75), (1, 12, 75), (5, 5, 40), (8, 2, 20), (3, 9, 30)]
+)
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.995])
+def test_the_limit_is_where_the_score_test_rejects(gained, lost, n, level):
+    found = tango_low(*(np.array(float(each)) for each in (gained, lost, n)), level)
+    assert found == pytest.approx(by_likelihood(gained, lost, n, level), abs=2e-4)
+
+
+def test_where_nothing_changed_there_is_a_limit_too():
+    z = norm.ppf(0.95)
+    for n in (5.0, 20.0, 59.0):
+        found = tango_low(np.array(0.0), np.array(0.0), np.array(n), 0.95)
+        assert found == pytest.approx(-(z**2) / (n + z**2), abs=1e-4)
+
+
+def test_of_many_draws_few_limits_are_above_the_truth():
+    random = np.random.default_rng(0)
+    for n in (20, 50, 200):
+        for gain, loss in ((0.05, 0.05), (0.2, 0.2), (0.1, 0.2), (0.3, 0.1)):
+            drawn = random.multinomial(n, [gain, loss, 1 - gain - loss], 4000).astype(float)
+            low = tango_low(drawn[:, 0], drawn[:, 1], np.full(4000, float(n)), 0.95)
+            assert (low > gain - loss + 1e-9).mean() < 0.065
+
+
+def counts_of(rows):
+    """Paired counts of independent pictures: n, gained and lost of each row."""
+    n, gained, lost = np.array(rows, dtype=np.int64).T
+    return PairedCounts(n, gained, lost, n)
+
+
+def test_the_gain_of_balanced_accuracy_is_the_mean_over_classes_that_have_pictures():
+    counts = counts_of([(10, 4, 1), (40, 2, 6), (0, 0, 0), (10, 3, 0), (40, 1, 1)])
+    found = balanced_accuracy_gain(counts, 0.95)
+    assert found.value == pytest.approx((0.3 - 0.1) / 2)
+    lows = [float(tango_low(*(np.array(float(x)) for x in row), 0.95)) for row in ((4, 1, 10), (2, 6, 40))]
+    assert found.low == pytest.approx(0.1 - np.hypot(0.3 - lows[0], -0.1 - lows[1]) / 2)
+    assert (found.n, found.gained, found.lost) == (50, 6, 7)
+    sensitivity = sensitivity_gain(counts, 0.95)
+    assert (sensitivity.value, sensitivity.n) == (pytest.approx(0.3), 10)
+    assert sensitivity_gain(counts_of([(3, 0, 0), (0, 0, 0), (3, 0, 0)]), 0.95) is None
+
+
+def test_pictures_of_one_lesion_are_worth_less():
+    alone = counts_of([(40, 8, 0), (0, 0, 0), (40, 8, 0)])
+    lesions_of_four = PairedCounts(alone.n, alone.gained, alone.lost, alone.n * 4)
+    assert sensitivity_gain(alone, 0.95) is None
+    wide, narrow = balanced_accuracy_gain(lesions_of_four, 0.95), balanced_accuracy_gain(alone, 0.95)
+    assert wide.value == narrow.value
+    expected = tango_low(np.array(2.0), np.array(0.0), np.array(10.0), 0.95)
+    assert wide.low == pytest.approx(float(expected))
+    assert wide.low < narrow.low

@@ -1,3 +1,5 @@
+""""""
+
 import ast
 from pathlib import Path
 
@@ -6,16 +8,52 @@ import pytest
 
 from registry.bundle.skin_tone import (
     ANGLE_BINS,
+    SCALES,
     ToneRange,
     angle_bin,
     contradicted_by,
     lab,
+    read_scale,
+    read_tone,
     skin_pixels,
     skin_tone_angle,
     typology_angle,
 )
 
-ROOT = Path(__file__).parents[4]
+
+@pytest.mark.parametrize(
+    ("value", "tone"),
+    [("IV", "4"), ("iv", "4"), ("4", "4"), ("4.0", "4"), (" VI ", "6"), ("I", "1")],
+)
+def test_fitzpatrick_is_spelt_in_one_way(value: str, tone: str) -> None:
+    assert read_tone(value, "fitzpatrick") == tone
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_value_of_a_scale_is_read_as_itself(scale: str) -> None:
+    assert [read_tone(value, scale) for value in SCALES[scale]] == list(SCALES[scale])
+
+
+@pytest.mark.parametrize(
+    ("value", "scale"),
+    [("0", "fitzpatrick"), ("7", "fitzpatrick"), ("VII", "fitzpatrick"), ("11", "monk"), ("IV", "monk"),
+     ("6", "milk10k"), ("1", "ddi"), ("-1", "fitzpatrick"), ("4.5", "fitzpatrick")],
+)  # fmt: skip
+def test_values_off_the_scale_are_refused_with_what_is_allowed(value: str, scale: str) -> None:
+    with pytest.raises(ValueError, match=f"not on the scale {scale}; allowed: {SCALES[scale][0]}, "):
+        read_tone(value, scale)
+
+
+def test_monk_ten_is_not_cut_to_one() -> None:
+    assert read_tone("10.0", "monk") == "10"
+
+
+def test_unknown_scale_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match="did you mean `fitzpatrick`"):
+        read_scale("fitspatrick")
+
+
+ROOT = Path(__file__).parents[3]
 LIGHT, BROWN, DARK = (227, 187, 158), (168, 120, 88), (78, 50, 40)
 
 # Published CIELAB values (D65) of sRGB colours, to two places.
