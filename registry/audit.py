@@ -1,4 +1,6 @@
-"""The audit log: events as they are stored, whether their hash chain holds, and their export as JSON lines.
+"""Audit: stored events and their hash chain, heads kept elsewhere, and every integrity check.
+
+The audit log: events as they are stored, whether their hash chain holds, and their export as JSON lines.
 
 Everything here reads the stored text, not the records made from it.
 
@@ -12,8 +14,6 @@ Compares what decides who answers and who may ask with the last event that tells
 
 These are versions, the members of releases, aliases, withdrawals, tags, keys and gate sets. Nothing is
 replayed: of each, the newest event says what its row holds.
-
-All integrity checks of a registry: schema, hash chain, tables, signatures and stored objects.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Defaults from the environment: the database, the store, the current user and the host.
+"""Defaults from the environment, addresses without their secrets, and the version of dermfed.
 
 Addresses of databases and stores in messages, without what may be secret in them.
 

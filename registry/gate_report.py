@@ -1,4 +1,6 @@
-"""The report of the gates: a verdict for each gate, the figure behind it, and the check of each subgroup.
+"""What gates found, and what a promotion would change, as records that every view shows alike.
+
+The report of the gates: a verdict for each gate, the figure behind it, and the check of each subgroup.
 
 What a promotion would change, as a record: each subgroup, who answers it, its figures and what gates say.
 

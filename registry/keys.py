@@ -1,4 +1,6 @@
-"""The secrets of API keys: each is shown once, and only its sha256 is stored.
+"""API keys: their secrets, and creating, rotating and revoking them.
+
+The secrets of API keys: each is shown once, and only its sha256 is stored.
 
 A secret is 256 random bits, so one fast hash is enough: there is nothing to guess from.
 
@@ -7,8 +9,6 @@ A key may do what its scopes say:
 - `diagnose`: send pictures and get diagnoses;
 - `read`: see what is served, and its model cards;
 - `operate`: see the service's metrics and the operator's view.
-
-Creating, rotating and revoking API keys: each is one transaction with its event.
 
 A rotated key and the one in its place are both good for a while, so that whoever uses it can change over
 without a refused request.

@@ -1,12 +1,12 @@
-"""Whose signature an event holds, and whether it holds, by the public key that the registry has of them.
+"""People: their public keys, whose signature an event has, approvals, and history replayed.
+
+Whose signature an event holds, and whether it holds, by the public key that the registry has of them.
 
 Approvals: which people have approved exactly an action, and whether they are as many as gates ask for.
 
 A gate set with the gate `approvals` asks for approvals of a release. It asks for the same of whatever would
 be a way around that: an override, another gate set in its place, and another person. An action is named by a
 digest of all that it would do and of the state that it would change: an approval is good for that alone.
-
-Adding people by their public keys, and revoking these; each is one transaction with its event.
 
 The first person is added by whoever has the registry, and must be an operator: from then on an operator signs
 for every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.

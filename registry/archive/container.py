@@ -1,4 +1,6 @@
-"""The archive file of a release: a reproducible zip of stored (not compressed) entries.
+"""A release as one file: its index `release.json`, its events, and the zip of stored entries around them.
+
+The archive file of a release: a reproducible zip of stored (not compressed) entries.
 
 Entries have one time, one mode and one order, so the same release gives the same file. A file is read
 only if it was written so. That leaves nothing to attack a reader with: names come from a short list, so

@@ -1,4 +1,4 @@
-"""The kinds of picture that a lesion has, and how they are spelt elsewhere.
+"""Cases: the kinds of picture and the facts that a model may take of a lesion, and patterns of what is given.
 
 Facts about a case that a model may take beside its pictures, each of which may be missing.
 
@@ -17,8 +17,6 @@ Patterns: what a case has of the pictures and facts that a model takes.
 How sure a model may be depends on what it was given, so that temperature and thresholds are of a pattern. Two
 pictures of one kind are one pattern with one, and facts count as one thing: none is given, some are, or all.
 Which ones some are does not matter: calibration draws them.
-
-What is given of one lesion beside its pixels, checked against what a model takes.
 """
 
 import math

@@ -2,8 +2,6 @@
 
 A model that takes cases may be given more: pictures of a kind (`--close-up`, `--dermoscopic`, `--overview`)
 and facts (`--fact age=70`).
-
-What a model is shown of one lesion, and asking a graph about several at once.
 """
 
 import json

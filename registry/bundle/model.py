@@ -1,8 +1,8 @@
-"""What a manifest says of its model, in numbers: what a probe holds the model to.
+"""`model.onnx`: from uint8 pictures to probabilities, everything between them inside the graph.
+
+What a manifest says of its model, in numbers: what a probe holds the model to.
 
 ONNX Runtime's session of a graph with all weights inside it, on the processor or another device.
-
-`model.onnx`: from uint8 pictures to probabilities, everything between them inside the graph.
 
 The graph of a model of single pictures has one input, `images`, uint8 `(batch, size, size, 3)` with a free
 batch. That of a model of cases has three: `images`, uint8 `(batch, slots, size, size, 3)`, `kinds`, int64

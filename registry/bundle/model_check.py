@@ -1,4 +1,6 @@
-"""Operators, opsets, remarks and external weights of `model.onnx`, before ONNX Runtime loads it.
+"""What a model file is refused for: by its header, and by its answers to drawn pictures.
+
+Operators, opsets, remarks and external weights of `model.onnx`, before ONNX Runtime loads it.
 
 ONNX Runtime refuses what it cannot run. This refuses what another ONNX Runtime than ours might not run, or
 might run otherwise: operators outside the standard, and versions of the standard that are newer than what
@@ -12,8 +14,6 @@ What a model is probed with: drawn pictures and cases, each alone and three at a
 The pictures are noise, black, white and gradients; no patient is in them. Of a model of cases each kind is
 shown alone and several in a case, facts are missing or at their bounds, and an empty slot holds noise, which
 must have no effect.
-
-Whether a model's answers to drawn pictures are ones that it could give of a patient.
 
 Each answer is finite; its probabilities lie in [0, 1] and sum to 1; it is the same, to the bit, when asked
 again; and it is the same for a picture alone and among others, but for rounding. Where there is a map, all of

@@ -1,4 +1,4 @@
-"""Where in a picture, as it was sent, lies what the model saw of it.
+"""Saliency maps: where a model looked, as a transparent PNG over the picture as it was sent.
 
 A map as a transparent PNG that is laid over the whole picture as it was sent, whatever its size.
 

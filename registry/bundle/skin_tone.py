@@ -1,4 +1,4 @@
-"""The scales on which skin tone is declared.
+"""Skin tone: the scales on which it is declared, and how light skin looks in a picture.
 
 Scales are never mixed and never converted: a Monk 6 is not a Fitzpatrick IV, and `milk10k` runs from dark
 to light while the others run from light to dark. Values are strings; only their spelling is unified.

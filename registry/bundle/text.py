@@ -1,4 +1,6 @@
-r"""Texts of others on a terminal, in a page or in a log: what would steer it is spelt out and not obeyed.
+r"""Texts and names of others: shown and not obeyed, compared with names that look alike, and hinted at.
+
+Texts of others on a terminal, in a page or in a log: what would steer it is spelt out and not obeyed.
 
 Names of files, labels, reasons and certificates may hold anything. An escape character in one of them would
 clear the screen or rename the window, a newline would end a line, a mark of direction would turn the letters
@@ -12,8 +14,6 @@ whose letters are drawn like Latin ones (its "moderately restrictive" level). An
 they are equal without regard to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn
 like a Latin one has given way to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not
 told apart, nor are letters of scripts that are not listed here.
-
-Hints for misspelt names.
 """
 
 import difflib

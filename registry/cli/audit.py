@@ -1,8 +1,6 @@
-"""`dermfed-registry audit`: the chain of events, as lines that anybody can check without dermfed.
+"""`dermfed-registry audit`, `head`, `verify` and `gc`: what anybody can check, and garbage collection.
 
-`dermfed-registry gc`: remove from the store what nothing refers to.
-
-`dermfed-registry head`: the head of the chain of events, to be kept elsewhere.
+`dermfed-registry audit`: the chain of events, as lines that anybody can check without dermfed.
 
 `dermfed-registry verify`: all that can be checked, against keys and heads from elsewhere.
 """

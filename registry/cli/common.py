@@ -1,8 +1,6 @@
-"""Arguments and options that several commands take, said alike.
+"""What commands share: options, opening the registry, answering as JSON or text, and exit codes.
 
 Opens the registry for a command, and imports then what speaks to a database: `--help` needs none.
-
-How every command answers: JSON for programs (`--json`), or text for people.
 
 Runs a command: errors that a user can mend are told in a line, and in the exit code.
 """

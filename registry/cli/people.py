@@ -1,4 +1,4 @@
-"""`dermfed-registry people`: who may do what, by their keys.
+"""`dermfed-registry people` and `keys`: who may do what, and keys to the service.
 
 `dermfed-registry keys`: make, list, rotate and revoke keys to the service.
 """

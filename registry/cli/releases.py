@@ -1,8 +1,4 @@
-"""`dermfed-registry compare`, `promote` and `rollback`: what answers under an alias.
-
-`dermfed-registry canary`: ends a release that answers a share.
-
-`dermfed-registry stop` and `withdraw`: what answers no more.
+"""`dermfed-registry compare`, `promote`, `rollback`, `stop`, `withdraw`, `canary`, and tags and notes.
 
 `dermfed-registry tag`, `untag`, `note` and `find`: what people say of versions, and finding them by it.
 """

@@ -1,4 +1,4 @@
-"""Opening the database, and its read and write transactions.
+"""Opening the database, its tables, and its read and write transactions.
 
 A writing transaction is the only one of its time from its beginning on, so that nothing it has read can
 change before it writes; a reading one sees one moment. How each database does that is in a file of its

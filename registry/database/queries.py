@@ -1,4 +1,4 @@
-"""The queries of the registry: rows of the tables as records.
+"""The queries of the registry: rows of the tables as records, running canaries, and people.
 
 Canaries, as the events tell them: no table says which run, so that none can say otherwise.
 

@@ -1,4 +1,6 @@
-"""The schema of the registry's database. A change here needs a migration and a new `SCHEMA`.
+"""The schema of the database, the hash chain of events, and what events record.
+
+The schema of the registry's database. A change here needs a migration and a new `SCHEMA`.
 
 The hash chain of events: each holds the hash of the one before, so that none can change unnoticed.
 

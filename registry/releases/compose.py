@@ -1,8 +1,6 @@
-"""Composes the release that a promotion would make, and checks that its versions fit together.
+"""Composing the release that a promotion would make, and everything that gates are given of it.
 
 What gates look at beside the bundles: the approvals of a release, and the signers of its versions.
-
-What became of patients, as gates are shown it, from the database that `DERMFED_OUTCOMES_URL` names.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Tags and notes of versions, and finding versions by what the database holds of them.
+"""Tags and notes of versions, withdrawn versions, and finding versions.
 
 A tag is a short name that many versions may have; a note is a text that stays. Neither changes what answers.
 

@@ -1,4 +1,6 @@
-"""The stored form of a signature: a sigstore bundle (version 0.3) around a DSSE envelope, as JSON.
+"""The stored form of a signature: a sigstore bundle, a DSSE envelope, and the in-toto statement in it.
+
+The stored form of a signature: a sigstore bundle (version 0.3) around a DSSE envelope, as JSON.
 
 Reference: https://github.com/secure-systems-lab/dsse, the protocol of version 1. Beside the signature it
 says whose it claims to be: the sha256 of the public key's PEM text, or the signer's certificate.

@@ -1,14 +1,10 @@
-"""Reads PEM files: the signer's private key and certificate, and the trusted keys and certificates.
+"""Keys: PEM files of signers and of those who are trusted, plain signatures, and new key pairs.
+
+Reads PEM files: the signer's private key and certificate, and the trusted keys and certificates.
 
 Keys are of the elliptic curves P-256, P-384 and P-521, the ones that the OpenSSF's model signing has. A
 trusted certificate vouches for signatures that carry it; that of an authority (CA) for those that carry one
 which it issued itself. Chains over further authorities are not followed: trust the authority that issues.
-
-Plain signatures over a text of a type, by the protocol of DSSE without its envelope.
-
-Makes a key pair to sign with: two PEM files.
-
-Whoever signs an action, with a key file.
 """
 
 import hashlib

@@ -1,6 +1,4 @@
-"""Signing the versions of a registry, and verifying the signatures that it holds.
-
-Reading and writing the table of signatures.
+"""Signatures of versions: making, storing and verifying them, and who measured the test of a bundle.
 
 Reads the trusted keys; loads no cryptography where none are named.
 

@@ -1,6 +1,4 @@
-"""Reads the bundles of versions back from the store, their digests verified.
-
-Opens the store of an address: a folder, or a filesystem of fsspec.
+"""Opening a store by its address, reading bundles of versions from it, and what a registry refers to.
 
 What a registry refers to, by digest: its versions, signatures and events; and a store that has lost it.
 """

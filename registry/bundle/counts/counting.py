@@ -1,4 +1,6 @@
-"""Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
+"""Counting predictions: the block that a client sends of a subgroup, with noise or without.
+
+Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
 
 Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram. How
 many patients of each class there are is told as it is, like the census. One patient for another of the same
@@ -15,8 +17,6 @@ L2 norm with the sums that are known, rounded. The matrix has no negative number
 Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need. The
 histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum over
 hospitals is known, since each of them alone would lose its negative half.
-
-The block of counts that a client sends for one subgroup.
 
 Counts a client's predictions; the counts, which add up over clients, are all that leaves a hospital.
 

@@ -1,4 +1,4 @@
-"""Counts of predictions, which add up over clients: a confusion matrix and histograms of scores.
+"""Counts that add up over clients: confusion matrices, histograms of scores, and what thresholds do.
 
 Confusion matrices of parts of a subgroup, such as the women among the dark-skinned.
 

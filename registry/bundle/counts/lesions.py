@@ -1,4 +1,6 @@
-"""Sums by lesion, from which the variance of a share follows where a lesion has several pictures.
+"""Sums by lesion: for the variance of a share, and of two models on the same pictures.
+
+Sums by lesion, from which the variance of a share follows where a lesion has several pictures.
 
 Of the pictures that a share is of, n_g at lesion g and x_g of them so (answered rightly, say): Σ n, Σ x,
 Σ x², Σ x n and Σ n² over lesions, and how many lesions have several pictures. With r = Σ x / Σ n the share,

@@ -1,9 +1,9 @@
-"""The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
+"""Bins of scores between 0 and 1, histograms with merged bins, and the working point.
+
+The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
 
 `LOGIT_BINS` are wide by log(p / (1 − p)), narrow about one half and wider where a network is sure: its scores
 are spread over them, while most of them would share the first and the last of equal bins.
-
-A probability that is compared with others, as text.
 
 Histograms of which every occupied bin is of several patients: neighbours merged before they leave.
 

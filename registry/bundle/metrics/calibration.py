@@ -1,6 +1,7 @@
-"""Calibration figures: whether the confidence matches how often the answer is right (paper 002, Eqs. 13, 14).
+"""Calibration metrics and their limits: does confidence match how often answers are right?
 
-Confidence is the highest probability, seen as the middle of its bin.
+ECE and MCE are those of paper 002, equations 13 and 14. Confidence is the highest probability, seen as the
+middle of its bin.
 
 Limits of distances from equality or from calibration, which are never below 0 and grow with noise.
 

@@ -1,4 +1,6 @@
-"""Classification figures: accuracy, recall, precision, F1, specificity, AUROC and AUPRC.
+"""Classification metrics: accuracy, recall, precision, F1, specificity, AUROC, AUPRC, and malignancy.
+
+Classification figures: accuracy, recall, precision, F1, specificity, AUROC and AUPRC.
 
 Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin: they are exactly those of
 the binned scores, and two scores of one bin count as equal. AUROC is then off by at most half the share of
@@ -8,8 +10,6 @@ bins hide of a rare class: it is told of classes with `FEWEST_FOR_AUPRC` picture
 Macro figures are means over the classes that are present among the true labels: a class that no
 picture has, has no recall. (scikit-learn's macro precision also counts, as 0, a class that was
 predicted but is absent; here it does not count.)
-
-Sensitivity and specificity for malignancy, from the confusion matrix.
 
 A picture is malignant if its class is labelled `malignant`, and called malignant if its answer is such a
 class, whichever. Both figures are undefined where the classes are not of both kinds.

@@ -1,4 +1,4 @@
-"""Figures beside their 95 % intervals, ready for JSON; how the interval of each is made.
+"""Metrics next to their 95 % intervals, ready for JSON, and how the interval of each is made.
 
 | figure | limits |
 | --- | --- |

@@ -1,4 +1,6 @@
-"""Fairness figures: how far apart the subgroups' accuracies are (paper 003).
+"""Fairness metrics: how far apart the accuracies of subgroups are, their limits, and differences of pairs.
+
+Fairness figures: how far apart the subgroups' accuracies are (paper 003).
 
 acc_s is the accuracy on subgroup s, acc_not_s that on all pictures of the other subgroups together.
 A subgroup without pictures is absent: it takes no part, and is never counted as 0. Every figure is

@@ -1,4 +1,6 @@
-"""Wilson's interval of a proportion, and of a mean of several.
+"""95 % intervals: of proportions, of other metrics from their variance, and for pictures of one lesion.
+
+Wilson's interval of a proportion, and of a mean of several.
 
 Each proportion r_k = x / n has Wilson's interval (1927),
 
@@ -12,8 +14,6 @@ Donner 2008):
 It takes the n pictures for independent ones.
 
 Quotients and means of values that may be undefined: nan in, nan out, and never a warning.
-
-Figures with the ends of their 95 % intervals.
 
 Exact limits of proportions (Clopper & Pearson 1934), also of numbers that are not whole.
 

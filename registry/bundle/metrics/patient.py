@@ -1,4 +1,6 @@
-"""What counts for a patient: how many malignant lesions are found, and what that costs, for each subgroup.
+"""What counts for a patient: malignant lesions found and what that costs, and the gain of a second model.
+
+What counts for a patient: how many malignant lesions are found, and what that costs, for each subgroup.
 
 Read from the figures of `summary`, as JSON, of any version: `summary.json` or a bundle's `metrics`. A figure
 on few pictures is told like any other, with its interval; where a figure is undefined, words say why.

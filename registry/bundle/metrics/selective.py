@@ -1,4 +1,6 @@
-"""Selective prediction: risk and coverage by confidence threshold (Geifman & El-Yaniv 2017).
+"""Selective prediction: risk and coverage, and what the thresholds of a model do to test pictures.
+
+Selective prediction: risk and coverage by confidence threshold (Geifman & El-Yaniv 2017).
 
 At a threshold, coverage is the share of pictures that are answered and risk the share of wrong
 answers among them.
@@ -9,8 +11,6 @@ With the order of confidence given, AURC = Σ_b w_b x_b of x_b wrong answers of 
 adds there: those of high confidence add most. Its variance is Σ_b d w_b² x_b with d the design effect, as of
 Poisson counts. It is smoothed by half a wrong answer of the largest weight that there is (as the upper limit
 of Fay & Feuer 1997 by a whole one), so that no wrong answer is not certain. The limits follow (`moments`).
-
-Figures of what a model's thresholds do to test pictures: coverage, set size, referral, and its risk.
 
 At a working point also sensitivity and specificity: the share of malignant pictures that are suspicious, and
 of others that are not.

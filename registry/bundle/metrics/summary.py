@@ -1,6 +1,4 @@
-"""All figures of one evaluation as the `test` block of `summary.json`.
-
-Figures of intersections of a subgroup and a trait, such as dark-skinned women.
+"""Every metric of an evaluation, as the `test` block of `summary.json`: subgroups, intersections, clients.
 
 Few pictures tell little: an intersection of fewer than `FEWEST` is unknown, and is shown as that and not as a
 number.

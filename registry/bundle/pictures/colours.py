@@ -1,4 +1,6 @@
-"""Colours as they were meant: from what a colour profile says to sRGB, by LittleCMS.
+"""Colours as they were meant: which colour profiles are looked at, and from them to sRGB by LittleCMS.
+
+Colours as they were meant: from what a colour profile says to sRGB, by LittleCMS.
 
 The intent is relative colorimetric with black-point compensation: colours that sRGB has stay what they were,
 skin among them, and others move to its border. Perceptual tables would move all colours, each maker's by

@@ -1,4 +1,6 @@
-"""The pixels of a JPEG that is whole: one of which bytes are missing is refused, whatever mark is at its end.
+"""JPEG files: whole ones alone, and of no more pieces than a decoder should walk over.
+
+The pixels of a JPEG that is whole: one of which bytes are missing is refused, whatever mark is at its end.
 
 libjpeg fills what is missing with grey and only warns, and Pillow passes no warning on. simplejpeg runs the
 same library, gives the same pixels to the bit, and raises on warnings. Those that tell of lost pixels are
