@@ -17,7 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeGuard
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -269,7 +269,9 @@ def answers_for(manifests: Sequence[BundleManifest]) -> dict[str, BundleManifest
     return {name: own.get(name, everybody) for name in sorted({*own, *named})}
 
 
-def answering(manifests: Sequence[BundleManifest]) -> dict[str, tuple[BundleManifest, object]]:
+def answering(
+    manifests: Sequence[BundleManifest],
+) -> dict[str, tuple[BundleManifest, Mapping[str, Any] | None]]:
     """The manifest that answers for each subgroup, and its metrics there.
 
     Where the test names no subgroup, all its images count as `global`.
@@ -291,41 +293,29 @@ def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigure
     return {name: row if row is not None and row.n else None for name, row in found.items()}
 
 
-def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Any]:
-    """The test metrics of each subgroup; nothing where they are in no known form."""
-    found = manifest.metrics.get("by_subgroup")
-    return found if isinstance(found, Mapping) else {}
+def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, Any]]:
+    """The test metrics of each subgroup."""
+    found: Mapping[str, Mapping[str, Any]] = manifest.metrics.get("by_subgroup", {})
+    return found
 
 
-def tested(name: str, metrics: object, metric: str) -> SubgroupFigure | None:
+def tested(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
     """One metric of a subgroup, a share; None where it was not tested."""
-    if not isinstance(metrics, Mapping):
+    value, n = (metrics or {}).get(metric), test_count(metrics)
+    if metrics is None or value is None or not n:
         return None
-    value, n = metrics.get(metric), test_count(metrics)
-    if not is_share(value) or not n:
-        return None
-    return SubgroupFigure(subgroup=name, value=float(value), n=n, interval=interval_of(metrics, metric))
+    return SubgroupFigure(subgroup=name, value=value, n=n, interval=interval_of(metrics, metric))
 
 
-def test_count(metrics: object) -> int:
+def test_count(metrics: Mapping[str, Any] | None) -> int:
     """The test images of a subgroup; 0 where it was not tested."""
-    n = metrics.get("n") if isinstance(metrics, Mapping) else None
-    return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0
+    return (metrics or {}).get("n") or 0
 
 
-def interval_of(figures: Mapping[str, Any], figure: str) -> Interval | None:
-    """The interval of a metric that is a share; None where there is none in a known form."""
-    intervals = figures.get("intervals")
-    ends = intervals.get(figure) if isinstance(intervals, Mapping) else None
-    if not isinstance(ends, Sequence) or len(ends) != 2 or not all(is_share(end) for end in ends):
-        return None
-    low, high = float(ends[0]), float(ends[1])
-    return (low, high) if low <= high else None
-
-
-def is_share(value: Any) -> TypeGuard[float]:
-    """Whether a metric is a number from 0 to 1."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+def interval_of(metrics: Mapping[str, Any], metric: str) -> Interval | None:
+    """The interval of a metric; None where there is none."""
+    ends = metrics.get("intervals", {}).get(metric)
+    return None if ends is None else (ends[0], ends[1])
 
 
 def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> Interval | None:

@@ -9,7 +9,7 @@ Where outcomes say nothing of either release the gate does not apply; where they
 database of outcomes is named, it refuses.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
@@ -72,7 +72,7 @@ def _compared(case: Case) -> Iterator[GateFinding]:
         ends, by = own.get((now[subgroup].subgroup.name, subgroup)), "outcomes"
         if ends is None:
             row = figures_by_subgroup(now[subgroup]).get(subgroup)
-            ends, by = interval_of(row, AT_WORKING_POINT) if isinstance(row, Mapping) else None, "its test"
+            ends, by = interval_of(row, AT_WORKING_POINT) if row is not None else None, "its test"
         if ends is None:
             continue
         low = known.sensitivity[0]

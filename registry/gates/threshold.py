@@ -177,9 +177,8 @@ def counted(manifests: Sequence[BundleManifest]) -> dict[str, int]:
     counts = {
         name: test_count(figures_by_subgroup(one).get(name)) for name, one in answers_for(manifests).items()
     }
-    absent = everybody.metrics.get("absent")
-    for name in absent if isinstance(absent, Sequence) and not isinstance(absent, str) else ():
-        if isinstance(name, str) and name not in (GLOBAL, UNDECLARED):
+    for name in everybody.metrics.get("absent", ()):
+        if name not in (GLOBAL, UNDECLARED):
             counts.setdefault(name, 0)
     return counts or {GLOBAL: test_count(everybody.metrics)}
 

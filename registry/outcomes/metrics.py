@@ -492,7 +492,7 @@ def targets(manifest: BundleManifest | None, subgroup: str) -> tuple[Target, ...
         return ()
     found = []
     own = figures_by_subgroup(manifest).get(subgroup) if manifest.subgroup.is_global else manifest.metrics
-    ends = interval_of(own, AT_WORKING_POINT) if isinstance(own, Mapping) else None
+    ends = interval_of(own, AT_WORKING_POINT) if own is not None else None
     if ends is not None and 0 < ends[0] < 1:
         found.append(Target("sensitivity", ends[0], "the lower end of the interval on test pictures"))
     conformal = manifest.conformal

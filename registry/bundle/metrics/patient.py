@@ -19,8 +19,7 @@ of different pictures follows by MOVER (Zou & Donner 2008): d̄ − √(Σ_k (d_
 lesion are not independent: n of them are worth n / deff, deff = Σ_g n_g² / n, as if they were all alike.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Final
@@ -94,57 +93,37 @@ def patient_figures(metrics: Mapping[str, Any]) -> dict[str, PatientFigures]:
     """What counts, of all pictures under `ALL` and of each subgroup that was tested.
 
     Args:
-        metrics: what `summarise` made; what is in no form of it is left out.
+        metrics: as `summarise` makes them.
     """
-    by_subgroup = metrics.get("by_subgroup")
-    rows = {ALL: metrics, **(by_subgroup if isinstance(by_subgroup, Mapping) else {})}
-    return {name: _of(row) for name, row in rows.items() if isinstance(row, Mapping)}
+    rows = {ALL: metrics, **metrics.get("by_subgroup", {})}
+    return {name: _of(row) for name, row in rows.items()}
 
 
 def sides(row: Mapping[str, Any]) -> str:
     """`21 malignant, 79 other`; empty where a row of figures does not tell it."""
-    n_malignant, n_other = _count(row.get("n_malignant")), _count(row.get("n_other"))
+    n_malignant, n_other = row.get("n_malignant"), row.get("n_other")
     return "" if n_malignant is None or n_other is None else f"{n_malignant} malignant, {n_other} other"
 
 
 def told(row: Mapping[str, Any], name: str) -> Told:
     """One figure of a row, or why there is none."""
-    n_malignant, n_other = row.get("n_malignant"), row.get("n_other")
-    value = _number(row.get(name))
-    if value is not None:
-        intervals = row.get("intervals")
-        return Told(value, _ends(intervals.get(name)) if isinstance(intervals, Mapping) else None)
-    of_both_kinds = any(_number(row.get(one)) is not None for one in _SIDES)
+    if (value := row.get(name)) is not None:
+        ends = row.get("intervals", {}).get(name)
+        return Told(value, None if ends is None else (ends[0], ends[1]))
+    of_both_kinds = any(row.get(one) is not None for one in _SIDES)
     if name not in _OF_MALIGNANCY or not of_both_kinds:
         return Told(None, words=UNKNOWN)
-    if n_malignant == 0 and "specificity" not in name:
+    if row.get("n_malignant") == 0 and "specificity" not in name:
         return Told(None, words=NO_MALIGNANT)
-    if n_other == 0 and "sensitivity" not in name:
+    if row.get("n_other") == 0 and "sensitivity" not in name:
         return Told(None, words=NO_OTHER)
     return Told(None, words=UNKNOWN)
 
 
 def _of(row: Mapping[str, Any]) -> PatientFigures:
     names = (*FIGURES, *(name for name in AT_WORKING_POINT if name in row))
-    n, n_malignant, n_other = (_count(row.get(name)) for name in COUNTS)
+    n, n_malignant, n_other = (row.get(name) for name in COUNTS)
     return PatientFigures(n, n_malignant, n_other, {name: told(row, name) for name in names})
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _ends(found: object) -> tuple[float, float] | None:
-    if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
-        return None
-    low, high = _number(found[0]), _number(found[1])
-    return None if low is None or high is None or low > high else (low, high)
 
 
 _HALVINGS = 50
