@@ -151,15 +151,6 @@ def worst_of(findings: tuple[GateFinding, ...]) -> Verdict:
     return "passed" if "passed" in verdicts else "not applicable"
 
 
-def never_tested(names: tuple[str, ...], called: str) -> str:
-    """The sentence for subgroups without a test figure."""
-    many = len(names) > 1
-    return (
-        f"subgroup{'s' if many else ''} {', '.join(names)} {'were' if many else 'was'} never tested: the "
-        f"version that answers has no test {called} for {'them' if many else 'it'}"
-    )
-
-
 NOT_JUDGED = "not judged"
 """What stands where a gate does not apply: it has not looked, and so has let nothing pass."""
 

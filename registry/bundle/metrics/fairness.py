@@ -232,8 +232,6 @@ def _worst(accuracies: Limits, n: NDArray[np.int64]) -> Limits:
 
 Pair = Mapping[str, Counts]
 
-_KEPT = 1024  # quantiles that are kept, for degrees of freedom that come again
-
 
 @dataclass(frozen=True)
 class Standardised:
