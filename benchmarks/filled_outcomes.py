@@ -13,7 +13,7 @@ import numpy as np
 from small_model import NAME, small_bundle
 from sqlalchemy import delete, func, select
 
-from registry.bundle.evaluation import Evaluation, GroupCounts
+from registry.bundle.evaluation import Decided, Evaluation, GroupCounts
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.database.connection import reading, writing
 from registry.outcomes.store import (
@@ -55,8 +55,11 @@ class Filled:
 def bundle_of(number: int) -> Bundle:
     """Version `number`, which promises each subgroup a sensitivity."""
     given = small_bundle(number)
-    row = GroupCounts(n=400, estimates={WHERE: 0.9}, intervals={WHERE: (0.85, 0.95)})
-    whole = row.model_copy(update={"n": 1200})
+    decided = Decided(suspicious=180)
+    row = GroupCounts(n=400, n_malignant=200, decided=decided, intervals={WHERE: (0.84, 0.95)})
+    whole = row.model_copy(
+        update={"n": 1200, "n_malignant": 600, "decided": Decided(suspicious=540), "intervals": {}}
+    )
     evaluation = Evaluation(all=whole, by_subgroup=dict.fromkeys(SUBGROUPS[:-1], row))
     manifest = given.manifest.model_copy(update={"evaluation": evaluation})
     return Bundle(manifest, given.model, bundle_digest(manifest))

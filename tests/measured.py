@@ -155,7 +155,13 @@ def evaluation_of(metrics: Mapping[str, Any]) -> Evaluation | None:
 
 PARTS_OF = {"right": ("accuracy", "n"), "found": ("malignant_sensitivity", "n_malignant")}
 PARTS_OF |= {"cleared": ("malignant_specificity", "n_other")}
-DECIDED = {"covered": "coverage", "set_classes": "set_size", "reported": "reported"}
+DECIDED = {
+    "covered": ("coverage", "n"),
+    "set_classes": ("set_size", "n"),
+    "reported": ("reported", "n"),
+    "suspicious": ("sensitivity_at_threshold", "n_malignant"),
+    "not_suspicious": ("specificity_at_threshold", "n_other"),
+}
 
 
 def _group(row: Mapping[str, Any]) -> GroupCounts:
@@ -170,17 +176,13 @@ def _group(row: Mapping[str, Any]) -> GroupCounts:
         if (count := _whole(row.get(share), row.get(of))) is not None:
             counted[name] = count
             derived.add(share)
-    sums = {name: _whole(row.get(share), row.get("n")) for name, share in DECIDED.items()}
-    wrong = _whole(row.get("reported_risk"), sums["reported"])
-    if None not in sums.values() and (wrong is not None or sums["reported"] == 0):
-        suspicious = _whole(row.get("sensitivity_at_threshold"), row.get("n_malignant"))
-        clear = _whole(row.get("specificity_at_threshold"), row.get("n_other"))
-        counted["decided"] = Decided(
-            **sums, reported_wrong=wrong or 0, suspicious=suspicious, not_suspicious=clear
-        )
-        derived |= {*DECIDED.values(), "reported_risk"}
-        derived |= {"sensitivity_at_threshold"} if suspicious is not None else set()
-        derived |= {"specificity_at_threshold"} if clear is not None else set()
+    sums = {name: _whole(row.get(share), row.get(of)) for name, (share, of) in DECIDED.items()}
+    reported = sums["reported"]
+    sums["reported_wrong"] = 0 if reported == 0 else _whole(row.get("reported_risk"), reported)
+    derived |= {share for name, (share, _) in DECIDED.items() if sums[name] is not None}
+    derived |= {"reported_risk"} if sums["reported_wrong"] is not None else set()
+    if any(count is not None for count in sums.values()):
+        counted["decided"] = Decided(**sums)
     estimates = {name: value for name, value in scalars.items() if name not in derived}
     return GroupCounts(**counted, estimates=estimates, intervals=_intervals(row))
 

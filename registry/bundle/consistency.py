@@ -15,6 +15,14 @@ from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.manifest import BundleManifest, PatternCalibration
 from registry.bundle.metrics.intervals import clopper_pearson, exact_low
 
+SHARES = frozenset(
+    {
+        *("accuracy", "malignant_sensitivity", "malignant_specificity", "coverage", "set_size"),
+        *("reported", "reported_risk", "sensitivity_at_threshold", "specificity_at_threshold"),
+    }
+)
+"""Metrics of all test pictures or a subgroup that a bundle has as counts."""
+
 
 def contradictions(manifest: BundleManifest) -> list[str]:
     """What no calibration and no test could have shown, a sentence each; empty where all numbers agree."""
@@ -59,6 +67,7 @@ def _counts_that_disagree(
                 problems.append(f"{name} is {count} over all test pictures, and {total} over their subgroups")
     for name, group in {"all": whole, **groups}.items():
         problems += [f"in {name}, {each}" for each in _intervals_too_narrow(group)]
+    problems += _estimates_that_follow(found, labels, reference)
     if reference is not None:
         problems += _histograms_that_disagree("all", reference, whole)
         for one in reference.by_subgroup:
@@ -122,6 +131,23 @@ def _intervals_too_narrow(group: GroupCounts) -> Iterator[str]:
                 f"the interval of {name} is {interval[0]:.4g} to {interval[1]:.4g}, and {x} of {n} pictures "
                 f"give {low:.4g} to {high:.4g} at the narrowest"
             )
+
+
+def _estimates_that_follow(
+    found: Evaluation, labels: Sequence[Label], reference: ReferenceHistograms | None
+) -> Iterator[str]:
+    """Estimates of metrics that follow from counts of classes, or from histograms."""
+    bare = {name: group.model_copy(update={"estimates": {}}) for name, group in found.by_subgroup.items()}
+    whole = found.all.model_copy(update={"estimates": {}})
+    computed = found.model_copy(update={"all": whole, "by_subgroup": bare}).metrics(labels, reference)
+    rows = [("all", found.all, computed)]
+    rows += [(name, group, computed["by_subgroup"][name]) for name, group in found.by_subgroup.items()]
+    for name, group, row in rows:
+        if twice := sorted(group.estimates.keys() & row.keys()):
+            yield f"in {name}, {', '.join(twice)} follow from counts, and are no estimates"
+        told = {metric for metric, value in group.estimates.items() if value is not None}
+        if uncounted := sorted(told & SHARES):
+            yield f"in {name}, {', '.join(uncounted)} are shares of pictures, and their counts are not there"
 
 
 def _histograms_that_disagree(name: str, given: ScoreHistograms, group: GroupCounts) -> Iterator[str]:

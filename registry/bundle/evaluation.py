@@ -48,7 +48,8 @@ class Decided(Frozen):
     """What a model's thresholds do to some test pictures.
 
     Attributes:
-        covered: pictures whose prediction set has their class.
+        covered: pictures whose prediction set has their class; None, as all that follows, where it is not
+            disclosed.
         set_classes: classes in all prediction sets together.
         reported: pictures that are not referred.
         reported_wrong: of these, those answered wrongly.
@@ -56,10 +57,10 @@ class Decided(Frozen):
         not_suspicious: other pictures below it.
     """
 
-    covered: Count
-    set_classes: Count
-    reported: Count
-    reported_wrong: Count
+    covered: Count | None = None
+    set_classes: Count | None = None
+    reported: Count | None = None
+    reported_wrong: Count | None = None
     suspicious: Count | None = None
     not_suspicious: Count | None = None
 
@@ -415,9 +416,10 @@ def _right_and_wrong(right: int, n: int) -> Confusion:
 def _of_group(group: GroupCounts, more: Metrics) -> Metrics:
     """The metrics of some pictures, with `more` that follows from other counts of them."""
     found: Metrics = {name: x / n if n else None for name, x, n in group.shares()}
-    if group.decided is not None and group.n is not None:
-        found["set_size"] = group.decided.set_classes / group.n if group.n else None
-    found |= more | dict(group.estimates)
+    sets = group.decided.set_classes if group.decided is not None else None
+    if sets is not None and group.n is not None:
+        found["set_size"] = sets / group.n if group.n else None
+    found |= dict(group.estimates) | more
     intervals = {name: _ends(group.intervals.get(name)) for name in found}
     counts = {"n": group.n, "n_malignant": group.n_malignant, "n_other": group.n_other}
     return {name: n for name, n in counts.items() if n is not None} | found | {"intervals": intervals}

@@ -110,6 +110,23 @@ def more_than_all(record: Record) -> None:
     given[filled], given[empty] = 0, given[filled]
 
 
+def calibrated(record: Record) -> None:
+    (row,) = rows(record, "dark")
+    row["estimates"]["ece"], row["intervals"]["ece"] = 0.001, [0.0, 0.2]
+
+
+def balanced(record: Record) -> None:
+    (row,) = rows(record, "all")
+    row["estimates"]["balanced_accuracy"], row["intervals"]["balanced_accuracy"] = 0.99, [0.1, 1.0]
+
+
+def uncounted(record: Record) -> None:
+    """A sensitivity that is said, and the counts that would contradict it are not there."""
+    for row in rows(record, "dark", "all"):
+        row["found"], row["estimates"]["malignant_sensitivity"] = None, 0.99
+        row["intervals"] = {}
+
+
 def never_missed(record: Record) -> None:
     record["working_point"] |= {"target": 0.99, "sensitivity_low": 0.995}
 
@@ -140,6 +157,9 @@ ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
     "left out": (left_out, "five", "n is"),
     "no counts": (no_counts, "five", "no counts"),
     "more than all": (more_than_all, "five", "than that of all"),
+    "calibrated": (calibrated, "five", "in dark, ece follow"),
+    "balanced": (balanced, "five", "in all, balanced_accuracy follow"),
+    "uncounted": (uncounted, "five", "in dark, malignant_sensitivity are shares"),
     "never missed": (never_missed, "five", "working_point.sensitivity_low"),
     "risk below itself": (risk_below_itself, "five", "abstention.risk_high"),
 }
