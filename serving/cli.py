@@ -47,7 +47,7 @@ def serve(
         return
     refuse_foreign(Path.cwd())
     from registry.registry import Registry
-    from registry.signing.versions import trust_in
+    from registry.signing.attestation import trust_in
     from serving.inference.device import Device, DeviceUnusable
     from serving.settings import SettingsError, read_settings, variable_of
     from serving.supervisor import COUNTS

@@ -23,8 +23,8 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_220,
-    "modules": 783,
+    "lines of code": 63_230,
+    "modules": 784,
     "folders": 84,
     "imports, in thousandths of code": 132,
     "words of the dialect in docstrings": 757,

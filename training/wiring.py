@@ -152,7 +152,7 @@ def attester(key: Path | None = None) -> Attest:
     """
     if (file := signing_key(key)) is None:
         return unsigned
-    from registry.signing.versions import Attester  # cryptography is an extra, and only this needs it
+    from registry.signing.attestation import Attester  # cryptography is an extra, and only this needs it
 
     try:
         return Attester(file, key_password())

@@ -18,7 +18,7 @@ from registry.cli.bundles import Trusted
 from registry.cli.common import REFUSED, AsJson, Key, answer, as_data, open_registry, open_signing
 from registry.errors import InvalidName
 from registry.records import moment
-from registry.signing.versions import trust_in
+from registry.signing.attestation import trust_in
 from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:

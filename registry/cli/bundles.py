@@ -24,8 +24,8 @@ from registry.environment import key_password
 from registry.errors import InvalidName
 from registry.names import check_name
 from registry.records import PRODUCTION, moment
+from registry.signing.attestation import trust_in
 from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.versions import trust_in
 from registry.views.card import Entry, release_card
 from registry.views.card_page import card_page
 from registry.views.records import event_lines, version_table

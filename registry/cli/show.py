@@ -13,7 +13,7 @@ from registry.cli.releases import canary_data
 from registry.errors import RegistryError
 from registry.gates.gate_set import LetThrough, all_let_through
 from registry.records import Release, Version, Withdrawal, moment
-from registry.signing.versions import check_attestation
+from registry.signing.attestation import check_attestation
 from registry.views.card import Entry, entry_json
 from registry.views.card_page import version_in_short
 from registry.views.changes import difference_text

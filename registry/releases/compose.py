@@ -29,8 +29,9 @@ from registry.people import Approvals, Asked, action_digest, approvals_of, requi
 from registry.records import MOVES, Person, Release, Version
 from registry.releases.gate_sets import StoredGateSet
 from registry.releases.validate_bundle import alike_among, subgroup_names
+from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.versions import check_attestation, check_version, signatures_of_version
+from registry.signing.versions import check_version, signatures_of_version
 from registry.store.base import Store
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from registry.bundle.text import alike, shown_name
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
 from registry.releases.probe import probe_bytes
-from registry.signing.versions import check_attestation
+from registry.signing.attestation import check_attestation
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""

@@ -3,7 +3,8 @@
 - `envelope`: the stored file: a sigstore bundle around a DSSE envelope, with the in-toto statement in it.
 - `keys`: keys and certificates from PEM files: the signer, and the trust; plain signatures.
 - `check`: making and verifying a signature.
-- `versions`: signing and verifying the versions of a registry, and who measured a bundle's test.
+- `attestation`: signing the test of a bundle, and verifying who has.
+- `versions`: signing and verifying the versions of a registry.
 
 `keys` and `check` need the extra `sign`; without it signatures are stored and shown, and cannot be verified.
 """

@@ -1,26 +1,17 @@
-"""Signatures of versions: making, storing and verifying them, and who measured the test of a bundle.
+"""Signatures of versions: making, storing and verifying them."""
 
-Reads the trusted keys; loads no cryptography where none are named.
-
-Signing the figures of a manifest, and verifying who has.
-"""
-
-import base64
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from registry.bundle.manifest import ATTESTATION, Attestation, BundleManifest, attested
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
 from registry.database.queries import version_id, versions_by_number
 from registry.database.tables import SignatureRow, VersionRow
-from registry.errors import KeyUnusable, SignatureRefused, StoreError
+from registry.errors import SignatureRefused, StoreError
 from registry.records import Version
 from registry.signing.envelope import bundle_files, read_envelope, read_statement
 from registry.store.base import Store
@@ -79,19 +70,6 @@ def insert_signatures(connection: Connection, signatures: Sequence[Signature]) -
                 version_id=version, object=one.object, identity=one.identity, created=one.created
             )
         )
-
-
-def trust_in(files: Sequence[Path] | None) -> "Trust | None":
-    """The trust in the keys and certificates of these files; None where no file is named.
-
-    Raises:
-        KeyUnusable: a file holds no key or certificate that can be used, or the extra `sign` is missing.
-    """
-    if not files:
-        return None
-    from registry.signing.keys import read_trust
-
-    return read_trust(files)
 
 
 def sign_versions(
@@ -223,71 +201,3 @@ def _signature_issue(
     if one.identity not in checked.names:
         return f"forged: the database says {one.identity}, and it is of {checked.identity}; {forged}"
     return None
-
-
-logger = logging.getLogger(__name__)
-
-Measured = Literal["signed", "forged", "not signed"]
-
-
-class Attester:
-    """The private key of a coordinator, which signs the figures that it measured.
-
-    The same manifest gets the same signature (RFC 6979), so that the same job gives the same bundles.
-
-    Attributes:
-        fingerprint: sha256 of its public half.
-    """
-
-    def __init__(self, file: Path, password: str | None) -> None:
-        """Reads the key, and tries it.
-
-        Raises:
-            KeyUnusable: the file holds none that can be used, the password is another, or the extra `sign` is
-                missing.
-        """
-        from cryptography.exceptions import UnsupportedAlgorithm
-
-        from registry.signing.keys import fingerprint, public_key_text, read_signer
-
-        self._key = read_signer(file, None, password).key
-        self._public = public_key_text(self._key.public_key())
-        self.fingerprint = fingerprint(self._key.public_key())
-        try:
-            self._sign(b"")
-        except UnsupportedAlgorithm as error:
-            raise KeyUnusable(
-                "this installation of cryptography cannot make signatures that are the same each time "
-                "(OpenSSL 3.2 does); install the package from PyPI"
-            ) from error
-
-    def __call__(self, manifest: BundleManifest) -> BundleManifest:
-        """The manifest with a signature over it; one that it had is gone."""
-        signature = base64.b64encode(self._sign(attested(manifest))).decode()
-        attestation = Attestation(public_key=self._public, signature=signature)
-        return manifest.model_copy(update={"attestation": attestation})
-
-    def _sign(self, payload: bytes) -> bytes:
-        from registry.signing.keys import sign_plainly
-
-        return sign_plainly(self._key, ATTESTATION, payload, deterministic=True)
-
-
-def check_attestation(manifest: BundleManifest) -> Measured:
-    """Whether the figures are signed by the key that the manifest holds; whose it is, others know.
-
-    Raises:
-        KeyUnusable: there is a signature, and the extra `sign` is missing.
-    """
-    if manifest.attestation is None:
-        return "not signed"
-    from registry.signing.keys import read_public_key, verify_plainly
-
-    attestation = manifest.attestation
-    try:
-        key = read_public_key(attestation.public_key.encode(), "bundle.json")
-    except KeyUnusable as error:
-        logger.warning("a bundle of %s is signed with a key that cannot be used: %s", manifest.model, error)
-        return "forged"
-    valid = verify_plainly(key, ATTESTATION, attested(manifest), attestation.signed)
-    return "signed" if valid else "forged"

@@ -31,7 +31,7 @@ from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, Version
-from registry.signing.versions import trust_in
+from registry.signing.attestation import trust_in
 from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of

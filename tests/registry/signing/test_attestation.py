@@ -20,9 +20,9 @@ from registry.bundle.manifest import (
     without_attestation,
 )
 from registry.errors import BundleRefused, KeyUnusable
+from registry.signing.attestation import Attester, check_attestation
 from registry.signing.envelope import signed_bytes
 from registry.signing.keys import fingerprint
-from registry.signing.versions import Attester, check_attestation
 from tests.measured import TWO, blocks_of, manifest_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database

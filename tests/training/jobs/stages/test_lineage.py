@@ -42,8 +42,8 @@ def test_a_subgroups_parent_is_the_global_bundle():
 
 def test_the_parent_is_the_global_bundle_as_it_is_signed_and_no_old_signature_stays(tmp_path):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.signing.attestation import Attester, check_attestation
     from registry.signing.keys import write_key_pair
-    from registry.signing.versions import Attester, check_attestation
 
     write_key_pair(tmp_path / "my.key", None)
     bundles = {"dark": draft("dark"), "global": draft("global")}

@@ -78,8 +78,8 @@ def test_a_run_killed_while_registering_registers_the_same_bundle_again(run_job,
 
 def test_the_bundles_of_a_run_with_a_key_are_signed_as_they_are_registered(run_job, registering, tmp_path):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.signing.attestation import Attester, check_attestation
     from registry.signing.keys import write_key_pair
-    from registry.signing.versions import Attester, check_attestation
 
     write_key_pair(tmp_path / "my.key", None)
     attester = Attester(tmp_path / "my.key", None)
