@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest import BundleManifest, sha256
-from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, Told, told
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, Told, told
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal
@@ -189,7 +189,7 @@ def figure_changes(before: BundleManifest, after: BundleManifest) -> tuple[Figur
     found = []
     for block in dict.fromkeys((*one, *other)):
         rows = one.get(block, {}), other.get(block, {})
-        for name in dict.fromkeys(name for row in rows for name in row if name not in COUNTS):
+        for name in dict.fromkeys(name for row in rows for name in row.get("intervals", ())):
             first, second = (_value(row, name) for row in rows)
             if first.value is not None or second.value is not None:
                 found.append(FigureChange(*block, name, first, second, *_apart(first, second)))
