@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 84,
     "imports, in thousandths of code": 132,
     "words of the dialect in docstrings": 757,
-    "lines of tests": 88_725,
+    "lines of tests": 88_765,
     "lines of benchmarks": 18_990,
     "recipes": 176,
     "decision records": 58,

@@ -67,8 +67,25 @@ def recall(record: Record) -> None:
     record["evaluation"]["by_class"]["MEL"]["right"] += 1
 
 
-def answers_of_nothing(record: Record) -> None:
-    record["evaluation"]["by_class"]["NV"]["given"] += 9
+def answers(by: int) -> Callable[[Record], None]:
+    def attack(record: Record) -> None:
+        record["evaluation"]["by_class"]["DF"]["given"] += by
+
+    return attack
+
+
+def narrow_above(record: Record) -> None:
+    (row,) = rows(record, "dark")
+    row["intervals"]["malignant_sensitivity"][1] = row["found"] / row["n_malignant"] + 0.01
+
+
+def negative_right(record: Record) -> None:
+    right = record["reference"]["right"]
+    filled = next(k for k, n in enumerate(right) if n)
+    empty = next(k for k, n in enumerate(right) if not n)
+    right[filled], right[empty] = right[filled] + 1, -1
+    record["reference"]["confidence"][filled] += 1
+    record["reference"]["confidence"][empty] -= 1
 
 
 def narrow(record: Record) -> None:
@@ -145,7 +162,10 @@ ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
     "right everywhere": (lift("right", 9, "dark", "all"), "five", "over their classes"),
     "malignant pictures": (malignant_pictures, "five", "n_malignant is"),
     "recall": (recall, "five", "right is"),
-    "answers of nothing": (answers_of_nothing, "five", "each of"),
+    "answers of nothing": (answers(9), "five", "each of"),
+    "answers left out": (answers(-1), "five", "each of"),
+    "narrow above": (narrow_above, "five", "in dark, the interval of malignant_sensitivity"),
+    "negative right": (negative_right, "five", "has more in a bin"),
     "covered": (lift("covered", 1, "dark"), "five", "covered is"),
     "reported": (lift("reported", 5, "dark"), "five", "reported is"),
     "suspicious": (lift("suspicious", 1, "dark"), "five", "suspicious is"),
@@ -207,6 +227,22 @@ def test_counts_that_cannot_be_are_no_manifest(honest, name):
     with pytest.raises(ManifestError, match=words) as refused:
         read_manifest(content)
     assert "evaluation.by_subgroup.dark" in str(refused.value)
+
+
+def test_a_limit_that_so_many_lesions_prove_is_taken(honest):
+    """All of 60 lesions found: 0.05 ** (1 / 60) is 0.951."""
+    record, model = honest["five"]
+    record = json.loads(json.dumps(record))
+    record["working_point"] |= {"sensitivity_low": 0.951}
+    assert contradictions(bundle_of(record, model).manifest) == []
+
+
+def test_more_right_answers_of_a_class_than_answers_are_no_manifest(honest):
+    record, _ = honest["five"]
+    record = json.loads(json.dumps(record))
+    record["evaluation"]["by_class"]["NV"]["given"] = 0
+    with pytest.raises(ValueError, match="right answers are more than"):
+        BundleManifest.model_validate(record)
 
 
 def test_counts_of_other_classes_are_no_manifest(honest):
