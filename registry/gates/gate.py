@@ -10,7 +10,7 @@
                 yield check(name, "accuracy", tested(name, row, "accuracy"), "at least", 0.8)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
-global one elsewhere. Metrics in no known form count as not tested.
+global one elsewhere.
 """
 
 import math

@@ -3,6 +3,7 @@
 Everything is read from the JSON that `registry.views.card` makes, so that page and JSON agree.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
 from registry.views.card import Card, answering, called, standing
-from registry.views.sentences import FEW, number_of, percent
+from registry.views.sentences import FEW, percent
 from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
 
 UNKNOWN: Final = "unknown"
@@ -85,6 +86,13 @@ _IN_SHORT: Final = (*FIGURES, "accuracy", "ece")
 def metric_title(name: str) -> str:
     """What a metric is called."""
     return MEASURES.get(name) or name.replace("_", " ")
+
+
+def number_of(value: object) -> float | int | None:
+    """The value if it is a finite number, else None; a truth value is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def figure(value: object) -> str:
@@ -476,9 +484,7 @@ def key_figures(versions: Sequence[Card]) -> Table | None:
     """Sensitivity, specificity and AUROC of each skin tone; None where none of them is known."""
     rows = list(answering(versions))
     known = [
-        name
-        for name in (*_KEY, *AT_WORKING_POINT)
-        if any(number_of(row.get(name)) is not None for *_, row in rows)
+        name for name in (*_KEY, *AT_WORKING_POINT) if any(row.get(name) is not None for *_, row in rows)
     ]
     names = [name for name in known if name != "auroc" or "malignancy_auroc" not in known]
     if not names:

@@ -3,7 +3,6 @@
 They say what the bundle says, and nothing else.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,13 +14,6 @@ FEW: Final = 30
 """With fewer test pictures than this a metric is marked: it can be far off."""
 
 NEVER_REPORTS: Final = "It never reports."
-
-
-def number_of(value: object) -> float | int | None:
-    """The value if it is a finite number, else None; a truth value is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def percent(share: float) -> str:
