@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_230,
+    "lines of code": 63_240,
     "modules": 784,
     "folders": 84,
     "imports, in thousandths of code": 132,
     "words of the dialect in docstrings": 757,
-    "lines of tests": 88_765,
+    "lines of tests": 88_795,
     "lines of benchmarks": 18_990,
     "recipes": 176,
     "decision records": 58,

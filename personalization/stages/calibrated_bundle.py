@@ -186,7 +186,7 @@ def with_figures(
         **merging(context, test),
     )
     for block in test.values():
-        decisions_of(block)
+        decisions_of(block)  # a client that did not count them is refused
     evaluation = Evaluation.of(
         test,
         context.labels,

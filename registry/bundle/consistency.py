@@ -10,18 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.evaluation import LOOSE, Evaluation, GroupCounts, ReferenceHistograms
+from registry.bundle.evaluation import LOOSE, SHARES, Evaluation, GroupCounts, ReferenceHistograms
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.manifest import BundleManifest, PatternCalibration
 from registry.bundle.metrics.intervals import clopper_pearson, exact_low
-
-SHARES = frozenset(
-    {
-        *("accuracy", "malignant_sensitivity", "malignant_specificity", "coverage", "set_size"),
-        *("reported", "reported_risk", "sensitivity_at_threshold", "specificity_at_threshold"),
-    }
-)
-"""Metrics of all test pictures or a subgroup that a bundle has as counts."""
 
 
 def contradictions(manifest: BundleManifest) -> list[str]:
@@ -59,14 +51,16 @@ def _counts_that_disagree(
 ) -> list[str]:
     whole, groups = found.all, found.by_subgroup
     problems = [*_classes_that_disagree(found, labels)]
-    if groups:
-        for name, count in _counts(whole):
-            parts = [dict(_counts(group)).get(name) for group in groups.values()]
-            total = sum(part or 0 for part in parts)
-            if None not in parts and total != count:
-                problems.append(f"{name} is {count} over all test pictures, and {total} over their subgroups")
+    parts = [group.counts() for group in groups.values()]
+    for name, count in whole.counts().items() if groups else ():
+        total, known = sum(part.get(name, 0) for part in parts), all(name in part for part in parts)
+        if total > count or (known and total < count):
+            problems.append(f"{name} is {count} over all test pictures, and {total} over their subgroups")
     for name, group in {"all": whole, **groups}.items():
         problems += [f"in {name}, {each}" for each in _intervals_too_narrow(group)]
+        counts = group.counts()
+        if (sets := counts.get("set_classes", 0)) > counts.get("n", sets) * len(labels):
+            problems.append(f"in {name}, prediction sets of {sets} classes are more than all sets full")
     problems += _estimates_that_follow(found, labels, reference)
     if reference is not None:
         problems += _histograms_that_disagree("all", reference, whole)
@@ -82,13 +76,6 @@ def _counts_that_disagree(
             ):
                 problems.append(f"a histogram of {name} has more pictures in a bin than that of all")
     return problems
-
-
-def _counts(group: GroupCounts) -> Iterator[tuple[str, int]]:
-    """Every number of pictures that is disclosed."""
-    decided = group.decided.model_dump() if group.decided is not None else {}
-    counts = group.model_dump(include={"n", "n_malignant", "n_other", "right", "found", "cleared"})
-    yield from ((name, count) for name, count in {**counts, **decided}.items() if count is not None)
 
 
 def _classes_that_disagree(found: Evaluation, labels: Sequence[Label]) -> Iterator[str]:
@@ -146,7 +133,7 @@ def _estimates_that_follow(
         if twice := sorted(group.estimates.keys() & row.keys()):
             yield f"in {name}, {', '.join(twice)} follow from counts, and are no estimates"
         told = {metric for metric, value in group.estimates.items() if value is not None}
-        if uncounted := sorted(told & SHARES):
+        if uncounted := sorted(told & {*SHARES, "set_size"}):
             yield f"in {name}, {', '.join(uncounted)} are shares of pictures, and their counts are not there"
 
 

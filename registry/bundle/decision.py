@@ -161,7 +161,7 @@ class MalignancyRisk:
         probability: None where no class is malignant.
         threshold: the working point, to the resolution of a score bin; None where the bundle has none.
         above: whether the lesion is suspicious: its probability is at the threshold or above.
-        sensitivity: the share of malignant test pictures that were, as `BundleManifest.figures_for` has it.
+        sensitivity: the share of malignant test pictures that were, as `BundleManifest.counts_for` has it.
         specificity: the share of other test pictures that were not.
         n: malignant test pictures.
     """
@@ -315,16 +315,15 @@ def _malignancy(
     if manifest.suspicious_from is None:
         return MalignancyRisk(probability)
     above = is_suspicious(np.asarray(probabilities)[np.newaxis], malignant, manifest.suspicious_from)
-    seen = manifest.figures_for(skin_tone, scale)
-    names = ("sensitivity_at_threshold", "specificity_at_threshold", "n_malignant")
-    sensitivity, specificity, n = (seen.get(name) for name in names)
+    seen = manifest.counts_for(skin_tone, scale)
+    shares = {name: x / n for name, x, n in seen.shares() if n}
     return MalignancyRisk(
         probability,
         LOGIT_BINS.lower(manifest.suspicious_from),
         bool(above[0]),
-        float(sensitivity) if isinstance(sensitivity, float | int) else None,
-        float(specificity) if isinstance(specificity, float | int) else None,
-        n if isinstance(n, int) else None,
+        shares.get("sensitivity_at_threshold"),
+        shares.get("specificity_at_threshold"),
+        seen.n_malignant,
     )
 
 

@@ -44,6 +44,21 @@ _UNBOUNDED: Final = frozenset(
 """Metrics whose intervals may end beyond 1: sizes, and distances whose limits are of drawn noise."""
 
 
+SHARES: Final[Mapping[str, tuple[str, str]]] = {
+    "accuracy": ("right", "n"),
+    "malignant_sensitivity": ("found", "n_malignant"),
+    "malignant_specificity": ("cleared", "n_other"),
+    "coverage": ("covered", "n"),
+    "reported": ("reported", "n"),
+    "reported_risk": ("reported_wrong", "reported"),
+    "sensitivity_at_threshold": ("suspicious", "n_malignant"),
+    "specificity_at_threshold": ("not_suspicious", "n_other"),
+}
+"""Metrics that are shares of pictures: the count of those that are so, and of those among which they are."""
+
+_COUNTS: Final = ("n", "n_malignant", "n_other", "right", "found", "cleared")
+
+
 class Decided(Frozen):
     """What a model's thresholds do to some test pictures.
 
@@ -118,25 +133,18 @@ class GroupCounts(Frozen):
             decided=None if block.decisions is None else Decided.of(block.decisions),
         )
 
+    def counts(self) -> dict[str, int]:
+        """Every number that is disclosed, by its name."""
+        decided = {} if self.decided is None else dict(self.decided)
+        own = {name: getattr(self, name) for name in _COUNTS}
+        return {name: count for name, count in (own | decided).items() if count is not None}
+
     def shares(self) -> Iterator[tuple[str, int, int]]:
         """Each share that is disclosed: its name, of how many pictures it is true, and among how many."""
-        of = self.decided
-        counted = [
-            ("accuracy", self.right, self.n),
-            ("malignant_sensitivity", self.found, self.n_malignant),
-            ("malignant_specificity", self.cleared, self.n_other),
-        ]
-        if of is not None:
-            counted += [
-                ("coverage", of.covered, self.n),
-                ("reported", of.reported, self.n),
-                ("reported_risk", of.reported_wrong, of.reported),
-                ("sensitivity_at_threshold", of.suspicious, self.n_malignant),
-                ("specificity_at_threshold", of.not_suspicious, self.n_other),
-            ]
-        for name, x, n in counted:
-            if x is not None and n is not None:
-                yield name, x, n
+        counts = self.counts()
+        for name, (part, whole) in SHARES.items():
+            if part in counts and whole in counts:
+                yield name, counts[part], counts[whole]
 
     @model_validator(mode="after")
     def _parts_of_the_whole(self) -> "GroupCounts":
@@ -211,6 +219,11 @@ class Fairness(Frozen):
 
     spread_standardised: float | None = Field(None, ge=0, le=1)
     intervals: Mapping[str, Interval] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _intervals_that_can_be(self) -> "Fairness":
+        check_intervals(self.intervals, {"spread_standardised": self.spread_standardised})
+        return self
 
 
 class Difference(Frozen):
@@ -416,13 +429,13 @@ def _right_and_wrong(right: int, n: int) -> Confusion:
 def _of_group(group: GroupCounts, more: Metrics) -> Metrics:
     """The metrics of some pictures, with `more` that follows from other counts of them."""
     found: Metrics = {name: x / n if n else None for name, x, n in group.shares()}
-    sets = group.decided.set_classes if group.decided is not None else None
-    if sets is not None and group.n is not None:
-        found["set_size"] = sets / group.n if group.n else None
+    known = group.counts()
+    if "set_classes" in known and "n" in known:
+        found["set_size"] = known["set_classes"] / known["n"] if known["n"] else None
     found |= dict(group.estimates) | more
     intervals = {name: _ends(group.intervals.get(name)) for name in found}
-    counts = {"n": group.n, "n_malignant": group.n_malignant, "n_other": group.n_other}
-    return {name: n for name, n in counts.items() if n is not None} | found | {"intervals": intervals}
+    pictures = {name: known[name] for name in ("n", "n_malignant", "n_other") if name in known}
+    return pictures | found | {"intervals": intervals}
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

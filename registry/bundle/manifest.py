@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from registry.bundle.cases import CaseInput, Pattern
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
-from registry.bundle.evaluation import Evaluation, Metrics, ReferenceHistograms
+from registry.bundle.evaluation import Evaluation, GroupCounts, Metrics, ReferenceHistograms
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import (
@@ -434,10 +434,16 @@ class BundleManifest(Frozen):
     attestation: Attestation | None = None
     basis: Literal["split", "cross-fitted"] = "split"
 
-    @property
+    @cached_property
     def metrics(self) -> Metrics:
         """Every metric of its test, by name, computed from its counts; empty where it was not tested."""
         return {} if self.evaluation is None else self.evaluation.metrics(self.labels, self.reference)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields replaced; its metrics are its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("metrics", None)
+        return copied
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -459,19 +465,21 @@ class BundleManifest(Frozen):
         """The score bin from which on a malignancy is suspicious; None without a working point."""
         return None if self.working_point is None else self.working_point.threshold_bin
 
-    def figures_for(self, skin_tone: str | None, scale: str | None) -> Metrics:
-        """The test figures that tell most of a person of this tone.
+    def counts_for(self, skin_tone: str | None, scale: str | None) -> GroupCounts:
+        """The test counts that tell most of a person of this tone.
 
         Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
         not tested on that by itself, those of everybody; of a subgroup's model none for other tones.
         """
+        if self.evaluation is None:
+            return GroupCounts()
         if not self.subgroup.is_global:
-            return self.metrics if self.represents(self.subgroup, skin_tone, scale, "test") else {}
+            tested = self.represents(self.subgroup, skin_tone, scale, "test")
+            return self.evaluation.all if tested else GroupCounts()
         known = self.reference.by_subgroup if self.reference else ()
-        tested = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
-        name = next((one.name for one in tested), None)
-        metrics = self.metrics
-        return metrics["by_subgroup"].get(name, metrics) if metrics else metrics
+        own = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
+        name = next((one.name for one in own), "")
+        return self.evaluation.by_subgroup.get(name, self.evaluation.all)
 
     @property
     def claimed_tones(self) -> tuple[ClaimedTone, ...]:

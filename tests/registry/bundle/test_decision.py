@@ -189,7 +189,7 @@ def working_point(threshold_bin):
     )
 
 
-FIGURES = {"sensitivity_at_threshold": 0.9, "specificity_at_threshold": 0.6, "n_malignant": 40}
+FIGURES = {"sensitivity_at_threshold": 0.9, "specificity_at_threshold": 0.6, "n_malignant": 40, "n_other": 60}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_what_is_suspicious_and_not_answered_as_malignant_is_referred(
 def test_figures_at_the_working_point_are_of_the_subgroup_where_the_model_was_tested_on_it(
     manifest, tone, figures
 ):
-    dark = {"sensitivity_at_threshold": 0.5, "specificity_at_threshold": 0.7, "n_malignant": 8}
+    dark = {"sensitivity_at_threshold": 0.5, "specificity_at_threshold": 0.7, "n_malignant": 8, "n_other": 10}
     histograms = {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * SCORE_BINS,) * 3}
     whole = manifest(
         working_point=working_point(at_log_odds(-1.5)),

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.counting import count
-from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
+from registry.bundle.evaluation import Evaluation, GroupCounts, ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
-from tests.measured import FIVE, RULES, TONES, TWO, blocks_of, evaluation_of
+from tests.measured import FIVE, RULES, TONES, TWO, blocks_of, evaluation_of, manifest_of
 
 BENIGN = tuple(Label(code=code, name=code, malignancy="benign") for code in ("NV", "DF", "SK"))
 SIZES = {"light": 120, "dark": 50, UNDECLARED: 20}
@@ -137,3 +137,11 @@ def counts_of(group):
     record = group.model_dump(exclude={"estimates", "intervals", "decided"})
     record |= group.decided.model_dump() if group.decided else {}
     return {name: count for name, count in record.items() if count}
+
+
+def test_a_copy_has_the_metrics_of_its_own_counts():
+    whole = manifest_of(drawn(TWO), TWO)
+    assert whole.metrics["n"] == 380
+    group = GroupCounts(n=10, right=9)
+    other = whole.model_copy(update={"evaluation": Evaluation(all=group), "reference": None})
+    assert (other.metrics["accuracy"], whole.metrics["n"]) == (0.9, 380)

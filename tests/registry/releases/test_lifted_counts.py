@@ -144,6 +144,16 @@ def uncounted(record: Record) -> None:
         row["intervals"] = {}
 
 
+def hidden(record: Record) -> None:
+    """One row without a count, so that another may be lifted."""
+    undeclared, row = rows(record, "undeclared", "dark")
+    undeclared["found"], undeclared["estimates"]["malignant_sensitivity"] = None, None
+    row["found"], row["intervals"] = row["n_malignant"], {}
+    row["estimates"].pop("malignant_sensitivity", None)
+    record["evaluation"]["by_subgroup"]["light"] |= {"found": rows(record, "light")[0]["n_malignant"]}
+    record["evaluation"]["by_subgroup"]["light"]["intervals"] = {}
+
+
 def never_missed(record: Record) -> None:
     record["working_point"] |= {"target": 0.99, "sensitivity_low": 0.995}
 
@@ -170,6 +180,8 @@ ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
     "reported": (lift("reported", 5, "dark"), "five", "reported is"),
     "suspicious": (lift("suspicious", 1, "dark"), "five", "suspicious is"),
     "sets": (lift("set_classes", -9, "all"), "five", "set_classes is"),
+    "sets of more classes than there are": (lift("set_classes", 9999, "all"), "five", "all sets full"),
+    "hidden": (hidden, "five", "over their subgroups"),
     "narrow": (narrow, "five", "in dark, the interval of malignant_sensitivity"),
     "histogram": (histogram, "five", "right answers of dark"),
     "histogram sum": (histogram_sum, "five", "histogram confidence of all"),
@@ -242,6 +254,14 @@ def test_more_right_answers_of_a_class_than_answers_are_no_manifest(honest):
     record = json.loads(json.dumps(record))
     record["evaluation"]["by_class"]["NV"]["given"] = 0
     with pytest.raises(ValueError, match="right answers are more than"):
+        BundleManifest.model_validate(record)
+
+
+def test_an_interval_of_fairness_that_cannot_be_is_no_manifest(honest):
+    record, _ = honest["five"]
+    record = json.loads(json.dumps(record))
+    record["evaluation"]["fairness"]["intervals"]["spread"] = [0.4, 0.1]
+    with pytest.raises(ValueError, match="within 0 and 1"):
         BundleManifest.model_validate(record)
 
 
