@@ -311,7 +311,9 @@ def windows(of: Monitored, since: int = 0) -> Windows:
         of: answers and outcomes.
         since: the first day whose outcomes count.
     """
-    answered, arrived, known = (np.zeros((len(of.answered) + 1, len(ABOVE)), dtype=np.int64) for _ in "123")
+    answered, arrived, known = (
+        np.zeros((len(of.answered) + 1, len(ABOVE)), dtype=np.int64) for _ in range(3)
+    )
     answered[1:] = of.answered
     np.add.at(arrived, (of.arrived + 1, of.stratum), 1)
     np.add.at(known, (of.arrived[of.known] + 1, of.stratum[of.known]), 1)
