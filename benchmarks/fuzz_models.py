@@ -9,7 +9,6 @@ takes longer than its limit by the clock, and a model that passed and then answe
 finite. Each is told with its bytes, kept under --out. Exits 1 where there are any.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -29,7 +28,8 @@ from registry.bundle.errors import GraphError  # noqa: E402
 from registry.bundle.manifest import BundleManifest, ModelFile  # noqa: E402
 from registry.bundle.model import Graph  # noqa: E402
 from registry.errors import BundleRefused  # noqa: E402
-from registry.releases.probe import WALL, probe_bytes  # noqa: E402
+from registry.releases import probe  # noqa: E402
+from registry.releases.probe import WALL, probe_model  # noqa: E402
 
 STARTING = 10  # seconds that a child may take to start and end, on a core that others want too
 OPERATORS = ("Log", "Sqrt", "Reciprocal", "Exp", "Neg", "Div", "Pow", "Relu", "Identity", "ConstantOfShape",
@@ -111,7 +111,7 @@ def finding(model: bytes, manifest: BundleManifest, seconds: int, told: Counter[
     """What is wrong with how a model was probed; None where nothing is."""
     began = time.monotonic()
     try:
-        probe_bytes(model, manifest, "the bundle")
+        probe_model(model, manifest, "the bundle")
     except BundleRefused as error:
         told[next((name for words, name in REASONS.items() if words in str(error)), "refused otherwise")] += 1
     except Exception as error:  # noqa: BLE001 - each is a finding
@@ -142,7 +142,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="where findings are kept")] = None,
 ) -> None:
     """Probes spoilt models and tells what became of them."""
-    os.environ["DERMFED_PROBE_SECONDS"] = str(seconds)
+    setattr(probe, "SECONDS", seconds)  # noqa: B010 - it is final but for this
     random = np.random.default_rng(seed)
     told: Counter[str] = Counter()
     findings = 0

@@ -195,33 +195,22 @@ class Registry:
         manifests = [(one, self.manifest(one)) for one in pair]
         return compare(manifests, self.versions(model), self.withdrawals(model))
 
-    def add(self, bundles: Sequence[Bundle]) -> tuple[Version, ...]:
-        """Add bundles as versions, all of them or none, and return the version of each.
+    def add(self, bundles: Iterable[Bundle | Path]) -> tuple[Version, ...]:
+        """Add bundles, or those in folders, as versions, all of them or none, and return the version of each.
 
         A bundle that was added before keeps its version; missing or altered objects of it are repaired.
-
-        Raises:
-            BundleRefused: a bundle could not answer.
-            InvalidName: a model has a name that the registry cannot take.
-        """
-        return self.add_and_tell(bundles).versions
-
-    def add_and_tell(self, bundles: Sequence[Bundle]) -> records.Added:
-        """As `add`, and return also which are new and which objects were repaired."""
-        return add.add_bundles(self._engine, self._store, self._context(), bundles)
-
-    def add_folders(self, folders: Iterable[Path]) -> tuple[Version, ...]:
-        """Add the bundle in each folder, as `add`, with no model in memory.
+        No model that comes from a folder is held in memory.
 
         Raises:
             BundleError: a folder holds no sound bundle.
-            BundleRefused: a folder holds more than a bundle, or a file that is too large.
+            BundleRefused: a bundle could not answer, or a folder holds more than one.
+            InvalidName: a model has a name that the registry cannot take.
         """
-        return self.add_folders_and_tell(folders).versions
+        return self.add_and_report(bundles).versions
 
-    def add_folders_and_tell(self, folders: Iterable[Path]) -> records.Added:
-        """As `add_folders`, and return also which are new and which objects were repaired."""
-        return add.add_folders(self._engine, self._store, self._context(), map(Path, folders))
+    def add_and_report(self, bundles: Iterable[Bundle | Path]) -> records.Added:
+        """As `add`, and return also which are new and which objects were repaired."""
+        return add.add_bundles(self._engine, self._store, self._context(), bundles)
 
     def withdraw(self, model: str, numbers: Sequence[int], *, reason: str) -> rollback.Withdrawn | None:
         """Withdraw versions for good: they are never promoted or served again, and every alias moves away.

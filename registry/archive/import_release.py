@@ -36,9 +36,8 @@ from registry.database.queries import events_of
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 from registry.records import Event, Version
-from registry.releases.add import put_contents
+from registry.releases.add import check_bundle, check_size, put_contents
 from registry.releases.labels import refuse_withdrawn, shared_files
-from registry.releases.validate_bundle import check_bundle, check_size
 from registry.signing.envelope import bundle_files
 from registry.signing.versions import Signature, insert_signatures, signatures_of_version
 from registry.store.base import Store

@@ -182,7 +182,7 @@ def add(
     they are put right.
     """
     with open_signing(context, key) as registry:
-        added = registry.add_folders_and_tell(folders)
+        added = registry.add_and_report(folders)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [
         version_table(added.versions, state=states),

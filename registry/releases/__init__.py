@@ -1,6 +1,6 @@
 """Releases: from bundles to what an alias points to.
 
-- `validate_bundle`, `add`: checking bundles, and adding them as versions.
+- `add`: checking bundles, and adding them as versions.
 - `probe`, `probe_child`: loading and asking a model in a process of its own, within limits.
 - `compose`: the release that a promotion would make, and what gates are given of it.
 - `compare`: it next to the release that runs.

@@ -27,8 +27,8 @@ from registry.outcomes.alarms import Monitoring, monitor
 from registry.outcomes.store import OutcomeStore
 from registry.people import Approvals, Asked, action_digest, approvals_of, require_approved
 from registry.records import MOVES, Person, Release, Version
+from registry.releases.add import alike_among, subgroup_names
 from registry.releases.gate_sets import StoredGateSet
-from registry.releases.validate_bundle import alike_among, subgroup_names
 from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.versions import check_version, signatures_of_version

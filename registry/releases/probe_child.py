@@ -18,30 +18,28 @@ from typing import TYPE_CHECKING, Any
 from registry.confined import limit
 
 if TYPE_CHECKING:  # every other import waits until the limits hold
-    from registry.bundle.model import Promise
+    from registry.bundle.model import Graph, Promise
 
 
 def main() -> None:
     """Probes the model on standard input."""
     limits, promised = (json.loads(text) for text in sys.argv[1:3])
     limit(limits)
-    answer: dict[str, Any] = {"found": None, "refused": None, "text": ""}
     try:
-        _probe(promised, answer)
+        refused, text = _probe(promised)
     except MemoryError:
-        answer.update(refused="memory", text="memory ran out")
+        refused, text = "memory", "memory ran out"
     except OSError as error:
-        answer.update(refused="file", text=str(error))
+        refused, text = "file", str(error)
     except ImportError as error:
-        answer.update(refused="import", text=str(error))
-    print(json.dumps(answer), flush=True)
+        refused, text = "import", str(error)
+    print(json.dumps({"refused": refused, "text": text}), flush=True)
 
 
-def _probe(promised: dict[str, Any], answer: dict[str, Any]) -> None:
+def _probe(promised: dict[str, Any]) -> tuple[str | None, str]:
     content = sys.stdin.buffer.read()
-    if f"sha256:{hashlib.sha256(content).hexdigest()}" != promised["sha256"]:
-        answer.update(refused="file", text="it was changed while it was looked at; try again")
-        return
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != promised.pop("sha256"):
+        return "file", "it was changed while it was looked at; try again"
     from registry.bundle.errors import GraphError
     from registry.bundle.model import Promise
     from registry.bundle.model_check import check_header
@@ -49,42 +47,42 @@ def _probe(promised: dict[str, Any], answer: dict[str, Any]) -> None:
     try:
         check_header(content)
     except GraphError as error:
-        answer.update(refused="header", text=str(error))
-        return
+        return "header", str(error)
     # A file that is none of ours is not worth loading ONNX Runtime; later no file can be opened.
     import onnxruntime  # noqa: F401
 
     from registry.bundle.model import Graph
     from registry.bundle.model_check import check_answers
 
-    promise = Promise(**{name: value for name, value in promised.items() if name != "sha256"})
+    promise = Promise(**promised)
     tempfile.tempdir = str(Path.cwd())  # empty, and looking for another would be to write there
     # From here on no file is opened and no connection made.
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     stage = "load"
     try:
         graph = Graph(content)
-        answer["found"] = {
-            "size": graph.size,
-            "takes_cases": graph.takes_cases,
-            "facts": graph.num_facts,
-            "classes": graph.num_classes,
-            "features": graph.num_features,
-        }
-        if answer["found"] == _wanted(promise, graph.num_features):
-            stage = "answers"
-            check_answers(graph, promise)
+        if text := _misfit(graph, promise):
+            return "takes", text
+        stage = "answers"
+        check_answers(graph, promise)
     except GraphError as error:
         text = str(error)
         lacks = any(word in text for word in ("bad_alloc", "bad allocation", "Failed to allocate"))
-        answer.update(refused="memory" if lacks else stage, text=text)
+        return "memory" if lacks else stage, text
+    return None, ""
 
 
-def _wanted(promise: "Promise", features: int) -> dict[str, Any]:
-    return {
-        "size": promise.size,
-        "takes_cases": promise.slots is not None,
-        "facts": len(promise.facts),
-        "classes": promise.classes,
-        "features": features if promise.features is None else promise.features,
-    }
+def _misfit(graph: "Graph", promise: "Promise") -> str:
+    """What the model takes or answers that its manifest does not promise; empty where they agree."""
+    cases = "cases with {} facts", "single pictures"
+    found = cases[0].format(graph.num_facts) if graph.takes_cases else cases[1]
+    said = cases[1] if promise.slots is None else cases[0].format(len(promise.facts))
+    for what, here, there in (
+        ("pictures of {} pixels", graph.size, promise.size),
+        ("{}", found, said),
+        ("{} classes", graph.num_classes, promise.classes),
+        ("an embedding of {} numbers", graph.num_features, promise.features),
+    ):
+        if there is not None and here != there:
+            return f"it has {what.format(here)}, and the manifest says {what.format(there)}"
+    return ""

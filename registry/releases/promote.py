@@ -46,7 +46,7 @@ from registry.releases.compose import (
 )
 from registry.releases.gate_sets import StoredGateSet, current_gates
 from registry.releases.labels import refuse_withdrawn, shared_files
-from registry.releases.probe import probe_file
+from registry.releases.probe import probe_model
 from registry.releases.rollback import alias_moved, release_number, required_release
 from registry.releases.rollout import Share, check_share, runs_as_asked, start
 from registry.store.base import Store
@@ -261,7 +261,7 @@ def promote(
     for version in named:
         # What answers from now on must be whole, and answer here.
         with stored_model(store, version) as (manifest, path):
-            probe_file(path, manifest, f"version {version.number} of {model}")
+            probe_model(path, manifest, f"version {version.number} of {model}")
     while True:
         candidate = candidate_for(engine, model, numbers, alias, without)
         moved = release_number(candidate.before) != expected

@@ -44,8 +44,8 @@ def wrong_bundles(bundle, graph, tones):
         ("the digest of another", "has a manifest of sha256:"),
         ("the model of another", "its model has sha256:"),
         ("no graph", "it is no ONNX"),
-        ("another size", "16 pixels and a picture rule of 8"),
-        ("another number of classes", "3 labels and a model of 4 classes"),
+        ("another size", "pictures of 16 pixels, and the manifest says pictures of 8"),
+        ("another number of classes", "it has 4 classes, and the manifest says 3 classes"),
         ("a name that clears the screen", "could mislead: subgroup .*printable"),
     ],
 )
@@ -82,7 +82,7 @@ def test_adding_the_bundle_again_puts_its_objects_right(registry, bundle, places
     else:
         places.object(digest).unlink()
     with caplog.at_level(logging.WARNING):
-        again = registry.add_and_tell([bundle()])
+        again = registry.add_and_report([bundle()])
     assert again.repaired == (digest,)
     assert digest in caplog.text
     assert (again.versions, again.new) == ((version,), ())

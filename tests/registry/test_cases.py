@@ -9,7 +9,7 @@ from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest import ModelFile
 from registry.errors import BundleRefused
 from registry.gates import GateSet, SpreadGate
-from registry.releases.validate_bundle import check_bundle
+from registry.releases.add import check_bundle
 from registry.views.card import Entry, card_json, release_card
 from registry.views.card_page import card_page
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph

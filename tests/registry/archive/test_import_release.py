@@ -247,7 +247,7 @@ def test_a_history_that_was_edited_is_refused(file, reindex, edit, said):
 
 
 def test_a_model_that_is_too_large_here_is_refused_unread(file, monkeypatch):
-    monkeypatch.setenv("DERMFED_MAX_MODEL_BYTES", "10")
+    monkeypatch.setattr("registry.releases.add.check_size.__defaults__", (10,))
     monkeypatch.setattr(import_release, "model_file", None)  # whatever reads one
     with pytest.raises(BundleRefused, match=r"version 1 in release\.json has \d+ bytes; allowed are 10"):
         read_release(file)

@@ -121,15 +121,15 @@ def test_whoever_promotes_the_same_at_once_has_nothing_to_do(running, places, at
 
 def test_while_a_model_is_tried_out_the_alias_may_not_move_either(running, places, monkeypatch):
     """A promotion begins before its versions are probed, which takes long."""
-    probe = promote.probe_file
+    probe = promote.probe_model
 
     def slow(*given):
-        monkeypatch.setattr(promote, "probe_file", probe)
+        monkeypatch.setattr(promote, "probe_model", probe)
         with places.open() as second:
             second.promote(MODEL, [2], **TO)
         probe(*given)
 
-    monkeypatch.setattr(promote, "probe_file", slow)
+    monkeypatch.setattr(promote, "probe_model", slow)
     with pytest.raises(AliasMoved):
         running.promote(MODEL, [3], **TO)
     assert answering(running) == [1, 2]

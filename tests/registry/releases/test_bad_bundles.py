@@ -144,7 +144,7 @@ def test_a_folder_that_changes_while_it_is_added_is_stored_as_it_was_checked(
         checked.append(path.read_bytes())
         (folder / "model.onnx").write_bytes(graph(classes=4))
 
-    monkeypatch.setattr("registry.releases.add.probe_file", swap)
-    (version,) = registry.add_folders([folder])
+    monkeypatch.setattr("registry.releases.add.probe_model", swap)
+    (version,) = registry.add([folder])
     assert registry.bundle(version).model == checked[0] == bundle().model
     assert registry.verify() == ()

@@ -170,7 +170,7 @@ def test_a_withdrawn_version_never_comes_back(released, places, tmp_path, bundle
             VersionWithdrawn, match=r"version 3 .* WITHDRAWN at .*: misses melanoma.*no way back"
         ):
             call()
-    added = released.add_and_tell([bad])
+    added = released.add_and_report([bad])
     assert (added.new, [one.number for one in added.versions]) == ((), [3])
     assert "version 3 of skin-lesion is WITHDRAWN" in added.warnings[0]
     assert released.verify() == ()
@@ -188,7 +188,7 @@ def test_what_is_withdrawn_is_not_exported_though_an_alias_was_moved_there_by_ha
 
 def test_the_same_model_file_under_another_manifest_is_told_and_takes_a_reason(released, bundle, graph):
     released.withdraw(MODEL, [3], reason="misses melanoma")
-    added = released.add_and_tell([bundle(seed=9, graph=graph(name="2"))])
+    added = released.add_and_report([bundle(seed=9, graph=graph(name="2"))])
     (told,) = added.warnings
     assert told.startswith(
         "version 5 of skin-lesion has the same model.onnx as version 3 of skin-lesion, which is WITH"

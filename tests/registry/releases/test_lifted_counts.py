@@ -12,7 +12,7 @@ from registry.bundle.errors import ManifestError
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest import BundleManifest, ModelFile, canonical, read_manifest
 from registry.errors import BundleRefused
-from registry.releases.validate_bundle import check_bundle
+from registry.releases.add import check_bundle
 from tests.measured import FIVE, TWO, blocks_of, manifest_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
@@ -278,5 +278,5 @@ def test_nothing_of_it_is_kept(registry, honest, folders):
     record = json.loads(json.dumps(record))
     ATTACKS["found everywhere"][0](record)
     with pytest.raises(BundleRefused, match="counts that cannot be right"):
-        registry.add_folders(folders(bundle_of(record, model)))
+        registry.add(folders(bundle_of(record, model)))
     assert registry.versions() == ()

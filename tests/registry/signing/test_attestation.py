@@ -106,10 +106,10 @@ def test_only_what_holds_becomes_a_version_and_is_told(registry, command, folder
     signed = Attester(write(key()), None)(manifest)
     forged = signed.model_copy(update={"abstention": manifest.abstention.model_copy(update={"n": 900})})
     with pytest.raises(BundleRefused, match="signature is forged"):
-        registry.add_folders(folders(Bundle(forged, model, bundle_digest(forged))))
-    registry.add_folders(folders(Bundle(manifest, model, bundle_digest(manifest))))
+        registry.add(folders(Bundle(forged, model, bundle_digest(forged))))
+    registry.add(folders(Bundle(manifest, model, bundle_digest(manifest))))
     assert re.search(r"Figures +the uploader's word", command("show", manifest.model).out)
-    registry.add_folders(folders(Bundle(signed, model, bundle_digest(signed))))
+    registry.add(folders(Bundle(signed, model, bundle_digest(signed))))
     told = command("show", manifest.model, "--version", 2)
     assert re.search(rf"Figures +measured and signed by {signed.attestation.fingerprint}", told.out)
     card = json.loads(command("card", manifest.model, "--version", 2, "--json").out)

@@ -313,7 +313,7 @@ def test_a_whole_registry_on_an_object_store(tmp_path, bundle):
         open_store(address).remove(f"objects/{version.digest[7:9]}/{version.digest[7:]}")
         (problem,) = registry.verify()
         assert f"object {version.digest} is missing in {address}" in problem.text
-        assert registry.add_and_tell([bundle()]).repaired == (version.digest,)
+        assert registry.add_and_report([bundle()]).repaired == (version.digest,)
         assert registry.verify() == ()
 
 

@@ -74,7 +74,7 @@ def test_adding_the_versions_again_puts_a_lost_store_right(registry, places, bun
     shutil.rmtree(places.store)
     with pytest.raises(StoreLost):
         registry.add([bundle(), bundle(seed=1)])
-    assert len(registry.add_and_tell([bundle()]).repaired) == 2
+    assert len(registry.add_and_report([bundle()]).repaired) == 2
     registry.add([bundle(seed=1)])
     assert registry.verify() == ()
 

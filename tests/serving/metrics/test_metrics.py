@@ -95,7 +95,7 @@ def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
 
 def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, bundle, picture, monkeypatch):
     monkeypatch.setattr(distance, "FEWEST", 10)
-    monkeypatch.setattr("registry.releases.validate_bundle.check_figures", lambda *_: None)  # drawn apart
+    monkeypatch.setattr("registry.releases.add.check_counts", lambda *_: None)  # drawn apart
     rng = np.random.default_rng(0)
     shares = rng.dirichlet((2, 2, 2), 800)
     counts = count(shares, np.zeros(800, dtype=int), malignant=np.array([True, False, False])).point

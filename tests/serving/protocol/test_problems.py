@@ -107,7 +107,7 @@ def test_a_picture_for_which_a_graph_overflows_has_no_diagnosis(
 ):
     # A probe would find it: this stands for a model that fails on a picture which no probe shows.
     for room in ("add", "promote"):
-        monkeypatch.setattr(f"registry.releases.{room}.probe_file", lambda *given: None)
+        monkeypatch.setattr(f"registry.releases.{room}.probe_model", lambda *given: None)
     # The sum of a white picture's colours times this is no number any more; that of a darker one is.
     promote(registry, bundle(weights=np.full((3, 3), 8e35)))
     with serve() as service:
