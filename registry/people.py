@@ -1,21 +1,15 @@
-"""People: their public keys, whose signature an event has, approvals, and history replayed.
+"""People: their public keys, the signatures of events, and approvals.
 
-Whose signature an event holds, and whether it holds, by the public key that the registry has of them.
+The first person is added without a signature, and must be an operator: from then on an operator signs for
+every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.
 
-Approvals: which people have approved exactly an action, and whether they are as many as gates ask for.
+A gate set with the gate `approvals` asks for approvals of a release, and of each way around that: an
+override, another gate set, and another person, since an operator with two keys would be two. An action is
+named by a digest of all that it would do and of the state that it would change: an approval is good for that
+alone.
 
-A gate set with the gate `approvals` asks for approvals of a release. It asks for the same of whatever would
-be a way around that: an override, another gate set in its place, and another person. An action is named by a
-digest of all that it would do and of the state that it would change: an approval is good for that alone.
-
-The first person is added by whoever has the registry, and must be an operator: from then on an operator signs
-for every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.
-Once a gate set asks for approvals, adding a person takes these too: an operator with two keys would be two.
-
-All events replayed: who could do what when, and which was signed by nobody who might.
-
-People are taken from the events and not from the table, which is compared with them. Events from before
-the registry knew anybody are nobody's, and that is no fault.
+`verify` replays the events: who could do what when, and which events lack the signature of such a person.
+Events from before the registry knew people are not signed, and that is no fault.
 """
 
 import base64
@@ -39,27 +33,11 @@ from registry.database.tables import GateSetRow, PersonRow, registry_id, report_
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
-from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import not_found
 from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person, Role
 
 
-@dataclass(frozen=True)
-class SignedBy:
-    """Whoever has signed an event.
-
-    Attributes:
-        name: the person's.
-        fingerprint: of the key.
-    """
-
-    name: str
-    fingerprint: str
-
-
-def who_signed(
-    event: Event, registry: str, people: Mapping[str, Person], *, since: int = 0
-) -> SignedBy | None:
+def who_signed(event: Event, registry: str, people: Mapping[str, Person], *, since: int = 0) -> Person | None:
     """The person among these whose valid signature the event holds; None where there is none.
 
     Args:
@@ -84,7 +62,7 @@ def who_signed(
     if person is None or signature_issue(facts, registry, person) is not None:
         return None
     after: int = (event.details or {})["signed"]["after"]  # of a signature that holds
-    return SignedBy(person.name, person.fingerprint) if after >= since else None
+    return person if after >= since else None
 
 
 def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> str | None:
@@ -118,39 +96,25 @@ def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> 
     return None
 
 
-Place = tuple[str, str]
-"""Of which model and under which alias a gate set is asked; either may be of all."""
-
-
 @dataclass(frozen=True)
-class Approvals:
-    """Who has approved an action.
+class Action:
+    """An action that may take approvals.
 
     Attributes:
-        signed: the people whose approval is signed with a key that holds, each once.
-        unsigned: names of others, as the operating system gave them; they count for nothing.
-    """
-
-    signed: tuple[SignedBy, ...] = ()
-    unsigned: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The names of those who signed, by the fingerprints of their keys."""
-        return {one.fingerprint: one.name for one in self.signed}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Approvals that a gate set asks for.
-
-    Attributes:
-        title: the gate set, as messages call it.
-        gate: how many people, and with which keys.
+        title: what it is, in words.
+        digest: of all that it would do and the state that it would change.
+        command: the command that approves it.
+        model: of which model; empty for all.
+        alias: of which alias; None for all.
+        since: the event after which an approval has to be signed.
     """
 
     title: str
-    gate: ApprovalsGate
+    digest: str
+    command: str
+    model: str = ""
+    alias: str | None = None
+    since: int = 0
 
 
 def action_digest(facts: Mapping[str, Any]) -> str:
@@ -159,76 +123,65 @@ def action_digest(facts: Mapping[str, Any]) -> str:
     return sha256(text.encode())
 
 
-def approvals_of(
-    connection: Connection,
-    action: str,
-    model: str,
-    alias: str | None,
-    *,
-    since: int = 0,
-    before: int | None = None,
-) -> Approvals:
-    """Who has approved the action of this digest.
+def approvals_of(connection: Connection, action: Action, *, before: int | None = None) -> dict[str, str]:
+    """The approvers who have signed their approval of an action: names by the fingerprints of their keys.
 
-    Args:
-        connection: the database.
-        action: the digest.
-        model: of which model the action is; empty for all.
-        alias: of which alias; None for all.
-        since: the event after which an approval has to be signed.
-        before: the event before which approvals are looked for; None for all.
+    With `before`, of approvals before the event of this id alone.
     """
-    events = [
-        event
-        for event in events_since(connection, model, alias, since, kinds=("approved",))
-        if (before is None or event.id < before) and (event.details or {}).get("candidate") == action
-    ]
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)
-    signed = {event.id: who_signed(event, registry, people, since=since) for event in events}
-    return Approvals(
-        tuple(dict.fromkeys(one for one in signed.values() if one is not None)),
-        tuple(dict.fromkeys(event.actor for event in events if signed[event.id] is None)),
-    )
+    events = events_since(connection, action.model, action.alias, action.since, kinds=("approved",))
+    signed = [
+        who_signed(event, registry, people, since=action.since)
+        for event in events
+        if (before is None or event.id < before) and (event.details or {}).get("candidate") == action.digest
+    ]
+    return {one.fingerprint: one.name for one in signed if one is not None}
 
 
-def insert_approval(
+def approve(
     connection: Connection,
     context: AuditContext,
-    found: Approvals,
-    what: str,
-    model: str,
-    alias: str | None,
+    action: Action,
     details: Mapping[str, Any],
     versions: Iterable[int] = (),
 ) -> Event:
-    """Records that a person approves an action, whose digest is `candidate` in the details.
+    """Records that a person approves an action.
 
     Raises:
-        NothingToApprove: the same person has approved it before, as `found` says.
+        NothingToApprove: the same person has approved it before.
         PersonRefused: an approver has to sign it.
     """
-    key = context.key
-    if key in found.names if key else context.actor in found.unsigned:
+    if acting_person(connection, "approved", context.signatory) is None:
+        raise PersonRefused(
+            "an approval counts by its signature, and this registry knows no people; add them with "
+            "`dermfed-registry people add` first"
+        )
+    if context.key in approvals_of(connection, action):
         raise NothingToApprove(
-            f"{context.actor} has approved {what} already; two approvals by one person are one"
+            f"{context.actor} has approved {action.title} already; two approvals by one person are one"
         )
     return insert_event(
-        connection, "approved", model, context, versions=list(versions), alias=alias, details=details
+        connection,
+        "approved",
+        action.model,
+        context,
+        versions=list(versions),
+        alias=action.alias,
+        details={"candidate": action.digest, **details},
     )
 
 
 def require_approved(
-    asked: Iterable[Asked], found: Approvals, context: AuditContext, what: str, command: str
+    connection: Connection, action: Action, asked: Mapping[str, ApprovalsGate], context: AuditContext
 ) -> dict[str, list[str]]:
     """Checks that as many people other than the one who acts have approved an action as gate sets ask for.
 
     Args:
-        asked: by the gate sets in force; none where none asks for approvals.
-        found: who has approved the action.
+        connection: the database.
+        action: the action.
+        asked: the gates that ask for approvals, by the titles of their sets.
         context: who acts.
-        what: the action, in words.
-        command: the command that approves it.
 
     Returns:
         What the event of the action says of it: the names, where any gate set asks.
@@ -236,15 +189,16 @@ def require_approved(
     Raises:
         ApprovalsMissing: they are fewer.
     """
-    acting = context.key
+    found = approvals_of(connection, action) if asked else {}
     names: set[str] = set()
-    for one in asked:
-        others = one.gate.others(found.names, acting)
-        if len(others) < one.gate.people:
-            told = f"that of {', '.join(others)}" if others else "none"
+    for title, gate in asked.items():
+        others = gate.others(found, context.key)
+        if len(others) < gate.people:
+            has = f"that of {', '.join(others)}" if others else "none"
             raise ApprovalsMissing(
-                f"{what} takes the approval of {_people(one.gate)} other than {context.actor}, since "
-                f"{one.title} asks for approvals, and has {told}. Ask an approver for `{command} --key FILE`"
+                f"{action.title} takes the approval of {_people(gate)} other than {context.actor}, since "
+                f"{title} asks for approvals, and has {has}. Ask an approver for "
+                f"`{action.command} --key FILE`"
             )
         names.update(others)
     return {"approved_by": sorted(names)} if names else {}
@@ -260,13 +214,12 @@ def require_approvers(connection: Connection, gate: ApprovalsGate | None, contex
     """
     if gate is None:
         return
-    acting = context.key
     known = {key: one.name for key, one in active_people(connection).items() if "approver" in one.roles}
-    if len(others := gate.others(known, acting)) < gate.people:
-        told = f"{len(others)} ({', '.join(others)})" if others else "none"
+    if len(others := gate.others(known, context.key)) < gate.people:
+        has = f"{len(others)} ({', '.join(others)})" if others else "none"
         raise ApprovalsMissing(
             f"this gate set asks for the approval of {_people(gate)} other than {context.actor}, and the "
-            f"registry knows {told} whose approval counts. Add them with `dermfed-registry people add` first"
+            f"registry knows {has} whose approval counts. Add them with `dermfed-registry people add` first"
         )
 
 
@@ -276,53 +229,22 @@ def approvals_gate(content: Any) -> ApprovalsGate | None:
     return None if found is None else ApprovalsGate.model_validate_json(json.dumps(found))
 
 
-def newest_sets(connection: Connection) -> dict[Place, Row[Any]]:
-    """The newest gate set of each place that has one."""
+def newest_sets(connection: Connection) -> dict[tuple[str, str], Row[Any]]:
+    """The newest gate sets by model and alias, either of which may be all."""
     query = select(*GateSetRow.__table__.columns).order_by(GateSetRow.number)
     return {(row.model, row.alias): row for row in connection.execute(query)}
 
 
-def sets_in_force(connection: Connection, replaced_by: Place | None = None) -> dict[Place, Row[Any] | None]:
-    """The gate sets that are asked of any model under any alias, by place.
-
-    Args:
-        connection: the database.
-        replaced_by: only those in whose place a set of this place would be asked somewhere.
-
-    Returns:
-        Each, or None for the one that a registry begins with.
-    """
-    newest = newest_sets(connection)
-    found: dict[Place, Row[Any] | None] = {}
-    for model, alias in _cases(newest, replaced_by or (ALL_MODELS, ALL_ALIASES)):
-        order = narrowest_first(model, alias)
-        place = next((one for one in order if one in newest), None)
-        if replaced_by is None or place is None or order.index(replaced_by) <= order.index(place):
-            found[place or (ALL_MODELS, ALL_ALIASES)] = None if place is None else newest[place]
-    return found
-
-
-def asked_by(sets: Mapping[Place, Row[Any] | None]) -> list[Asked]:
-    """The approvals that these gate sets ask for."""
-    rows = [row for row in sets.values() if row is not None]
-    found = [(row, approvals_gate(row.content)) for row in rows]
-    return [
-        Asked(f"gate {set_title(row.model, row.number, row.alias)}", gate)
-        for row, gate in found
-        if gate is not None
-    ]
+def approvals_asked(sets: Iterable[Row[Any]]) -> dict[str, ApprovalsGate]:
+    """The gates of these gate sets that ask for approvals, by the titles of the sets."""
+    found = {
+        f"gate {set_title(one.model, one.number, one.alias)}": approvals_gate(one.content) for one in sets
+    }
+    return {title: gate for title, gate in found.items() if gate is not None}
 
 
 def _people(gate: ApprovalsGate) -> str:
     return "1 person" if gate.people == 1 else f"{gate.people} people"
-
-
-def _cases(newest: Iterable[Place], place: Place) -> Iterator[Place]:
-    """Each model and alias with sets of its own, and one of each without any, which the place covers."""
-    model, alias = place
-    for one in [model] if model else sorted({ALL_MODELS, *(own for own, _ in newest)}):
-        for under in [alias] if alias else sorted({ALL_ALIASES, *(own for _, own in newest)}):
-            yield one, under
 
 
 def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
@@ -361,12 +283,10 @@ def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
                 f"{person.name} is the first person of this registry, as {' and '.join(person.roles)}; the "
                 "first must be an operator, who signs for the others: add --role operator"
             )
-        found = approvals_of(connection, action_digest(_facts(person)), "", None)
-        asked = asked_by(sets_in_force(connection))
-        approved = require_approved(asked, found, context, f"adding {person.name}", _approve_with(person))
-        # The event first: until then the first person is nobody, whose key would have to sign it.
-        details = {**_facts(person), **approved}
-        insert_event(connection, "person-added", "", context, details=details)
+        asked = approvals_asked(newest_sets(connection).values())
+        approved = require_approved(connection, _adding(person), asked, context)
+        # The event first: the first person's own key would have to sign it otherwise.
+        insert_event(connection, "person-added", "", context, details={**_facts(person), **approved})
         connection.execute(
             insert(PersonRow).values(
                 name=person.name,
@@ -388,12 +308,8 @@ def approve_person(engine: Engine, context: AuditContext, person: Person) -> Eve
         NothingToApprove: the same person has approved it before.
     """
     with writing(engine) as connection:
-        acting_person(connection, "approved", context.signatory)
         _require_new(person, all_people(connection))
-        digest = action_digest(_facts(person))
-        found = approvals_of(connection, digest, "", None)
-        details = {"candidate": digest, **_facts(person)}
-        return insert_approval(connection, context, found, f"adding {person.name}", "", None, details)
+        return approve(connection, context, _adding(person), _facts(person))
 
 
 def _facts(person: Person) -> dict[str, Any]:
@@ -406,10 +322,10 @@ def _facts(person: Person) -> dict[str, Any]:
     }
 
 
-def _approve_with(person: Person) -> str:
-    """The command that approves adding a person."""
+def _adding(person: Person) -> Action:
     roles = " ".join(f"--role {role}" for role in person.roles)
-    return f"dermfed-registry people approve {quote(person.name)} --public FILE {roles}"
+    command = f"dermfed-registry people approve {quote(person.name)} --public FILE {roles}"
+    return Action(f"adding {person.name}", action_digest(_facts(person)), command)
 
 
 def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
@@ -454,7 +370,7 @@ def _require_new(person: Person, known: Iterable[Person]) -> None:
 
 
 def _same_to_see(name: str, other: str) -> bool:
-    """Whether nobody could tell two names apart who reads them in history."""
+    """Whether two names look alike to a reader of history."""
     first, second = (" ".join(one.split()) for one in (name, other))
     return first.casefold() == second.casefold() or alike(first, second)
 
@@ -516,36 +432,17 @@ def _follow(people: dict[str, Person], event: Mapping[str, Any]) -> None:
 
 
 def _differing_people(connection: Connection, people: Mapping[str, Person]) -> Iterator[IntegrityIssue]:
-    """Finds where the table of people does not say what events tell of them."""
-    told = {
-        one.fingerprint: {
-            "name": one.name,
-            "public_key": one.public_key,
-            "roles": list(one.roles),
-            "revoked": one.revoked and stored_time(one.revoked),
-        }
-        for one in people.values()
+    """Finds where the table of people does not say what events say of them."""
+    said = {
+        key: (one.name, one.public_key, list(one.roles), one.revoked and stored_time(one.revoked))
+        for key, one in people.items()
     }
-    query = select(
-        PersonRow.fingerprint,
-        PersonRow.name,
-        PersonRow.public_key,
-        PersonRow.roles,
-        type_coerce(PersonRow.revoked, String).label("revoked"),
-    )
-    held = {
-        row.fingerprint: {
-            "name": row.name,
-            "public_key": row.public_key,
-            "roles": row.roles,
-            "revoked": row.revoked,
-        }
-        for row in connection.execute(query)
-    }
-    for fingerprint in sorted(told.keys() | held.keys()):
-        if held.get(fingerprint) != told.get(fingerprint):
-            name = (told.get(fingerprint) or held[fingerprint])["name"]
+    columns = (PersonRow.fingerprint, PersonRow.name, PersonRow.public_key, PersonRow.roles)
+    rows = connection.execute(select(*columns, type_coerce(PersonRow.revoked, String)))
+    held = {key: tuple(facts) for key, *facts in rows}
+    for key in sorted(said.keys() | held.keys()):
+        if held.get(key) != said.get(key):
             yield IntegrityIssue(
-                f"the person {name} ({fingerprint})",
-                f"the table of people does not say what events tell of them; {RESTORE}",
+                f"the person {(said.get(key) or held[key])[0]} ({key})",
+                f"the table of people does not say what events say of them; {RESTORE}",
             )

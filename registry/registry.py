@@ -299,7 +299,8 @@ class Registry:
         self, model: str, numbers: Sequence[int], to: str, without: Sequence[str]
     ) -> tuple[compose.Candidate, promote.GateEvaluation]:
         candidate = promote.candidate_for(self._engine, model, numbers, to, without)
-        promoter = promote.promoter_of(self._context())
+        context = self._context()
+        promoter = (context.actor, context.key)
         return candidate, promote.judge(self._engine, self._store, candidate, to, promoter)
 
     def judge_again(self, model: str, *, alias: str) -> GateReport:
@@ -501,7 +502,7 @@ class Registry:
         """Whether the chain of events has one of this hash, or it is the one that the first event follows."""
         return digest == GENESIS or self._read(lambda found: queries.has_event(found, digest))
 
-    def signers(self, events: Iterable[Event]) -> dict[int, people.SignedBy]:
+    def signers(self, events: Iterable[Event]) -> dict[int, records.Person]:
         """Whose valid signature events hold, by the event's id; those of people whose key is revoked too.
 
         Raises:

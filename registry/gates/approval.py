@@ -50,9 +50,6 @@ class ApprovalsGate(GateConfig):
         other_keys = sorted(case.approvals[key] for key in case.approvals.keys() - {*self.keys})
         if self.keys and other_keys:
             note += f" (that of {', '.join(other_keys)} does not count here: another key)"
-        if case.approved_unsigned:
-            unsigned = ", ".join(case.approved_unsigned)
-            note += f" (that of {unsigned} does not count: it is signed with no approver's key)"
         detail = (
             f"exactly this release was {note}; at least {self.people} other than the promoter must approve"
         )
@@ -130,7 +127,10 @@ class SignatureGate(SignedByGate):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"signatures"})
     measure = "signature of the version"
-    remedy = "Have it signed with `dermfed-registry sign`"
+    remedy = (
+        "Have it signed with `dermfed-registry sign`, and add the key with `dermfed-registry people add` "
+        "or name it in DERMFED_TRUSTED_KEYS"
+    )
     name: Literal["signature"] = "signature"
     identities: tuple[str, ...] = Field(min_length=1)  # one of them is enough for a version
 
@@ -140,14 +140,8 @@ class SignatureGate(SignedByGate):
         return self.identities
 
     def signers(self, case: Case, name: str) -> tuple[tuple[str, ...], str]:
-        """Proven signers; where there are none, those that are only claimed are named."""
-        if claimed := case.claimed_by.get(name, ()):
-            unproven = (
-                f"the signature of {', '.join(claimed)} is not proven: add the key with "
-                "`dermfed-registry people add`, or name it in DERMFED_TRUSTED_KEYS"
-            )
-            return case.signed_by.get(name, ()), unproven
-        return case.signed_by.get(name, ()), "not signed"
+        """The signers whose signature is proven."""
+        return case.signed_by.get(name, ()), "not signed with a key that is trusted here"
 
 
 class MetricsSignatureGate(SignedByGate):

@@ -62,9 +62,7 @@ class Case:
         promoter_key: the fingerprint of the promoter's key; empty where the promotion is not signed.
         approvals: who has approved exactly this release for this alias since the alias last moved, and signed
             that: names by fingerprints.
-        approved_unsigned: names in approvals without a valid signature.
         signed_by: proven signers of each version.
-        claimed_by: signers that the registry wrote down, proven or not.
         metrics_signed_by: the fingerprint of the key that signed the metrics, where the signature holds.
         outcomes: of patients under each version, where a gate needs them.
         running_outcomes: the same of the release that the alias points to.
@@ -78,9 +76,7 @@ class Case:
     promoter: str = ""
     promoter_key: str = ""
     approvals: Mapping[str, str] = field(default_factory=dict)
-    approved_unsigned: tuple[str, ...] = ()
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    claimed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     metrics_signed_by: Mapping[str, str] = field(default_factory=dict)
     outcomes: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
     running_outcomes: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)

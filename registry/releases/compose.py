@@ -1,34 +1,28 @@
-"""Composing the release that a promotion would make, and everything that gates are given of it.
-
-What gates look at beside the bundles: the approvals of a release, and the signers of its versions.
-"""
+"""The release that a promotion would make, and what gates are given of it: signers and outcomes."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.labels import GLOBAL
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import canonical_tone
-from registry.database.changes import AuditContext
 from registry.database.connection import reading
 from registry.database.queries import active_people, last_move
 from registry.environment import OUTCOMES, outcomes_url
 from registry.errors import DatabaseError, InvalidName, ReleaseRefused
-from registry.gates.approval import ApprovalsGate
 from registry.gates.gate import SubgroupOutcomes
 from registry.names import not_found
 from registry.outcomes.alarms import Monitoring, monitor
 from registry.outcomes.store import OutcomeStore
-from registry.people import Approvals, Asked, action_digest, approvals_of, require_approved
+from registry.people import Action, action_digest
 from registry.records import MOVES, Person, Release, Version
 from registry.releases.add import alike_among, subgroup_names
-from registry.releases.gate_sets import StoredGateSet
 from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.versions import check_version, signatures_of_version
@@ -66,16 +60,26 @@ class Candidate:
         without = f"without a version for {', '.join(self.without)}"
         return f"{named} {without}" if self.named else f"{self.model} {without}"
 
-    def digest(self, alias: str, *, over_gates: bool = False) -> str:
-        """The digest that an approval is for: of the bundles of the whole release, and the alias.
+    def approval(
+        self, connection: Connection, alias: str, *, over_gates: bool = False, before: int | None = None
+    ) -> Action:
+        """What is approved: exactly its bundles under this alias; with `over_gates`, although gates refuse.
 
-        With `over_gates`, that of the same although gates refuse it.
+        An approval weighs a release against the one that runs. So one from before the alias last moved, or a
+        canary next to it ended, is none, be it by a rollback of the very release that was approved. With
+        `before`, as it was before the event of this id.
         """
-        named: dict[str, Any] = {
-            "alias": alias,
-            "bundles": sorted(version.digest for version in self.versions),
-        }
-        return action_digest({**named, "over_gates": True} if over_gates else named)
+        bundles = sorted(version.digest for version in self.versions)
+        facts: dict[str, Any] = {"alias": alias, "bundles": bundles}
+        numbers = [str(one.number) for one in self.named]
+        without = [f"--without {quote(name)}" for name in self.without]
+        command = " ".join(["dermfed-registry approve", self.model, *numbers, *without, "--to", alias])
+        title = self.title
+        if over_gates:
+            facts, command = {**facts, "over_gates": True}, f"{command} --override-gates"
+            title = f"overriding the gates for {title}"
+        moved = last_move(connection, self.model, alias, (*MOVES, "canary-ended"), before=before)
+        return Action(title, action_digest(facts), command, self.model, alias, moved)
 
     @property
     def changes_nothing(self) -> bool:
@@ -210,52 +214,6 @@ def _names_apart(candidate: Candidate, manifests: Mapping[int, BundleManifest]) 
         )
 
 
-OVER_GATES: Final = "overriding the gates for"
-"""What an action is called that needs approvals of its own."""
-
-
-def approvals(
-    connection: Connection,
-    candidate: Candidate,
-    alias: str,
-    *,
-    before: int | None = None,
-    over_gates: bool = False,
-) -> Approvals:
-    """Who approved exactly this release for the alias since that last moved or a canary beside it ended.
-
-    As it was before an event, where one is named; with `over_gates`, who approved it although gates refuse.
-
-    An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
-    of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
-    wherever somebody may have put it since.
-    """
-    moved = last_move(connection, candidate.model, alias, (*MOVES, "canary-ended"), before=before)
-    action = candidate.digest(alias, over_gates=over_gates)
-    return approvals_of(connection, action, candidate.model, alias, since=moved, before=before)
-
-
-def approve_with(candidate: Candidate, alias: str) -> str:
-    """The command that approves the candidate."""
-    numbers = [str(one.number) for one in candidate.named]
-    without = [f"--without {quote(name)}" for name in candidate.without]
-    return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
-
-
-def override_approved(
-    connection: Connection, candidate: Candidate, alias: str, gates: StoredGateSet, context: AuditContext
-) -> dict[str, list[str]]:
-    """What the event of a promotion says of who approved it although gates refuse.
-
-    Raises:
-        ApprovalsMissing: they are fewer than the gate set asks for.
-    """
-    asked = [Asked(str(gates), gate) for gate in gates.gates.gates if isinstance(gate, ApprovalsGate)]
-    found = approvals(connection, candidate, alias, over_gates=True)
-    command = f"{approve_with(candidate, alias)} --override-gates"
-    return require_approved(asked, found, context, f"{OVER_GATES} {candidate.title}", command)
-
-
 def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     """The fingerprint of the key that has signed the figures of each version, by the name of its subgroup.
 
@@ -271,34 +229,26 @@ def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
     }
 
 
-Signers = dict[str, tuple[str, ...]]
-"""Identities that have signed versions, by the names of their subgroups."""
+def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, tuple[str, ...]]:
+    """The proven signers of each version of a release, by the name of its subgroup.
 
-
-def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> tuple[Signers, Signers]:
-    """The signers of each version of a release: those that are proven, and all that are claimed.
-
-    Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
-    registry knows. What none of these proves is a claim: a certificate with any name can be made by anybody.
+    Proven by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the registry knows: a
+    certificate with any name can be made by anybody.
 
     Raises:
         KeyUnusable: a file holds no key.
         StoreError: a version's manifest is missing or altered.
     """
-    proven: Signers = {}
-    claimed: Signers = {}
     with reading(engine) as connection:
         people = active_people(connection)
-        stored = {one.number: signatures_of_version(connection, one) for one in versions}
+        signed = {one.number for one in versions if signatures_of_version(connection, one)}
+    proven = {}
     for version in versions:
-        named = dict.fromkeys(one.identity for one in stored[version.number])
-        checked = check_version(engine, store, version, _trust(people)) if named else ()
+        checked = check_version(engine, store, version, _trust(people)) if version.number in signed else ()
         # Of a trusted key the key alone, not what a certificate around it says.
         valid = (one.identity for _, one in checked if one.verdict == "valid" and one.identity)
-        name = version.subgroup.name
-        proven[name] = tuple(dict.fromkeys(valid))
-        claimed[name] = tuple(named)
-    return proven, claimed
+        proven[version.subgroup.name] = tuple(dict.fromkeys(valid))
+    return proven
 
 
 def _trust(people: Mapping[str, Person]) -> "Trust":

@@ -22,16 +22,14 @@ from registry.gate_report import set_title
 from registry.gates.gate_set import ALL_ALIASES, ALL_MODELS, DEFAULT, GateSet, gate_set_of, narrowest_first
 from registry.names import check_name, no_such_number
 from registry.people import (
-    Place,
+    Action,
     action_digest,
+    approvals_asked,
     approvals_gate,
-    approvals_of,
-    asked_by,
-    insert_approval,
+    approve,
     newest_sets,
     require_approved,
     require_approvers,
-    sets_in_force,
 )
 from registry.records import Event
 
@@ -128,8 +126,8 @@ def change_gates(
 ) -> Event | None:
     """Puts a gate set in force for a model or for all, under one alias or under all.
 
-    Returns None where it is in force already. Where any set that it takes the place of asks for approvals, it
-    takes as many of exactly this change.
+    Returns None where it is in force already. Where a set in whose place it may be asked asks for approvals,
+    it takes as many of exactly this change.
 
     Raises:
         NotFound: there is no such model.
@@ -141,12 +139,11 @@ def change_gates(
     context.require_reason("changing the gates")
     with writing(engine) as connection:
         acting_person(connection, "gates-changed", context.signatory)
-        change = _change(connection, gates, model, alias)
+        change = _Change.of(connection, gates, model, alias)
         if change.is_in_force:
             return None
-        found = approvals_of(connection, change.digest, change.model, alias)
-        asked = asked_by(change.replaced)
-        approved = require_approved(asked, found, context, change.title, change.approve_with)
+        asked = approvals_asked(change.replaced.values())
+        approved = require_approved(connection, change.action, asked, context)
         require_approvers(connection, approvals_gate(change.content), context)
         before = change.before or StoredGateSet(ALL_MODELS, 0, DEFAULT)
         replaced = DEFAULT.model_dump(mode="json") if change.before is None else change.before.content
@@ -158,7 +155,7 @@ def change_gates(
 def approve_gates(
     engine: Engine, gates: GateSet, model: str | None, context: AuditContext, alias: str | None = None
 ) -> Event:
-    """Records the approval of exactly this change of the gates, for somebody else to make.
+    """Records the approval of exactly this change of the gates, for another person to make.
 
     Raises:
         NotFound: there is no such model.
@@ -166,13 +163,17 @@ def approve_gates(
         NothingToApprove: the set is in force already, or the same person has approved it.
     """
     with writing(engine) as connection:
-        acting_person(connection, "approved", context.signatory)
-        change = _change(connection, gates, model, alias)
+        change = _Change.of(connection, gates, model, alias)
         if change.is_in_force:
-            raise NothingToApprove(f"{change.title} asks what is asked already")
-        found = approvals_of(connection, change.digest, change.model, alias)
-        details = {"candidate": change.digest, **change.facts}
-        return insert_approval(connection, context, found, change.title, change.model, alias, details)
+            raise NothingToApprove(f"{change.action.title} asks what is asked already")
+        return approve(connection, context, change.action, change.facts)
+
+
+def takes_the_place_of(place: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether a set of one model and alias may be asked in place of another; empty stands for all."""
+    overlap = all(not one or not two or one == two for one, two in zip(place, other, strict=True))
+    narrower = [not part for part in place] <= [not part for part in other]  # as `narrowest_first` has them
+    return overlap and narrower
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,28 @@ class _Change:
         model, alias: whose set is changed, and under which alias; empty for all.
         content: the new set.
         before: the set that is asked there; None for the one that a registry begins with.
-        replaced: every set in whose place the new one would be asked, by place.
+        replaced: the sets in whose place it may be asked, by model and alias.
     """
 
     model: str
     alias: str
     content: dict[str, Any]
     before: Row[Any] | None
-    replaced: Mapping[Place, Row[Any] | None]
+    replaced: Mapping[tuple[str, str], Row[Any]]
+
+    @classmethod
+    def of(cls, connection: Connection, gates: GateSet, model: str | None, alias: str | None) -> "_Change":
+        """The change that putting a set in force would be."""
+        if alias is not None:
+            check_name("alias", alias)
+        if model is not None:
+            require_model(connection, model)
+        place = (model or ALL_MODELS, alias or ALL_ALIASES)
+        # Not read as gates: one whose package is gone must not keep others from being asked.
+        replaced = {
+            other: row for other, row in newest_sets(connection).items() if takes_the_place_of(place, other)
+        }
+        return cls(*place, gates.model_dump(mode="json"), newest_row(connection, *place), replaced)
 
     @property
     def is_in_force(self) -> bool:
@@ -201,49 +216,22 @@ class _Change:
     @property
     def facts(self) -> dict[str, Any]:
         """All that it would do, and the state that it would change."""
-        replaced = [
-            [model, alias, 0 if row is None else row.number] for (model, alias), row in self.replaced.items()
-        ]
         return {
             "gates": gate_set_digest(self.content),
             "model": self.model,
             "alias": self.alias,
-            "in_place_of": sorted(replaced),
+            "in_place_of": sorted([*place, row.number] for place, row in self.replaced.items()),
         }
 
     @property
-    def digest(self) -> str:
-        """The digest that an approval is for."""
-        return action_digest(self.facts)
-
-    @property
-    def title(self) -> str:
-        """What it is, in words."""
+    def action(self) -> Action:
+        """The action that takes approvals."""
         whose = f"of {self.model}" if self.model else "for all models"
-        return f"this gate set {whose}{f' under {self.alias}' if self.alias else ''}"
-
-    @property
-    def approve_with(self) -> str:
-        """The command that approves it."""
+        title = f"this gate set {whose}{f' under {self.alias}' if self.alias else ''}"
         model = f" --model {self.model}" if self.model else ""
-        return f"dermfed-registry gates approve FILE{model}{f' --alias {self.alias}' if self.alias else ''}"
-
-
-def _change(connection: Connection, gates: GateSet, model: str | None, alias: str | None) -> _Change:
-    """The change that putting a set in force would be.
-
-    Raises:
-        NotFound: there is no such model.
-        InvalidName: the alias cannot be one.
-    """
-    if alias is not None:
-        check_name("alias", alias)
-    if model is not None:
-        require_model(connection, model)
-    place = (model or ALL_MODELS, alias or ALL_ALIASES)
-    # Not read as gates: one whose package is gone must not keep others from being asked.
-    before, replaced = newest_row(connection, *place), sets_in_force(connection, place)
-    return _Change(*place, gates.model_dump(mode="json"), before, replaced)
+        alias = f" --alias {self.alias}" if self.alias else ""
+        command = f"dermfed-registry gates approve FILE{model}{alias}"
+        return Action(title, action_digest(self.facts), command, self.model, self.alias or None)
 
 
 def gate_set_digest(content: Any) -> str:

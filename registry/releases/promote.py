@@ -26,22 +26,20 @@ from registry.database.queries import (
 from registry.errors import AliasMoved, GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import Comparison, GateReport
 from registry.gates import Case
+from registry.gates.approval import ApprovalsGate
 from registry.gates.gate_set import let_through
 from registry.names import check_name
-from registry.people import Approvals, SignedBy, insert_approval
+from registry.people import approvals_of, require_approved
+from registry.people import approve as record_approval
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import (
-    OVER_GATES,
     Candidate,
     Outcomes,
-    approvals,
-    approve_with,
     check_integrity,
     compose,
     measurers,
     outcomes_of,
-    override_approved,
     signers,
 )
 from registry.releases.gate_sets import StoredGateSet, current_gates
@@ -60,7 +58,7 @@ class GateEvaluation:
     Attributes:
         report: the gates' report.
         gates: the gate set that was asked.
-        approvals: who had approved the candidate.
+        approvals: who had approved the candidate: names by the fingerprints of their keys.
         manifests: of the candidate, by the versions' numbers.
         running: of the release that runs.
         unreadable: why the release that runs cannot be read; empty where it can.
@@ -68,7 +66,7 @@ class GateEvaluation:
 
     report: GateReport
     gates: StoredGateSet
-    approvals: Approvals
+    approvals: Mapping[str, str]
     manifests: Mapping[int, BundleManifest]
     running: Mapping[int, BundleManifest]
     unreadable: str
@@ -109,10 +107,18 @@ def judge(
     store: Store,
     candidate: Candidate,
     alias: str,
-    promoter: SignedBy,
-    approved: Approvals | None = None,
+    promoter: tuple[str, str],
+    approved: Mapping[str, str] | None = None,
 ) -> GateEvaluation:
-    """Evaluates the gates in force on a candidate; `approved` are those who did, where that is long ago.
+    """Evaluates the gates in force on a candidate.
+
+    Args:
+        engine: of the database.
+        store: of objects.
+        candidate: the release.
+        alias: under which alias.
+        promoter: the name and the fingerprint of who promotes; the latter empty where it is not signed.
+        approved: who has approved it, where that was earlier.
 
     Raises:
         ReleaseRefused: its versions cannot answer together.
@@ -122,9 +128,10 @@ def judge(
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model, alias)
-        stood = approvals(connection, candidate, alias) if approved is None else approved
+        if approved is None:
+            approved = approvals_of(connection, candidate.approval(connection, alias))
+        command = candidate.approval(connection, alias).command
     needs = gates.gates.needs
-    proven, claimed = signers(engine, store, candidate.versions) if "signatures" in needs else ({}, {})
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
     running: dict[int, BundleManifest] = {}
@@ -142,23 +149,21 @@ def judge(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
         unreadable=unreadable,
-        promoter=promoter.name,
-        promoter_key=promoter.fingerprint,
-        approvals=stood.names,
-        approved_unsigned=stood.unsigned,
-        signed_by=proven,
-        claimed_by=claimed,
+        promoter=promoter[0],
+        promoter_key=promoter[1],
+        approvals=approved,
+        signed_by=signers(engine, store, candidate.versions) if "signatures" in needs else {},
         metrics_signed_by=measurers(list(manifests.values())) if "metrics_signatures" in needs else {},
         outcomes=in_field.candidate,
         running_outcomes=in_field.running,
         outcomes_unreadable=in_field.unread,
-        approve_with=approve_with(candidate, alias),
+        approve_with=command,
     )
     results = gates.gates.judge(case)
     report = GateReport(
         results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
-    return GateEvaluation(report, gates, stood, manifests, running, unreadable)
+    return GateEvaluation(report, gates, approved, manifests, running, unreadable)
 
 
 def compare(engine: Engine, candidate: Candidate, alias: str, evaluation: GateEvaluation) -> Comparison:
@@ -199,7 +204,7 @@ def let_through_now(connection: Connection, candidate: Candidate, alias: str) ->
 def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateReport:
     """What the gates in force now say of the release that runs, as if it were promoted over the one before.
 
-    Whoever had approved it then counts as having approved it, for whoever promoted it then.
+    Those who had approved it then count as having approved it, for the person who promoted it.
 
     Raises:
         NotFound: there is no such model or alias.
@@ -215,16 +220,12 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
         replaced = None if before is None else release_by_id(connection, before)
     candidate = Candidate(model, release.versions, replaced, release.versions)
     if not promoted:
-        return judge(engine, store, candidate, alias, SignedBy("", "")).report
+        return judge(engine, store, candidate, alias, ("", "")).report
     with reading(engine) as connection:
-        approved = approvals(connection, candidate, alias, before=promoted[-1].id)
-    promoter = SignedBy(promoted[-1].actor, promoted[-1].signed_with or "")
+        action = candidate.approval(connection, alias, before=promoted[-1].id)
+        approved = approvals_of(connection, action, before=promoted[-1].id)
+    promoter = (promoted[-1].actor, promoted[-1].signed_with or "")
     return judge(engine, store, candidate, alias, promoter, approved).report
-
-
-def promoter_of(context: AuditContext) -> SignedBy:
-    """Whoever promotes in this context; without a fingerprint where nobody signs."""
-    return SignedBy(context.actor, context.key)
 
 
 def promote(
@@ -267,7 +268,7 @@ def promote(
         moved = release_number(candidate.before) != expected
         if candidate.changes_nothing and share is None and not (moved and expect is not None):
             return Promotion(None, None)
-        evaluation = judge(engine, store, candidate, alias, promoter_of(context))
+        evaluation = judge(engine, store, candidate, alias, (context.actor, context.key))
         if share is not None:
             check_share(candidate, evaluation.manifests, alias, share)
             with reading(engine) as connection:
@@ -305,13 +306,19 @@ def swap(
         if (
             current_release(connection, model, alias) != before
             or current_gates(connection, model, alias) != evaluation.gates
-            or approvals(connection, candidate, alias) != evaluation.approvals
+            or approvals_of(connection, candidate.approval(connection, alias)) != evaluation.approvals
         ):
             return None
         refuse_withdrawn(connection, candidate.versions)
         details: dict[str, Any] = _left_out(candidate)
         if context.overridden:
-            details |= override_approved(connection, candidate, alias, evaluation.gates, context)
+            gates = {
+                str(evaluation.gates): gate
+                for gate in evaluation.gates.gates.gates
+                if isinstance(gate, ApprovalsGate)
+            }
+            action = candidate.approval(connection, alias, over_gates=True)
+            details |= require_approved(connection, action, gates, context)
         if context.reason is None and (shared := shared_files(connection, candidate.named)):
             raise ReleaseRefused(
                 f"{'; '.join(shared)}. To promote it all the same, say why with --reason TEXT, which history "
@@ -354,8 +361,6 @@ def approve(
         NothingToApprove: the alias points to it already, or the same person has approved it.
         StoreError: a manifest is missing or was altered.
     """
-    with reading(engine) as connection:
-        acting_person(connection, "approved", context.signatory)
     candidate = candidate_for(engine, model, numbers, alias, without)
     check_integrity(candidate, {one.number: stored_manifest(store, one) for one in candidate.versions})
     members = [
@@ -372,15 +377,12 @@ def approve(
         if candidate.changes_nothing:
             raise NothingToApprove(f"{alias} of {model} points to {candidate.title} already")
         details = {
-            "candidate": candidate.digest(alias, over_gates=over_gates),
             "members": members,
             **_left_out(candidate),
             **({"over_gates": True} if over_gates else {}),
         }
-        found = approvals(connection, candidate, alias, over_gates=over_gates)
-        what = f"{f'{OVER_GATES} ' if over_gates else ''}{candidate.title} for {alias}"
-        named = [one.number for one in candidate.named]
-        return insert_approval(connection, context, found, what, model, alias, details, named)
+        action = candidate.approval(connection, alias, over_gates=over_gates)
+        return record_approval(connection, context, action, details, [one.number for one in candidate.named])
 
 
 def _left_out(candidate: Candidate) -> dict[str, list[str]]:

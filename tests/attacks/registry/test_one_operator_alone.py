@@ -13,7 +13,7 @@ from registry.errors import ApprovalsMissing, GateRefusal, NothingToApprove, Per
 from registry.gates import GateSet
 from registry.gates.approval import ApprovalsGate
 from registry.gates.fairness import SpreadGate
-from registry.releases import compose, gate_sets
+from registry.releases import gate_sets, promote
 from registry.releases.rollout import Share
 
 MODEL = "skin-lesion"
@@ -48,7 +48,7 @@ def unguarded(monkeypatch):
     """A registry that asks for approvals of releases alone."""
 
     def switch_off():
-        for module in (compose, gate_sets, people):
+        for module in (promote, gate_sets, people):
             monkeypatch.setattr(module, "require_approved", lambda *_: {})
 
     return switch_off

@@ -16,10 +16,10 @@ LIE = "nobody refused"
 
 @pytest.fixture
 def history(registry, bundle):
-    """A registry with a release against the gates, and an approval of another that came later."""
+    """A registry with a release against the gates, and a note that came later."""
     registry.add([bundle(), bundle(seed=1)])
     registry.promote(MODEL, [1], to="production", override_gates=True, reason="although a gate refuses")
-    registry.approve(MODEL, [2], to="production")
+    registry.note(MODEL, 2, "looked at")
     return registry
 
 
@@ -76,7 +76,7 @@ def test_a_head_that_was_kept_tells(history, places, command, tmp_path, kept):
     head = command("head", "--out", file).out.splitlines()[0] if kept == "text" else file
     if kept == "file":
         command("head", "--out", file)
-    history.approve(MODEL, [2], to="staging")
+    history.note(MODEL, 2, "looked at again")
     assert command("verify", "--head", head).code == 0  # history went on
     rewrite(history, places, innocent)
     assert command("verify").code == 0
@@ -88,7 +88,7 @@ def test_a_head_that_was_kept_tells(history, places, command, tmp_path, kept):
 
 def test_a_head_tells_of_events_that_were_left_out_at_the_end(history, places, command):
     head = command("head").out.strip()
-    rewrite(history, places, dict, drop=lambda event: event["kind"] == "approved")
+    rewrite(history, places, dict, drop=lambda event: event["kind"] == "noted")
     assert command("verify").code == 0
     ended = command("verify", "--head", head)
     assert (ended.code, ended.out.splitlines()[0].split(";")[0]) == (

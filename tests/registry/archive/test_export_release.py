@@ -70,9 +70,10 @@ def test_the_same_release_gives_the_same_bytes(released, tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_its_approvals_and_a_way_back_to_it_are_in_it(registry, places, pair, bundle, file):
+def test_its_approvals_and_a_way_back_to_it_are_in_it(person, pair, bundle, file):
+    registry = person("olga", "operator", "uploader")
     registry.add([*pair, bundle(seed=9)])
-    registry.approve(MODEL, [1, 2], to="production", reason="looked at it")
+    person("anna", "approver").approve(MODEL, [1, 2], to="production", reason="looked at it")
     registry.promote(MODEL, [1, 2], to="production")
     registry.promote(MODEL, [3], to="production", override_gates=True, reason="a try")
     registry.rollback(MODEL, alias="production")

@@ -252,7 +252,8 @@ def test_labels_may_differ_in_case_alone(registry, bundle):
 )
 def test_a_reason_with_line_breaks_is_kept_on_one_line(registry, bundle, given, kept):
     registry.add([bundle(None)])
-    assert registry.approve(MODEL, [1], to="staging", reason=given).reason == kept
+    done = registry.promote(MODEL, [1], to="staging", reason=given)
+    assert done.reason == kept
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_a_reason_with_line_breaks_is_kept_on_one_line(registry, bundle, given, 
 def test_a_reason_that_nobody_could_read_is_refused_with_which(registry, bundle, reason, which):
     registry.add([bundle(None)])
     with pytest.raises(InvalidName, match=which):
-        registry.approve(MODEL, [1], to="staging", reason=reason)
+        registry.promote(MODEL, [1], to="staging", reason=reason)
 
 
 @pytest.mark.parametrize("name", ["ann\x1b[2Ja", "аnna", "a\nb", "", "a" * 101, "anna\u200b"])

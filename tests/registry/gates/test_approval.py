@@ -23,8 +23,3 @@ def test_each_other_person_with_an_allowed_key_counts_once(bundle, approvals, se
     )
     one = ApprovalsGate(people=2, **settings).judge(case)
     assert (one.value, one.verdict) == (counted, "passed" if counted >= 2 else "refused")
-
-
-def test_an_unsigned_approval_counts_for_nothing(bundle):
-    one = ApprovalsGate(people=1).judge(Case((bundle().manifest,), approved_unsigned=("anna",)))
-    assert (one.value, one.verdict) == (0, "refused")
