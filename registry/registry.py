@@ -36,7 +36,7 @@ from registry.outcomes import alarms
 from registry.outcomes.alarms import Alarm, Monitoring
 from registry.outcomes.store import OutcomeStore
 from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Event, EventKind, Release, Version
-from registry.releases import add, compose, gate_sets, labels, promote, rollback, rollout
+from registry.releases import add, gate_sets, labels, promote, rollback, rollout
 from registry.releases.promote import Promotion
 from registry.signing import versions as signing
 from registry.store.base import Store
@@ -282,7 +282,7 @@ class Registry:
         self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
     ) -> GateReport:
         """The gates' report on the release that this promotion would make; raises as `compare`."""
-        return self._judged(model, numbers, to, without)[1].report
+        return self.compare(model, numbers, to=to, without=without).report
 
     def compare(
         self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
@@ -292,16 +292,10 @@ class Registry:
         Raises:
             ReleaseRefused: the versions do not make a release.
         """
-        candidate, evaluation = self._judged(model, numbers, to, without)
-        return promote.compare(self._engine, candidate, to, evaluation)
-
-    def _judged(
-        self, model: str, numbers: Sequence[int], to: str, without: Sequence[str]
-    ) -> tuple[compose.Candidate, promote.GateEvaluation]:
         candidate = promote.candidate_for(self._engine, model, numbers, to, without)
         context = self._context()
         promoter = (context.actor, context.key)
-        return candidate, promote.judge(self._engine, self._store, candidate, to, promoter)
+        return promote.judge(self._engine, self._store, candidate, to, promoter).comparison
 
     def judge_again(self, model: str, *, alias: str) -> GateReport:
         """What today's gates say of the running release, as if it were promoted over the one before.

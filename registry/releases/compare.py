@@ -1,7 +1,7 @@
 """Compares the release that would result with the one that runs, subgroup by subgroup.
 
-Each subgroup counts with the test figures of the version that answers for it, as the gates read them. Those
-with the darkest skin come first: by the tones of the subgroup's version, else by its name.
+Each subgroup counts with the test metrics of the version that answers for it, as the gates read them. Those
+with the darkest skin come first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +30,6 @@ ORDER: Final = ("malignant_sensitivity", "sensitivity_at_threshold")
 
 _CALLED: Final[Mapping[str, str]] = {**FIGURES, **AT_WORKING_POINT}
 _FROM_DARK_TO_LIGHT: Final = ("milk10k",)  # scales that run the other way than the others
-_DARK: Final = ("dark", "black", "brown")
-_LIGHT: Final = ("light", "pale", "white", "fair")
-_ROMAN: Final = {"I": "1", "II": "2", "III": "3", "IV": "4", "V": "5", "VI": "6"}
 
 
 def compare_releases(
@@ -60,7 +57,8 @@ def compare_releases(
     judged = {one.subgroup for result in report.results for one in result.findings if one.subgroup}
     now, figures_now = _side(running, with_global=GLOBAL in judged)
     then, figures_then = _side(manifests, with_global=GLOBAL in judged)
-    own = {one.subgroup.name: one.subgroup for one in (*running.values(), *manifests.values())}
+    named = (each for one in (*running.values(), *manifests.values()) for each in one.named_subgroups)
+    dark = {one.name: darkness(one) for one in named}
     names = {*figures_then, *then, *figures_now, *now, *judged}
     subgroups = tuple(
         _subgroup(
@@ -69,7 +67,7 @@ def compare_releases(
             tuple(_changes(figures_now.get(name, {}), figures_then.get(name, {}))),
             tuple(_said_of(name, report)),
         )
-        for name in sorted(names, key=lambda name: (-darkness(name, own.get(name)), name))
+        for name in sorted(names, key=lambda name: (-dark.get(name, 0.5), name))
     )
     before = candidate.before
     return Comparison(
@@ -93,19 +91,11 @@ def compare_releases(
     )
 
 
-def darkness(name: str, subgroup: Subgroup | None) -> float:
-    """How dark the skin of a subgroup is, from 0 to 1; 0.5 where neither its tones nor its name tell."""
-    declared = {} if subgroup is None else subgroup.by_scale
-    found = [_rank(tone, scale) for scale, tones in declared.items() for tone in tones]
-    if known := [rank for rank in found if rank is not None]:
-        return sum(known) / len(known)
-    roman = _rank(_ROMAN.get(name.upper(), name), "fitzpatrick")
-    if roman is not None:
-        return roman
-    words = name.casefold()
-    return (
-        1.0 if any(word in words for word in _DARK) else 0.0 if any(word in words for word in _LIGHT) else 0.5
-    )
+def darkness(subgroup: Subgroup) -> float:
+    """How dark the skin of a subgroup is, by its tones: from 0 to 1; 0.5 where none of them says."""
+    found = [_rank(tone, scale) for scale, tones in subgroup.by_scale.items() for tone in tones]
+    known = [rank for rank in found if rank is not None]
+    return sum(known) / len(known) if known else 0.5
 
 
 def _rank(tone: str, scale: str) -> float | None:

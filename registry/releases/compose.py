@@ -1,8 +1,8 @@
 """The release that a promotion would make, and what gates are given of it: signers and outcomes."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from registry.bundle.skin_tone import canonical_tone
 from registry.database.connection import reading
 from registry.database.queries import active_people, last_move
 from registry.environment import OUTCOMES, outcomes_url
-from registry.errors import DatabaseError, InvalidName, ReleaseRefused
+from registry.errors import InvalidName, ReleaseRefused
 from registry.gates.gate import SubgroupOutcomes
 from registry.names import not_found
 from registry.outcomes.alarms import Monitoring, monitor
@@ -261,53 +261,23 @@ def _trust(people: Mapping[str, Person]) -> "Trust":
     return trust_in_keys(keys, read_trust(files) if files else None)
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """How the versions of two releases do in the field, each by the name of its subgroup.
+def outcomes_by_version(
+    engine: Engine, model: str, numbers: Iterable[int], manifest_of: Callable[[int], BundleManifest | None]
+) -> dict[int, tuple[SubgroupOutcomes, ...]]:
+    """How these versions do in the field, by number: each of their subgroups, those of an open alarm too.
 
-    Attributes:
-        candidate: of the release that would result.
-        running: of the one that runs.
-        unread: why it cannot be read; empty where it can.
-    """
+    `manifest_of` gives the manifest of any version: all that answer share the rate of false alarms.
 
-    candidate: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
-    running: Mapping[str, tuple[SubgroupOutcomes, ...]] = field(default_factory=dict)
-    unread: str = ""
-
-
-def outcomes_of(
-    engine: Engine,
-    model: str,
-    candidate: Mapping[int, BundleManifest],
-    running: Mapping[int, BundleManifest],
-    other: Callable[[int], BundleManifest | None],
-) -> Outcomes:
-    """How two releases do in the field.
-
-    An alarm that is open counts, whatever the database says now.
-
-    Args:
-        engine: of the registry.
-        model: the model's name.
-        candidate: the manifests of the release that would result, by number.
-        running: those of the one that runs.
-        other: gives that of any other version: all that answer share how often one may be accused.
+    Raises:
+        DatabaseError: outcomes cannot be read.
+        InvalidName: no database of outcomes is named, or by no address.
     """
     url = outcomes_url(None)
     if url is None:
-        return Outcomes(unread=f"{OUTCOMES} names no database")
-    known = {**running, **candidate}
-    try:
-        with OutcomeStore.open(url, create=False) as store:
-            found = monitor(engine, store, model, lambda number: known.get(number) or other(number))
-    except (DatabaseError, InvalidName) as error:
-        return Outcomes(unread=str(error))
-    new, old = (
-        {one.subgroup.name: tuple(_of_version(found, number)) for number, one in manifests.items()}
-        for manifests in (candidate, running)
-    )
-    return Outcomes(new, old)
+        raise InvalidName(f"{OUTCOMES} names no database")
+    with OutcomeStore.open(url, create=False) as store:
+        found = monitor(engine, store, model, manifest_of)
+    return {number: tuple(_of_version(found, number)) for number in numbers}
 
 
 def _of_version(found: Monitoring, number: int) -> Iterator[SubgroupOutcomes]:

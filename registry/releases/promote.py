@@ -6,10 +6,9 @@ is refused with the new comparison.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_release, move_alias
@@ -23,10 +22,20 @@ from registry.database.queries import (
     running_canary,
     versions_by_number,
 )
-from registry.errors import AliasMoved, GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
+from registry.errors import (
+    AliasMoved,
+    DatabaseError,
+    GateRefusal,
+    InvalidName,
+    NotFound,
+    NothingToApprove,
+    ReleaseRefused,
+    StoreError,
+)
 from registry.gate_report import Comparison, GateReport
 from registry.gates import Case
 from registry.gates.approval import ApprovalsGate
+from registry.gates.gate import SubgroupOutcomes
 from registry.gates.gate_set import let_through
 from registry.names import check_name
 from registry.people import approvals_of, require_approved
@@ -35,11 +44,10 @@ from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import (
     Candidate,
-    Outcomes,
     check_integrity,
     compose,
     measurers,
-    outcomes_of,
+    outcomes_by_version,
     signers,
 )
 from registry.releases.gate_sets import StoredGateSet, current_gates
@@ -52,24 +60,26 @@ from registry.store.bundles import stored_manifest, stored_model
 
 
 @dataclass(frozen=True)
-class GateEvaluation:
-    """The gates' report on a candidate, and the inputs that must still hold when the alias moves.
+class Judged:
+    """A candidate with the gates' report on it, and the inputs that must still hold when the alias moves.
 
     Attributes:
+        candidate: the release that would result.
+        alias: under which alias.
         report: the gates' report.
         gates: the gate set that was asked.
         approvals: who had approved the candidate: names by the fingerprints of their keys.
+        comparison: the candidate next to the release that runs.
         manifests: of the candidate, by the versions' numbers.
-        running: of the release that runs.
-        unreadable: why the release that runs cannot be read; empty where it can.
     """
 
+    candidate: Candidate
+    alias: str
     report: GateReport
     gates: StoredGateSet
     approvals: Mapping[str, str]
+    comparison: Comparison
     manifests: Mapping[int, BundleManifest]
-    running: Mapping[int, BundleManifest]
-    unreadable: str
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,8 @@ def judge(
     alias: str,
     promoter: tuple[str, str],
     approved: Mapping[str, str] | None = None,
-) -> GateEvaluation:
-    """Evaluates the gates in force on a candidate.
+) -> Judged:
+    """Asks the gates in force about a candidate, and compares it with the release that runs.
 
     Args:
         engine: of the database.
@@ -124,62 +134,59 @@ def judge(
         ReleaseRefused: its versions cannot answer together.
         StoreError: a manifest of the candidate is missing or was altered.
     """
+    model, before = candidate.model, candidate.before
     manifests = {version.number: stored_manifest(store, version) for version in candidate.versions}
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
-        gates = current_gates(connection, candidate.model, alias)
-        if approved is None:
-            approved = approvals_of(connection, candidate.approval(connection, alias))
-        command = candidate.approval(connection, alias).command
-    needs = gates.gates.needs
+        gates = current_gates(connection, model, alias)
+        action = candidate.approval(connection, alias)
+        approved = approvals_of(connection, action) if approved is None else approved
+        warnings = list(shared_files(connection, candidate.versions))
+        passed = before and let_through(gate_events(connection, model, alias, before.id), before.id, alias)
+        if passed and passed.differs:
+            warnings.insert(0, passed.sentence)
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
     running: dict[int, BundleManifest] = {}
     unreadable = ""
     try:
-        compared = candidate.before.versions if candidate.before else ()
-        running = {version.number: stored_manifest(store, version) for version in compared}
+        running = {one.number: stored_manifest(store, one) for one in (before.versions if before else ())}
     except StoreError as error:
         unreadable = str(error)
-    other = partial(_manifest_of, engine, store, candidate.model)
-    in_field = (
-        outcomes_of(engine, candidate.model, manifests, running, other) if "outcomes" in needs else Outcomes()
+
+    def manifest_of(number: int) -> BundleManifest | None:
+        return manifests.get(number) or running.get(number) or _manifest_of(engine, store, model, number)
+
+    needs, outcomes_unreadable = gates.gates.needs, ""
+    outcomes: Mapping[int, tuple[SubgroupOutcomes, ...]] = {}
+    if "outcomes" in needs:
+        try:
+            outcomes = outcomes_by_version(engine, model, {**running, **manifests}, manifest_of)
+        except (DatabaseError, InvalidName) as error:
+            outcomes_unreadable = str(error)
+    results = gates.gates.judge(
+        Case(
+            manifests=tuple(manifests.values()),
+            running=tuple(running.values()),
+            unreadable=unreadable,
+            promoter=promoter[0],
+            promoter_key=promoter[1],
+            approvals=approved,
+            signed_by=signers(engine, store, candidate.versions) if "signatures" in needs else {},
+            metrics_signed_by=(measurers(list(manifests.values())) if "metrics_signatures" in needs else {}),
+            outcomes={one.subgroup.name: outcomes.get(number, ()) for number, one in manifests.items()},
+            running_outcomes={one.subgroup.name: outcomes.get(number, ()) for number, one in running.items()},
+            outcomes_unreadable=outcomes_unreadable,
+            approve_with=action.command,
+        )
     )
-    case = Case(
-        manifests=tuple(manifests.values()),
-        running=tuple(running.values()),
-        unreadable=unreadable,
-        promoter=promoter[0],
-        promoter_key=promoter[1],
-        approvals=approved,
-        signed_by=signers(engine, store, candidate.versions) if "signatures" in needs else {},
-        metrics_signed_by=measurers(list(manifests.values())) if "metrics_signatures" in needs else {},
-        outcomes=in_field.candidate,
-        running_outcomes=in_field.running,
-        outcomes_unreadable=in_field.unread,
-        approve_with=command,
-    )
-    results = gates.gates.judge(case)
     report = GateReport(
         results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
-    return GateEvaluation(report, gates, approved, manifests, running, unreadable)
-
-
-def compare(engine: Engine, candidate: Candidate, alias: str, evaluation: GateEvaluation) -> Comparison:
-    """The candidate beside the release that runs, with what the gates said of it."""
-    with reading(engine) as connection:
-        told = let_through_now(connection, candidate, alias)
-        shared = shared_files(connection, candidate.versions)
-    return compare_releases(
-        candidate,
-        alias,
-        evaluation.manifests,
-        evaluation.running,
-        evaluation.report,
-        unreadable=evaluation.unreadable,
-        warnings=(*told, *shared),
+    comparison = compare_releases(
+        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=warnings
     )
+    return Judged(candidate, alias, report, gates, approved, comparison, manifests)
 
 
 def _manifest_of(engine: Engine, store: Store, model: str, number: int) -> BundleManifest | None:
@@ -190,15 +197,6 @@ def _manifest_of(engine: Engine, store: Store, model: str, number: int) -> Bundl
         return stored_manifest(store, version)
     except (NotFound, StoreError):
         return None
-
-
-def let_through_now(connection: Connection, candidate: Candidate, alias: str) -> tuple[str, ...]:
-    """That the release that runs came through other gates than are asked now, in a sentence, where it did."""
-    if candidate.before is None:
-        return ()
-    events = gate_events(connection, candidate.model, alias, candidate.before.id)
-    found = let_through(events, candidate.before.id, alias)
-    return () if found is None or not found.differs else (found.sentence,)
 
 
 def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateReport:
@@ -268,32 +266,26 @@ def promote(
         moved = release_number(candidate.before) != expected
         if candidate.changes_nothing and share is None and not (moved and expect is not None):
             return Promotion(None, None)
-        evaluation = judge(engine, store, candidate, alias, (context.actor, context.key))
+        judged = judge(engine, store, candidate, alias, (context.actor, context.key))
         if share is not None:
-            check_share(candidate, evaluation.manifests, alias, share)
+            check_share(candidate, judged.manifests, alias, share)
             with reading(engine) as connection:
                 if runs_as_asked(running_canary(connection, model, alias), candidate, share):
                     return Promotion(None, None)
-        report, comparison = evaluation.report, compare(engine, candidate, alias, evaluation)
         if moved:
             detail = alias_moved(model, alias, expected, candidate.before)
-            raise AliasMoved(f"{candidate.title} was not promoted: {detail}", report, comparison)
-        if report.refused and not override_gates:
-            detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
-            raise GateRefusal(detail, report, comparison)
-        outcome = replace(context, gates=report, overridden=report.refused)
-        if (event := swap(engine, candidate, alias, evaluation, outcome, share)) is not None:
-            return Promotion(event, comparison)
+            raise AliasMoved(
+                f"{candidate.title} was not promoted: {detail}", judged.report, judged.comparison
+            )
+        if judged.report.refused and not override_gates:
+            detail = f"{candidate.title} cannot go to {alias}: {judged.report.detail}"
+            raise GateRefusal(detail, judged.report, judged.comparison)
+        outcome = replace(context, gates=judged.report, overridden=judged.report.refused)
+        if (event := swap(engine, judged, outcome, share)) is not None:
+            return Promotion(event, judged.comparison)
 
 
-def swap(
-    engine: Engine,
-    candidate: Candidate,
-    alias: str,
-    evaluation: GateEvaluation,
-    context: AuditContext,
-    share: Share | None = None,
-) -> Event | None:
+def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | None = None) -> Event | None:
     """Moves the alias to the candidate, unless alias, gates or approvals changed since it was judged.
 
     With a share, the alias stays where it is, and the candidate is its canary.
@@ -301,20 +293,21 @@ def swap(
     Raises:
         ApprovalsMissing: the gates are overridden, and fewer have approved that than their set asks for.
     """
+    candidate, alias = judged.candidate, judged.alias
     model, before = candidate.model, candidate.before
     with writing(engine) as connection:
         if (
             current_release(connection, model, alias) != before
-            or current_gates(connection, model, alias) != evaluation.gates
-            or approvals_of(connection, candidate.approval(connection, alias)) != evaluation.approvals
+            or current_gates(connection, model, alias) != judged.gates
+            or approvals_of(connection, candidate.approval(connection, alias)) != judged.approvals
         ):
             return None
         refuse_withdrawn(connection, candidate.versions)
         details: dict[str, Any] = _left_out(candidate)
         if context.overridden:
             gates = {
-                str(evaluation.gates): gate
-                for gate in evaluation.gates.gates.gates
+                str(judged.gates): gate
+                for gate in judged.gates.gates.gates
                 if isinstance(gate, ApprovalsGate)
             }
             action = candidate.approval(connection, alias, over_gates=True)

@@ -125,12 +125,12 @@ def test_a_promotion_in_between_is_judged_anew(filled, places, bundle, tested, l
     filled.promote(MODEL, [6], to="production")
     swap, tries = promote.swap, []
 
-    def interrupted(engine, candidate, *judged):
-        tries.append([version.number for version in candidate.versions])
+    def interrupted(engine, judged, *context):
+        tries.append([version.number for version in judged.candidate.versions])
         with places.open() as other:
             monkeypatch.setattr(promote, "swap", swap)
             other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
-        return swap(engine, candidate, *judged)
+        return swap(engine, judged, *context)
 
     monkeypatch.setattr(promote, "swap", interrupted)
     with pytest.raises(AliasMoved, match="do it again with --expect 2") as refused:

@@ -3,18 +3,20 @@
 import pytest
 
 from registry.environment import OUTCOMES
-from registry.gates import Case
+from registry.errors import DatabaseError, InvalidName
+from registry.gates import Case, GateSet
 from registry.gates.gate import SubgroupOutcomes
 from registry.gates.outcomes import OutcomesGate
 from registry.outcomes.store import Outcome, OutcomeStore
-from registry.releases.compose import outcomes_of
+from registry.releases.compose import outcomes_by_version
 from tests.registry.kept_answers import FIRST, kept_answer, of_version
 
 WHERE = "sensitivity_at_threshold"
 
 
-def no_other(number):
-    """No other version has a manifest."""
+def in_field(registry, manifests):
+    """What outcomes say of these versions."""
+    return outcomes_by_version(registry._engine, "demo", manifests, manifests.get)
 
 
 @pytest.fixture
@@ -74,14 +76,21 @@ def test_a_version_that_stays_is_not_compared_with_itself(releases):
 def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases, tmp_path, demo):
     monkeypatch.delenv(OUTCOMES, raising=False)
     running, now = releases((0.9, 0.85, 0.95))
-    unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
-    assert judged(running, now, outcomes_unreadable=unread).verdict == "refused"
+    manifests = {2: now[0], 1: running[0]}
+    with pytest.raises(InvalidName, match=f"{OUTCOMES} names no database"):
+        in_field(demo, manifests)
     monkeypatch.setenv(OUTCOMES, f"sqlite:///{tmp_path / 'nothing.db'}")
-    unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
-    assert judged(running, now, outcomes_unreadable=unread).verdict == "refused"
+    with pytest.raises(DatabaseError):
+        in_field(demo, manifests)
     assert not (tmp_path / "nothing.db").exists()
     monkeypatch.setenv(OUTCOMES, "mysql://nowhere")
-    assert "mysql" in outcomes_of(demo._engine, "demo", {}, {}, no_other).unread
+    with pytest.raises(InvalidName, match="mysql"):
+        in_field(demo, {})
+    assert judged(running, now, outcomes_unreadable="gone").verdict == "refused"
+    demo.set_gates(GateSet(gates=(OutcomesGate(),)), reason="of others nothing is asked here")
+    demo.promote("demo", [1], to="production", override_gates=True, reason="there are no outcomes yet")
+    (result,) = demo.judge_again("demo", alias="production").results
+    assert (result.verdict, "mysql" in result.detail) == ("refused", True)
 
 
 @pytest.mark.sqlite
@@ -96,9 +105,9 @@ def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases, de
     store.record(answers)
     store.give([Outcome(one.id, "MEL", "follow-up", FIRST) for one in answers], "k1", FIRST)
     store.close()
-    found = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other)
-    assert (found.unread, found.candidate) == ("", {"global": ()})
-    ((dark,),) = found.running.values()
+    found = in_field(demo, {2: now[0], 1: running[0]})
+    ((dark,), new) = found[1], found[2]
+    assert new == ()
     assert (dark.subgroup, dark.malignant) == ("dark", 60)
     assert dark.sensitivity is not None
     assert dark.sensitivity[0] < 0.5 < dark.sensitivity[1]
