@@ -187,7 +187,7 @@ class Withdrawal:
 
 @dataclass(frozen=True)
 class Canary:
-    """A release that answers a share of the requests beside the one that an alias points to.
+    """A release that gets a share of the requests, next to the one that an alias points to.
 
     Attributes:
         alias: beside which alias.
@@ -195,6 +195,7 @@ class Canary:
         beside: the id of the release that the alias points to.
         share: of the requests, between 0 and 1.
         subgroup: of whose requests, by the declared skin tone; None for everybody's.
+        mirror: whether its answers are only compared: what the alias points to answers all requests.
         event: the id of the event by which it runs so.
         since: when that was.
         actor: who did it.
@@ -207,6 +208,7 @@ class Canary:
     beside: int
     share: float
     subgroup: str | None
+    mirror: bool
     event: int
     since: datetime
     actor: str
@@ -217,7 +219,7 @@ class Canary:
     def title(self) -> str:
         """What it gets, in words."""
         whose = "of requests" if self.subgroup is None else f"of requests for {self.subgroup}"
-        return f"{self.share:.4g} {whose}"
+        return f"{self.share:.4g} {whose}{', mirrored' if self.mirror else ''}"
 
     @property
     def versions_told(self) -> str:

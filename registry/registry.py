@@ -195,7 +195,7 @@ class Registry:
         manifests = [(one, self.manifest(one)) for one in pair]
         return compare(manifests, self.versions(model), self.withdrawals(model))
 
-    def add(self, bundles: Iterable[Bundle | Path]) -> tuple[Version, ...]:
+    def add(self, bundles: Iterable[Bundle | Path | str]) -> tuple[Version, ...]:
         """Add bundles, or those in folders, as versions, all of them or none, and return the version of each.
 
         A bundle that was added before keeps its version; missing or altered objects of it are repaired.
@@ -208,7 +208,7 @@ class Registry:
         """
         return self.add_and_report(bundles).versions
 
-    def add_and_report(self, bundles: Iterable[Bundle | Path]) -> records.Added:
+    def add_and_report(self, bundles: Iterable[Bundle | Path | str]) -> records.Added:
         """As `add`, and return also which are new and which objects were repaired."""
         return add.add_bundles(self._engine, self._store, self._context(), bundles)
 

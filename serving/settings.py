@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from registry.environment import OUTCOMES
 from registry.signing.envelope import TRUSTED_KEYS
@@ -50,8 +50,6 @@ class ServeSettings(BaseModel):
         records: the folder of the decision log; `none` to keep none.
         records_days: for how many days an entry of the decision log is kept.
         records_picture_hash: whether an entry holds the sha256 of the picture as it was sent.
-        shadow_alias: whose releases are shown a share of the pictures beside what is served; by default none.
-        shadow_share: which share.
         registry_id: the id of the registry, which `dermfed-serve` tells its workers; by default any.
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
@@ -92,8 +90,6 @@ class ServeSettings(BaseModel):
     )
     records_days: int = Field(400, ge=1, le=36500)
     records_picture_hash: bool = False
-    shadow_alias: str | None = Field(None, min_length=1)
-    shadow_share: float = Field(0.1, gt=0, le=1)
     registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
     header_seconds: float = Field(10.0, gt=0, le=600)
@@ -105,13 +101,6 @@ class ServeSettings(BaseModel):
     device_bytes: int | None = Field(None, ge=2**26)
     explain: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
-
-    @field_validator("shadow_alias")
-    @classmethod
-    def _not_the_served_alias(cls, alias: str | None, info: ValidationInfo) -> str | None:
-        if alias is not None and alias == info.data.get("alias"):
-            raise ValueError("it is what is served; name the alias of the candidate, such as staging")
-        return alias
 
     @field_validator("trusted_keys", mode="before")
     @classmethod

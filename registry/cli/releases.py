@@ -68,6 +68,7 @@ def canary_data(canary: "Canary") -> dict[str, Any]:
         "beside": canary.beside,
         "share": canary.share,
         "subgroup": canary.subgroup,
+        "mirror": canary.mirror,
         "event": canary.event,
         "since": moment(canary.since),
         "actor": canary.actor,
@@ -75,7 +76,7 @@ def canary_data(canary: "Canary") -> dict[str, Any]:
     }
 
 
-def share_of(share: float, subgroup: str | None) -> "Share":
+def share_of(share: float, subgroup: str | None, mirror: bool) -> "Share":
     """Whose requests a canary is to answer.
 
     Raises:
@@ -83,7 +84,7 @@ def share_of(share: float, subgroup: str | None) -> "Share":
     """
     from registry.releases.rollout import Share
 
-    return Share(share, subgroup)
+    return Share(share, subgroup, mirror)
 
 
 COMPARE_EXAMPLES = (
@@ -155,6 +156,10 @@ def promote(
         str | None,
         typer.Option("--for", metavar="SUBGROUP", help="With --share: of requests for this subgroup alone."),
     ] = None,
+    mirror: Annotated[
+        bool,
+        typer.Option("--mirror", help="With --share: its answers are only compared; callers never see them."),
+    ] = False,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -171,11 +176,12 @@ def promote(
     --expect.
 
     With --share the alias stays, and the release that results answers a share of the requests beside it:
-    until it is promoted in full, the alias moves, a promise of it is broken in the field, or `canary end`.
-    The gates are the same. Again with another share changes that.
+    until it is promoted in full, the alias moves, or `canary end`. With --mirror too it only looks on: what
+    it would have answered is compared, and shown to nobody but operators. The gates are the same. Again with
+    another share changes that.
     """
-    if whose is not None and share is None:
-        raise typer.BadParameter("--for says whose requests a canary answers; name its --share too")
+    if share is None and (whose is not None or mirror):
+        raise typer.BadParameter("--for and --mirror are of a canary; name its --share too")
     named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
         try:
@@ -186,7 +192,7 @@ def promote(
                 reason=reason,
                 override_gates=override_gates,
                 without=left_out,
-                share=None if share is None else share_of(share, whose),
+                share=None if share is None else share_of(share, whose, mirror),
                 expect=expect,
             )
         except (AliasMoved, GateRefusal) as refusal:

@@ -480,7 +480,7 @@ def running_canary(connection: Connection, model: str, alias: str) -> Canary | N
     if release is None or release.id in withdrawn_members(connection, model):
         return None
     share, key = details.get("share"), _key(connection, details.get("first", row.id))
-    if key is None or not isinstance(share, float) or not 0 < share < 1:
+    if key is None or not isinstance(share, float) or not 0 < share <= 1:
         return None  # as another dermfed may write it: what this one cannot tell, answers nobody
     return Canary(
         alias,
@@ -488,6 +488,7 @@ def running_canary(connection: Connection, model: str, alias: str) -> Canary | N
         row.before_id,
         share,
         details.get("subgroup"),
+        details.get("mirror") is True,
         row.id,
         row.time,
         row.actor,

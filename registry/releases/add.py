@@ -66,17 +66,20 @@ class Incoming:
     model: Path | bytes
 
     @classmethod
-    def of(cls, given: Bundle | Path) -> "Incoming":
+    def of(cls, given: Bundle | Path | str) -> "Incoming":
         """A bundle in memory or in a folder, checked but for its model."""
         if isinstance(given, Bundle):
             text = check_manifest(given.manifest, given.digest, len(given.model))
             return cls(given.manifest, given.digest, text, given.model)
-        manifest, digest = read_folder_manifest(given)
-        text = check_manifest(manifest, digest, (given / MODEL_FILE).stat().st_size)
-        return cls(manifest, digest, text, given / MODEL_FILE)
+        folder = Path(given)
+        manifest, digest = read_folder_manifest(folder)
+        text = check_manifest(manifest, digest, (folder / MODEL_FILE).stat().st_size)
+        return cls(manifest, digest, text, folder / MODEL_FILE)
 
 
-def add_bundles(engine: Engine, store: Store, context: AuditContext, given: Iterable[Bundle | Path]) -> Added:
+def add_bundles(
+    engine: Engine, store: Store, context: AuditContext, given: Iterable[Bundle | Path | str]
+) -> Added:
     """Adds bundles, or those in folders, as versions, all of them or none; no folder's model is in memory.
 
     Raises:

@@ -1,7 +1,8 @@
-"""Canaries: a release answers a share of the requests beside the one that an alias points to.
+"""Canaries: a release gets a share of the requests next to the one that an alias points to.
 
-It is promoted as any release is, with the same gates, for patients are answered by it. It ends with whatever
-moves the alias, by a canary of other versions, by `end_canary`, and by withdrawing a version of it.
+It answers them, or is mirrored: then all are answered by what the alias points to, and its own answers are
+only compared. It is promoted as any release is, with the same gates. It ends with an event that moves the
+alias, by a canary of other versions, by `end_canary`, and by withdrawing a version of it.
 """
 
 from collections.abc import Mapping
@@ -23,15 +24,17 @@ from registry.releases.compose import Candidate
 
 @dataclass(frozen=True)
 class Share:
-    """Whose requests a canary answers.
+    """Which requests a canary gets.
 
     Attributes:
-        share: of the requests, between 0 and 1, both left out.
+        share: of the requests, above 0 and below 1; of a mirrored one also 1.
         subgroup: by the declared skin tone; None for everybody's.
+        mirror: whether its answers are only compared.
     """
 
     share: float
     subgroup: str | None = None
+    mirror: bool = False
 
     def __post_init__(self) -> None:
         """Checks the share.
@@ -39,9 +42,9 @@ class Share:
         Raises:
             InvalidName: it is none.
         """
-        if not 0 < self.share < 1:
+        if not 0 < self.share < 1 and not (self.mirror and self.share == 1):
             raise InvalidName(
-                f"a share of {self.share:g} is none; name one between 0 and 1, such as 0.05. To release in "
+                f"a share of {self.share:g} is not between 0 and 1; name one such as 0.05. To release in "
                 "full, promote without a share; to have no canary, `dermfed-registry canary end`"
             )
 
@@ -63,7 +66,7 @@ def check_share(
     """
     if candidate.before is None:
         raise ReleaseRefused(
-            f"nothing runs under {alias} of {candidate.model}, beside which {candidate.title} could answer a "
+            f"nothing runs under {alias} of {candidate.model}, beside which {candidate.title} could get a "
             "share; promote a release in full first"
         )
     if candidate.changes_nothing:
@@ -84,8 +87,11 @@ def check_share(
 
 def runs_as_asked(canary: Canary | None, candidate: Candidate, share: Share) -> bool:
     """Whether exactly this canary runs already."""
-    asked = (candidate.versions, share.share, share.subgroup)
-    return canary is not None and (canary.release.versions, canary.share, canary.subgroup) == asked
+    asked = (candidate.versions, share)
+    return canary is not None and asked == (
+        canary.release.versions,
+        Share(canary.share, canary.subgroup, canary.mirror),
+    )
 
 
 def start(
@@ -107,6 +113,8 @@ def start(
     told = {**details, "share": share.share}
     if share.subgroup is not None:
         told["subgroup"] = share.subgroup
+    if share.mirror:
+        told["mirror"] = True
     if running is not None and goes_on:
         release = running.release.id
         told |= {"first": first_event(connection, running), "share_before": running.share}

@@ -116,7 +116,8 @@ def _title(event: Event, details: Mapping[str, Any]) -> str:
     match event.kind:
         case "canary-started":
             whose = f" for {details['subgroup']}" if "subgroup" in details else ""
-            to = f"{details['share']:.4g} of requests{whose} to release {event.release}"
+            how = " mirrored" if details.get("mirror") else ""
+            to = f"{details['share']:.4g} of requests{whose}{how} to release {event.release}"
             return f"{title}, {event.alias}: {to}, beside {event.before}"
         case "gates-changed" if details:
             old, new = (

@@ -71,28 +71,22 @@ class Monitoring:
         self,
         source: RegistrySource,
         current_release: CurrentRelease,
-        canaries: CanaryReleases | None = None,
+        canaries: CanaryReleases,
         decode_one: Decode = decode_here,
     ) -> None:
-        """Starts counting drift, and the shadow comparison where there is an alias for candidates.
+        """Starts counting drift, and comparing mirrored canaries.
 
         Args:
             source: the registry.
             current_release: what is served.
-            canaries: what answers a share beside it.
+            canaries: what gets a share next to it.
             decode_one: decodes pictures for candidates with another picture rule; by default in this process.
         """
         self._current_release, self._canaries = current_release, canaries
         self._drift_counter = BackgroundDriftCounter(self._drift)
-        if self._settings.shadow_alias is not None:
-            self._shadow = ShadowComparison(
-                source,
-                self._settings,
-                self._metrics,
-                self._comparisons,
-                current_release.loader,
-                decode_one,
-            )
+        self._shadow = ShadowComparison(
+            canaries, self._settings, self._metrics, self._comparisons, decode_one
+        )
         look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
         if self._answers is not None and look is not None:
             self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
@@ -138,9 +132,8 @@ class Monitoring:
         return BackgroundTask(self._observe, answered, outputs, release, key)
 
     def health_issues(self) -> list[str]:
-        """What keeps candidates from being compared, or the field from being looked at."""
-        field = self._field.health_issues if self._field else []
-        return [*(self._shadow.health_issues() if self._shadow else []), *field]
+        """What keeps the field from being looked at."""
+        return list(self._field.health_issues) if self._field else []
 
     def field(self) -> FieldView | None:
         """What the last look at the field has found; None before it, and where no answers are kept."""
@@ -156,8 +149,8 @@ class Monitoring:
 
     def shadow(self) -> list[ShadowRow]:
         """The shadow table: candidates compared with what is served; empty where there is none."""
-        candidates = self._shadow.candidates.values() if self._shadow else []
-        return shadow_table(self._metrics.totals(), self._served(), candidates)
+        mirrored = self._canaries.mirrored().values() if self._canaries else ()
+        return shadow_table(self._metrics.totals(), self._served(), (loaded for _, loaded in mirrored))
 
     def _models(self) -> list[str]:
         return [] if self._current_release is None else sorted(self._current_release.served.releases)

@@ -1,9 +1,10 @@
-"""Canaries in the service: their releases are loaded beside production's, and get their share of requests.
+"""Canaries in the service: their releases are loaded next to production's, and get their share of requests.
 
 What canaries there are, the poll of production tells in the same moment as what production is, so that a
 request sees both as they were together. A thread loads their releases, at most one for a model. Whatever is
 in a canary's way, production answers: one that is not loaded, or fails with a picture, takes no answer from
-anybody, and says so on /readyz and in metrics.
+anybody, and says so on /readyz and in metrics. A canary that is mirrored answers nobody: see
+`serving.monitoring.shadow`.
 """
 
 import logging
@@ -98,6 +99,13 @@ class CanaryReleases:
 
     def answering(self) -> dict[str, tuple[Canary, LoadedRelease]]:
         """The canaries that answer now, each with its release, by model."""
+        return {model: one for model, one in self._all_ready().items() if not one[0].mirror}
+
+    def mirrored(self) -> dict[str, tuple[Canary, LoadedRelease]]:
+        """The canaries that are only compared, each with its release, by model."""
+        return {model: one for model, one in self._all_ready().items() if one[0].mirror}
+
+    def _all_ready(self) -> dict[str, tuple[Canary, LoadedRelease]]:
         served = self._current.served
         found = {model: self._ready(served, model) for model in served.canaries}
         return {model: one for model, one in found.items() if one is not None}
@@ -119,7 +127,7 @@ class CanaryReleases:
         """
         model = production.release.model
         canary = served.canaries.get(model)
-        if canary is None or canary.beside != production.release.id or not pictures:
+        if canary is None or canary.mirror or canary.beside != production.release.id or not pictures:
             return production
         held = self._held.get(canary.event)
         loaded = None if held is None else held.loaded
@@ -151,8 +159,7 @@ class CanaryReleases:
 
     def answered(self, served: ServedRelease, chosen: LoadedRelease, by: Answered) -> None:
         """Counts an answer of a canary, or that it failed and production answered."""
-        canary = served.canaries.get(chosen.release.model)
-        if canary is not None:
+        if (canary := served.canaries.get(chosen.release.model)) is not None:
             self._count(canary, by)
 
     def _count(self, canary: Canary, by: Answered) -> None:
@@ -205,7 +212,8 @@ class CanaryReleases:
                 loaded = self._current.loader.load(canary.release)
             except Exception as error:  # noqa: BLE001 - whatever it is, production goes on
                 self._metrics.not_loaded(self._label, model)
-                issue = f"it cannot be served, and production answers in its place: {error}"
+                instead = "nothing is compared" if canary.mirror else "production answers in its place"
+                issue = f"it cannot be served, and {instead}: {error}"
                 if known is None or known.issue != issue:
                     _log(model, issue, error)
                 return _Held(None, time.monotonic(), issue)
@@ -216,7 +224,7 @@ class CanaryReleases:
     def _tell(self, served: ServedRelease) -> None:
         """Sets the gauges: which canaries this worker serves, with which share, and which it does not."""
         issues = [m for m, one in served.canaries.items() if self._held[one.event].issue]
-        ready = self.answering()
+        ready = self._all_ready()
         self._metrics.serving(self._label, {m: one.release.id for m, (one, _) in ready.items()}, issues)
         self._metrics.canary_shares({(m, one.release.id): one.share for m, one in served.canaries.items()})
 

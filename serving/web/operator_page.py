@@ -41,7 +41,6 @@ class Seen:
         drift: what came in beside what was tested on.
         decisions: how often what was decided, by model, version and subgroup.
         shadow: candidates beside what is served.
-        shadow_alias: whose release is the candidate; None where none is followed.
         answering: the events of canaries that answer; others of `state` are held back.
         field: what the last look at the field has found; None where no answers are kept, or before it.
     """
@@ -54,7 +53,6 @@ class Seen:
     drift: Sequence[DriftRow]
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
     shadow: Sequence[ShadowRow]
-    shadow_alias: str | None
     answering: frozenset[int] = frozenset()
     field: FieldView | None = None
 
@@ -72,7 +70,6 @@ def operator_page(seen: Seen) -> str:
             seen.drift,
             () if seen.field is None else seen.field.alarms,
         ),
-        shadow_alias=seen.shadow_alias,
         field=seen.field,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,

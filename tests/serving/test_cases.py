@@ -18,6 +18,7 @@ from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
+from registry.releases.rollout import Share
 from serving.inference.predictor import LoadedVersion
 from serving.releases.loading import warm_up
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_logits, softmax
@@ -235,13 +236,9 @@ def test_no_fact_is_left_anywhere(tmp_path, caplog):
         young = NumberFact(name="age", low=0, high=80)  # so that its refusal would quote an age
         candidate = case_bundle(case=CASE.model_copy(update={"facts": (young, SEX, SITE)}), seed=2)
         (version,) = registry.add([candidate])
-        registry.promote("skin-lesion", [version.number], to="staging", reason="test", override_gates=True)
-    settings = {
-        "records": records,
-        "records_picture_hash": True,
-        "shadow_alias": "staging",
-        "shadow_share": 1,
-    }
+        told = {"to": "production", "reason": "test", "override_gates": True}
+        registry.promote("skin-lesion", [version.number], **told, share=Share(1.0, mirror=True))
+    settings = {"records": records, "records_picture_hash": True}
     both = files(close_up=CLOSE, dermoscopic=DERM)
     with caplog.at_level(logging.DEBUG), running(places.open, **settings) as service:
         answers = [

@@ -13,6 +13,7 @@ from PIL import Image
 from registry.bundle.diagnose import ask
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
+from registry.releases.rollout import Share
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow import comparing, shadow_table
@@ -20,7 +21,8 @@ from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowCompariso
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import select_subgroup, subgroup_of
-from serving.releases import current_release
+from serving.releases import canary_releases
+from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings
 
@@ -29,10 +31,11 @@ OTHER = np.array([[0, 0.02, 0], [0.02, 0, 0], [0, 0, 0.02]])
 """What the candidate sees in the three colours: red is another class than for production."""
 
 
-def stage(registry, *bundles):
-    """Makes these the candidate."""
+def stage(registry, *bundles, subgroup=None, without=()):
+    """Makes these the mirrored canary."""
     numbers = [one.number for one in registry.add(bundles)]
-    registry.promote(MODEL, numbers, to="staging", reason="test", override_gates=True)
+    told = {"to": "production", "reason": "test", "override_gates": True, "without": without}
+    registry.promote(MODEL, numbers, **told, share=Share(1.0, subgroup, mirror=True))
 
 
 def eventually(holds, seconds=60):
@@ -46,7 +49,7 @@ class Pair:
     """Production and its shadow, without a service around them."""
 
     def __init__(self, source, **settings):
-        self.settings = ServeSettings(**{"shadow_alias": "staging", "shadow_share": 1.0, **settings})
+        self.settings = ServeSettings(**settings)
         self.metrics = Metrics()
         self.current = CurrentRelease(source, self.settings, self.metrics)
         counters = ShadowCounters(self.metrics)
@@ -57,10 +60,12 @@ class Pair:
             self.whole += 1
 
         counters.compared = count
-        self.shadow = ShadowComparison(source, self.settings, self.metrics, counters, self.current.loader)
+        self.canaries = CanaryReleases(self.settings, self.metrics, self.current)
+        self.shadow = ShadowComparison(self.canaries, self.settings, self.metrics, counters)
 
     def close(self):
         self.shadow.close()
+        self.canaries.close()
         self.current.close()
 
     def answered(self, content, tone=None):
@@ -93,7 +98,9 @@ class Pair:
 
     def table(self):
         found = shadow_table(
-            self.metrics.totals(), self.current.served.releases.values(), self.shadow.candidates.values()
+            self.metrics.totals(),
+            self.current.served.releases.values(),
+            [loaded for _, loaded in self.canaries.mirrored().values()],
         )
         return {(row.version, row.candidate, row.subgroup): row for row in found}
 
@@ -107,7 +114,7 @@ def pair(registry, request):
         one = Pair(source or registry, **settings)
         started.append(one)
         if candidate:
-            eventually(lambda: one.shadow.candidates)
+            eventually(one.canaries.mirrored)
         return one
 
     yield start
@@ -121,7 +128,7 @@ def test_production_and_the_candidate_are_compared_by_subgroup(
     production = {"global": bundle(), "light": bundle(light)}
     promote(registry, *production.values())
     candidate = bundle(weights=OTHER, seed=1)
-    stage(registry, candidate)
+    stage(registry, candidate, without=["light"])
     colours = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (90, 90, 90), (120, 90, 60)]
     both = pair()
     contents = [picture("PNG", colour=colour) for colour in colours]
@@ -234,19 +241,28 @@ def test_a_candidate_that_fails_on_a_picture_is_counted(
 def test_what_is_in_production_already_and_what_has_no_candidate_is_not_compared(
     pair, registry, promote, bundle, light, picture
 ):
-    first = promote(registry, bundle(), bundle(light))
-    registry.promote(
-        MODEL, [one.number for one in first.versions], to="staging", override_gates=True, reason="t"
-    )
+    promote(registry, bundle(), bundle(light))
+    stage(registry, bundle(light, seed=1))
     promote(registry, bundle(model="nails"))
     both = pair()
-    for tone in (None, "1"):
-        both.shadow.submit(both.answered(picture(), tone))
+    both.shadow.submit(both.answered(picture(), "5"))  # by the version for everybody, which both have
     assert both.shadow._waiting.qsize() == 0
     assert both.compared() == 0
-    assert "nails" not in both.shadow.candidates
-    own, beside = both.current.served.releases[MODEL], both.shadow.candidates[MODEL]
+    assert "nails" not in both.canaries.mirrored()
+    own, (_, beside) = both.current.served.releases[MODEL], both.canaries.mirrored()[MODEL]
     assert own.versions["global"] is beside.versions["global"]  # in memory once
+    both.compare(both.answered(picture(), "1"))
+
+
+def test_a_candidate_for_a_subgroup_is_shown_its_pictures_alone(
+    pair, registry, promote, bundle, light, picture
+):
+    promote(registry, bundle(), bundle(light))
+    stage(registry, bundle(seed=1), bundle(light, seed=1), subgroup="light")
+    both = pair()
+    both.shadow.submit(both.answered(picture(), "5"))
+    assert both.shadow._waiting.qsize() == 0
+    both.compare(both.answered(picture(), "1"))
 
 
 def test_the_share_is_chosen_by_the_requests_id():
@@ -259,7 +275,6 @@ def test_the_share_is_chosen_by_the_requests_id():
 
 def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, picture):
     promote(registry, bundle())
-    stage(registry, bundle(weights=OTHER, seed=1))
     content = picture("PNG", colour=(250, 20, 20))
 
     def without_id(answer):
@@ -269,13 +284,17 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
     with serve() as plain:
         expected = without_id(plain.diagnose(content, "image/png"))
         assert "dermfed_shadow_comparisons_total{" not in plain.client.get("/metrics").text
-    with serve(shadow_alias="staging", shadow_share=1.0) as service:
+    stage(registry, bundle(weights=OTHER, seed=1))
+    with serve() as service:
 
         def told():
             return service.client.get("/metrics").text
 
         service.eventually(
-            lambda: 'dermfed_release_workers{alias="staging",model="skin-lesion",release="2"} 1.0' in told()
+            lambda: (
+                'dermfed_release_workers{alias="production/canary",model="skin-lesion",release="2"} 1.0'
+                in told()
+            )
         )
         assert without_id(service.diagnose(content, "image/png")) == expected
         labels = 'candidate="2",model="skin-lesion",subgroup="undeclared",version="1"'
@@ -289,24 +308,27 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
         service.eventually(lambda: f"dermfed_shadow_agreements_total{{{labels}}} 0.0" in told())
         listed = service.client.get("/v1/models").json()["models"]
         assert [one["version"] for model in listed for one in model["versions"]] == [1]
+        assert "canary" not in listed[0]
         assert service.client.get("/readyz").json()["status"] == "ready"
 
 
 def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
     serve, places, registry, promote, bundle, picture, monkeypatch
 ):
-    monkeypatch.setattr(current_release, "RETRY_SECONDS", 1e9)
+    monkeypatch.setattr(canary_releases, "RETRY_SECONDS", 1e9)
     promote(registry, bundle())
     candidate = bundle(seed=1, weights=OTHER)
     stage(registry, candidate)
     places.spoil(candidate.manifest.file.sha256)
-    with serve(shadow_alias="staging", shadow_share=1.0) as service:
+    with serve() as service:
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
         ready = service.client.get("/readyz")
         assert ready.status_code == 200
         (health_issue,) = ready.json()["troubles"]
-        assert health_issue.startswith("shadow: release 2 of skin-lesion cannot be served")
+        assert health_issue.startswith(
+            "canary: release 2 of skin-lesion: it cannot be served, and nothing is compared"
+        )
         assert service.diagnose(picture()).json()["model"]["version"] == 1
-        labels = 'alias="staging",model="skin-lesion"'
+        labels = 'alias="production/canary",model="skin-lesion"'
         for counted in (f'loads_total{{{labels},outcome="failed"}} 1.0', f"troubles{{{labels}}} 1.0"):
             service.eventually(lambda one=counted: one in service.client.get("/metrics").text)

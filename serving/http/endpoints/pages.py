@@ -142,7 +142,6 @@ class Pages:
             drift=service.monitoring.drift(),
             decisions=service.monitoring.decisions(),
             shadow=service.monitoring.shadow(),
-            shadow_alias=service.settings.shadow_alias,
             answering=frozenset(one.event for one, _ in service.canaries.answering().values()),
             field=service.monitoring.field(),
         )

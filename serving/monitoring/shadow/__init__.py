@@ -1,4 +1,4 @@
-"""Shadow deployment: a candidate release runs on a share of the pictures, and callers never see its answers.
+"""Shadow deployment: a mirrored canary runs on a share of the pictures, and callers never see its answers.
 
 - `comparing`: runs the candidate in the background, after the answer was sent.
 - `counting`: counters of how the two compare.

@@ -1,9 +1,8 @@
-"""Runs the candidate on a sampled share of pictures in the background, and compares it with production.
+"""Runs a mirrored canary on its share of pictures in the background, and compares it with production.
 
-The candidate is whatever `shadow_alias` points to; it is loaded and replaced as production is, and what does
-not load is a health issue of its own. A picture is sampled by the hash of its request's id. Nothing waits for
-a comparison: a few wait at most, one thread works on them, and what comes while more wait,
-or while pictures wait for production's model, is left out and counted.
+A picture is sampled by the hash of its request's id. Nothing waits for a comparison: a few wait at most, one
+thread works on them, and what comes while more wait, or while pictures wait for production's model, is left
+out and counted.
 
 What waits holds the decoded picture; its bytes only where the candidate decodes it by another rule. Nothing
 is kept when it has been compared.
@@ -13,7 +12,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, Full, Queue
 from typing import Final
@@ -29,8 +28,8 @@ from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import RouteReason, select_subgroup
 from serving.protocol.schemas import Diagnosis
-from serving.releases.current_release import REGISTRY, CurrentRelease, LoadedRelease, RegistrySource
-from serving.releases.loading import Loader
+from serving.releases.canary_releases import CanaryReleases
+from serving.releases.canary_share import is_for
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
@@ -85,35 +84,33 @@ class _PendingComparison:
 
 
 class ShadowComparison:
-    """Runs the candidates in a thread of its own and counts how they compare with production."""
+    """Runs candidates, which are mirrored canaries, in a thread of its own, and counts how they compare."""
 
     def __init__(
         self,
-        source: RegistrySource,
+        canaries: CanaryReleases,
         settings: ServeSettings,
         metrics: Metrics,
         counters: ShadowCounters,
-        loader: Loader,
         decode_one: Decode = decode_here,
     ) -> None:
-        """Returns at once; the candidate is loaded by the thread.
+        """Starts the thread.
 
         Args:
-            source: the registry.
-            settings: the alias of the candidates, and the share of pictures they run on.
-            metrics: where candidates' releases are counted; knows whether pictures wait for production.
+            canaries: among them the candidates.
+            settings: the limits of pictures.
+            metrics: knows whether pictures wait for production.
             counters: where the comparisons are counted.
-            loader: production's, so that a candidate that becomes production is not loaded twice.
             decode_one: decodes pictures for candidates with another picture rule; by default in this process.
         """
+        self._canaries = canaries
         self._decode_one = decode_one
         self._settings = settings
         self._metrics = metrics
         self._counters = counters
-        self._current_release: CurrentRelease | None = None
         self._waiting: Queue[_PendingComparison] = Queue(WAITING)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(source, loader), name="shadow", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -121,24 +118,14 @@ class ShadowComparison:
         self._stop.set()
         self._thread.join()
 
-    @property
-    def candidates(self) -> Mapping[str, LoadedRelease]:
-        """The candidate release of each model."""
-        return self._current_release.served.releases if self._current_release else {}
-
-    def health_issues(self) -> list[str]:
-        """Why candidates cannot be loaded; the registry's own issue is left out, as production reports it."""
-        found = self._current_release.served.health_issues if self._current_release else {}
-        return [f"shadow: {issue}" for model, issue in found.items() if model != REGISTRY]
-
     def submit(self, answered: AnsweredPicture) -> None:
         """Queues the picture for comparison if it is sampled and a candidate differs; counts one left out."""
-        if not is_sampled(answered.diagnosis.id, self._settings.shadow_share):
+        found = self._canaries.mirrored().get(answered.loaded.version.model)
+        if found is None or not is_sampled(answered.diagnosis.id, found[0].share):
             return
-        release = self.candidates.get(answered.loaded.version.model)
-        if release is None:
+        (canary, release), parameters = found, answered.parameters
+        if not is_for(canary, release, parameters):
             return
-        parameters = answered.parameters
         routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
         candidate = release.versions[routed.subgroup]
         if candidate.version.digest == answered.loaded.version.digest:
@@ -169,29 +156,20 @@ class ShadowComparison:
             return False
         return True
 
-    def _run(self, source: RegistrySource, loader: Loader) -> None:
-        current_release = CurrentRelease(
-            source, self._settings, self._metrics, alias=self._settings.shadow_alias, loader=loader
-        )
-        self._current_release = current_release
+    def _run(self) -> None:
         number = 0
-        try:
-            while not self._stop.is_set():
-                try:
-                    waiting = self._waiting.get(timeout=_LOOK_SECONDS)
-                except Empty:
-                    continue
-                try:
-                    self._compare(waiting, timed=number % TIMED == 0)
-                except Exception as error:  # noqa: BLE001
-                    # Nobody waits for it; whatever it is, production has answered and goes on.
-                    self._counters.left_out(waiting.answered_by.version.model, "failed")
-                    log.warning("the candidate failed on a picture: %s", type(error).__name__)
-                number += 1
-                del waiting  # until the next one comes, neither its picture nor its models are held
-        finally:
-            self._current_release = None
-            current_release.close()
+        while not self._stop.is_set():
+            try:
+                waiting = self._waiting.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
+            try:
+                self._compare(waiting, timed=number % TIMED == 0)
+            except Exception as error:  # noqa: BLE001 - production has answered, whatever it is, and goes on
+                self._counters.left_out(waiting.answered_by.version.model, "failed")
+                log.warning("the candidate failed on a picture: %s", type(error).__name__)
+            number += 1
+            del waiting  # until the next one comes, neither its picture nor its models are held
 
     def _compare(self, waiting: _PendingComparison, *, timed: bool) -> None:
         candidate, pictures, given = waiting.candidate, waiting.pictures, waiting.given

@@ -9,6 +9,7 @@ from registry.database.queries import running_canary
 from registry.errors import (
     AliasMoved,
     GateRefusal,
+    InvalidName,
     NotFound,
     NothingToRollBack,
     PersonRefused,
@@ -106,6 +107,25 @@ def test_a_canary_may_be_for_one_subgroup_that_it_knows(released):
     for name in ("drak", "global", "light"):  # of light there are figures, and no tone is known
         with pytest.raises(NotFound, match="subgroup"):
             released.promote(MODEL, [3], **TO, share=Share(0.2, name))
+
+
+def test_a_canary_that_is_mirrored_says_so_and_answers_once_it_is_not(released):
+    event = released.promote(MODEL, [3], **TO, share=Share(1.0, mirror=True))
+    mirrored = canary(released)
+    assert (mirrored.mirror, mirrored.share, mirrored.title) == (True, 1.0, "1 of requests, mirrored")
+    assert "1 of requests mirrored to release" in event_lines(event)
+    assert released.promote(MODEL, [3], **TO, share=Share(1.0, mirror=True)) is None
+    answers = canary_of_promotion(released, [3], FEW)
+    assert (answers.mirror, answers.release) == (False, mirrored.release)
+    with pytest.raises(GateRefusal):  # the gates are the same
+        released.promote(MODEL, [5], **TO, share=Share(0.5, mirror=True))
+    assert released.verify() == ()
+
+
+@pytest.mark.parametrize(("share", "mirror"), [(0, False), (1.0, False), (1.1, True), (-0.1, True)])
+def test_what_is_no_share(share, mirror):
+    with pytest.raises(InvalidName, match="between 0 and 1"):
+        Share(share, mirror=mirror)
 
 
 def test_the_share_changes_by_promoting_again_and_who_had_it_has_it_still(released):
