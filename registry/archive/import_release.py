@@ -40,8 +40,8 @@ from registry.releases.add import check_bundle, check_size, put_contents
 from registry.releases.labels import refuse_withdrawn, shared_files
 from registry.signing.envelope import bundle_files
 from registry.signing.versions import Signature, insert_signatures, signatures_of_version
-from registry.store.base import Store
 from registry.store.garbage import restore_collected
+from registry.store.objects import Store
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.keys import Trust

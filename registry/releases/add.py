@@ -34,9 +34,9 @@ from registry.records import Added, EventKind
 from registry.releases.labels import shared_files
 from registry.releases.probe import probe_model
 from registry.signing.attestation import check_attestation
-from registry.store.base import Staged, Store
 from registry.store.bundles import require_not_lost
 from registry.store.garbage import restore_collected
+from registry.store.objects import Staged, Store
 
 logger = logging.getLogger(__name__)
 

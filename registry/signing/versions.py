@@ -14,9 +14,9 @@ from registry.database.tables import SignatureRow, VersionRow
 from registry.errors import SignatureRefused, StoreError
 from registry.records import Version
 from registry.signing.envelope import bundle_files, read_envelope, read_statement
-from registry.store.base import Store
 from registry.store.bundles import check_stored, stored_manifest
 from registry.store.garbage import restore_collected
+from registry.store.objects import Store
 
 if TYPE_CHECKING:
     from registry.signing.check import CheckedSignature

@@ -1,14 +1,10 @@
-"""Opening a store by its address, reading bundles of versions from it, and what a registry refers to.
-
-What a registry refers to, by digest: its versions, signatures and events; and a store that has lost it.
-"""
+"""Bundles of versions in a store, the digests that a registry refers to, and a store that was lost."""
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import Connection, String, cast, select
 
@@ -18,70 +14,9 @@ from registry.bundle.manifest import BundleManifest, read_manifest
 from registry.database.connection import url_text
 from registry.database.queries import version_count
 from registry.database.tables import EventRow, SignatureRow, VersionRow
-from registry.environment import holds_credentials, masked
-from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreLost
+from registry.errors import ObjectCorrupt, ObjectMissing, StoreLost
 from registry.records import Version
-from registry.store.base import FolderStore, Store
-
-_ALLOWED = "name a folder, file:///path/to/folder, or another place such as s3://bucket/models"
-_KINDS = {
-    *(
-        "file",
-        "local",
-        "memory",
-        "s3",
-        "s3a",
-        "gs",
-        "gcs",
-        "az",
-        "abfs",
-        "abfss",
-        "sftp",
-        "ssh",
-        "smb",
-        "hdfs",
-    ),
-    *("ftp", "http", "https", "webdav", "postgres", "postgresql", "sqlite"),
-}
-
-
-def open_store(location: str) -> "Store":
-    """Opens the store at a path, a `file://` address, or an address that fsspec understands.
-
-    What looks like an address with a letter missing is no folder that would be made.
-
-    Raises:
-        InvalidName: no such kind of address, or one of a kind that cannot be written to.
-        StoreError: the location cannot be opened, or needs a package that is not installed.
-    """
-    scheme, colon, _ = location.partition("://")
-    if not colon:
-        if _looks_mistyped(location):
-            raise InvalidName(
-                f"the store {masked(location)!r} is no folder, and no address either: an address has `://` "
-                f"after its kind; {_ALLOWED}"
-            )
-        return FolderStore(Path(location).absolute())
-    if scheme.lower() != "file":
-        from registry.store.remote import open_remote  # fsspec is for those who use it
-
-        return open_remote(location)
-    try:
-        address = urlsplit(location)
-    except ValueError as error:
-        raise InvalidName(f"the store {masked(location)!r} is no address; {_ALLOWED}") from error
-    if address.netloc not in ("", "localhost") or not address.path:
-        raise InvalidName(f"the store {masked(location)!r} cannot be used; {_ALLOWED}")
-    return FolderStore(Path(unquote(address.path)))
-
-
-def _looks_mistyped(location: str) -> bool:
-    """Whether a location is rather an address with a letter missing than a folder that is to be made."""
-    kind = location.partition(":")[0].lower().strip("/")
-    return ((kind in _KINDS and ":" in location) or holds_credentials(location)) and not Path(
-        location
-    ).exists()
-
+from registry.store.objects import Store
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -22,8 +22,8 @@ from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, url_text, writing
 from registry.database.queries import acting_person
 from registry.errors import InvalidName, StoreError
-from registry.store.base import Store, StoreFile, told
 from registry.store.bundles import digests_in_use, newest_digest, require_not_lost
+from registry.store.objects import Store, StoreFile, named
 
 GRACE = timedelta(days=1)
 """How old an object must be before it can be removed, by default."""
@@ -121,7 +121,7 @@ def restore_collected(connection: Connection, store: Store, objects: Mapping[str
         with store.staged(source) as copy:
             if copy.digest != digest:
                 raise StoreError(
-                    f"{told(source)} has changed while it was added: it had {digest} and has "
+                    f"{named(source)} has changed while it was added: it had {digest} and has "
                     f"{copy.digest}; add it once it changes no more"
                 )
             store.keep(copy)

@@ -15,7 +15,7 @@ from pathlib import Path
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
 from registry.releases import add
-from registry.store import base
+from registry.store import objects
 
 url, store, point, before, *folders = sys.argv[1:]
 left = int(before)
@@ -44,7 +44,7 @@ with Registry.open(url, store) as opened:
     elif point == "while flushing":
         os.fsync = deadly(os.fsync)
     elif point == "half way through a file":
-        base.copy_in = lambda source, target, most: (
+        objects._copy = lambda source, target, most: (
             target.write_bytes(source[: len(source) // 2]), die()
         )
     elif point == "after inserting a version":

@@ -7,8 +7,7 @@ import uuid
 import pytest
 
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
-from registry.store.bundles import open_store
-from registry.store.remote import RemoteStore
+from registry.store.objects import Store, open_store
 from tests.registry.store.test_remote import Disk
 
 CONTENT = bytes(range(256)) * 40_000  # 10 MB: several pieces
@@ -85,7 +84,7 @@ def test_a_file_that_arrives_changed_leaves_nothing(tmp_path, file):
         def put_file(self, lpath, rpath, **options):
             super().pipe_file(rpath, b"half")
 
-    store = RemoteStore(HalfDisk(), str(tmp_path / "store"), "sftp://host/store")
+    store = Store(HalfDisk(), str(tmp_path / "store"), "sftp://host/store")
     with pytest.raises(StoreError, match="keeps other bytes"):
         store.put(file)
     assert list(store.files()) == []

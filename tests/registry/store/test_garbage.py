@@ -13,9 +13,8 @@ from registry.database.connection import writing
 from registry.errors import StoreError
 from registry.registry import Registry
 from registry.store import garbage
-from registry.store.base import FolderStore
-from registry.store.bundles import open_store
 from registry.store.garbage import restore_collected
+from registry.store.objects import FolderStore, open_store
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -297,7 +296,7 @@ def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
         registry.add([bundle()])
         open_store(address).put(WORDS[0])
-        monkeypatch.setattr("registry.store.remote._TIMES", ())
+        monkeypatch.setattr("registry.store.objects._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
         monkeypatch.undo()
         assert len(registry.collect(older_than=timedelta(0)).files) == 1

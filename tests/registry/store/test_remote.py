@@ -1,6 +1,5 @@
 """Stores over fsspec: in memory as object stores are, on a disk as file servers are, and on bad ones."""
 
-import builtins
 import hashlib
 import uuid
 from datetime import UTC, datetime, timedelta, timezone
@@ -12,9 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from registry.errors import InvalidName, StoreError
-from registry.store.base import FolderStore
-from registry.store.bundles import open_store
-from registry.store.remote import RemoteStore
+from registry.store.objects import FolderStore, Store, open_store
 
 CONTENT = b"all of it" * 1000
 HEX = hashlib.sha256(CONTENT).hexdigest()
@@ -118,7 +115,7 @@ def on_disk(disk):
 
 
 def test_where_a_move_is_atomic_an_object_is_written_beside_and_moved(disk):
-    RemoteStore(disk[0], str(disk[1]), "sftp://host/store").put(CONTENT)
+    Store(disk[0], str(disk[1]), "sftp://host/store").put(CONTENT)
     (put, first), (move, moved, last) = disk[0].asked
     assert (put, move, moved) == ("put", "move", first)
     assert last == f"{disk[1]}/{NAME}"
@@ -127,7 +124,7 @@ def test_where_a_move_is_atomic_an_object_is_written_beside_and_moved(disk):
 
 def test_where_only_a_put_is_atomic_it_is_put_once_under_its_name(disk):
     (disk[1] / "objects" / HEX[:2]).mkdir(parents=True)
-    RemoteStore(disk[0], str(disk[1]), "s3://bucket/store").put(CONTENT)
+    Store(disk[0], str(disk[1]), "s3://bucket/store").put(CONTENT)
     assert disk[0].asked == [("put", f"{disk[1]}/{NAME}")]
 
 
@@ -142,7 +139,7 @@ def test_where_only_a_put_is_atomic_it_is_put_once_under_its_name(disk):
     ],
 )
 def test_a_disk_that_goes_wrong_leaves_nothing_and_says_so(disk, fault, said):
-    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    store = Store(disk[0], str(disk[1]), "sftp://host/store")
     disk[0].fault = fault
     with pytest.raises(StoreError, match=said) as caught:
         store.put(CONTENT)
@@ -156,7 +153,7 @@ def test_a_disk_that_goes_wrong_leaves_nothing_and_says_so(disk, fault, said):
 
 @pytest.mark.parametrize("fault", ["full", "keeps half", "move refused"])
 def test_a_disk_that_goes_wrong_leaves_the_object_that_was_there(disk, fault):
-    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    store = Store(disk[0], str(disk[1]), "sftp://host/store")
     store.put(CONTENT)
     disk[0].fault = fault
     with pytest.raises(StoreError):
@@ -169,7 +166,7 @@ def test_a_disk_that_dies_leaves_only_what_is_never_read(disk, monkeypatch):
     def dead(path):
         raise OSError(5, "Input/output error")
 
-    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    store = Store(disk[0], str(disk[1]), "sftp://host/store")
     disk[0].fault = "full"
     monkeypatch.setattr(disk[0], "rm_file", dead)
     with pytest.raises(StoreError, match="No space left"):
@@ -181,7 +178,7 @@ def test_a_disk_that_dies_leaves_only_what_is_never_read(disk, monkeypatch):
 @pytest.mark.parametrize("before", [False, True])
 def test_an_object_store_that_refuses_changes_nothing(before):
     bucket, root = Bucket(), f"/{uuid.uuid4().hex}"
-    store = RemoteStore(bucket, root, "s3://bucket/models")
+    store = Store(bucket, root, "s3://bucket/models")
     if before:
         store.put(CONTENT)
     bucket.fault = "refuses"
@@ -193,7 +190,7 @@ def test_an_object_store_that_refuses_changes_nothing(before):
 def test_half_an_object_in_an_object_store_is_noticed_and_removed():
     bucket, root = Bucket(), f"/{uuid.uuid4().hex}"
     bucket.fault = "keeps half"
-    store = RemoteStore(bucket, root, "s3://bucket/models")
+    store = Store(bucket, root, "s3://bucket/models")
     with pytest.raises(StoreError, match="keeps other bytes"):
         store.put(CONTENT)
     assert store.check(DIGEST) == "missing"
@@ -202,7 +199,7 @@ def test_half_an_object_in_an_object_store_is_noticed_and_removed():
 @pytest.mark.parametrize("action", ["get", "has", "look", "files", "remove", "put"])
 def test_secrets_of_the_address_are_in_no_message(disk, monkeypatch, action):
     uri = "sftp://anna:pass%20word@host/models?token=t0ken"
-    store = RemoteStore(disk[0], str(disk[1]), uri)
+    store = Store(disk[0], str(disk[1]), uri)
 
     def fail(*_, **__):
         raise ValueError(f"cannot connect to {uri} with 'pass word', 'pass%20word' and t0ken")
@@ -232,20 +229,6 @@ def test_other_addresses_are_refused_with_what_is_allowed(address):
     assert "secret" not in str(caught.value)
 
 
-def test_without_fsspec_the_extra_is_named(monkeypatch, tmp_path):
-    load = builtins.__import__
-
-    def refuse(name, *arguments, **options):
-        if name.startswith("fsspec"):
-            raise ImportError(f"No module named {name!r}")
-        return load(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(StoreError, match=r"dermfed\[store\]"):
-        open_store("s3://bucket/models")
-    assert open_store(str(tmp_path)).put(CONTENT) == DIGEST
-
-
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -263,4 +246,4 @@ MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 )
 def test_the_time_of_a_file_as_each_filesystem_tells_it(disk, monkeypatch, told, written):
     monkeypatch.setattr(disk[0], "info", lambda _: {"name": f"/x/{NAME}", "type": "file", "size": 3, **told})
-    assert RemoteStore(disk[0], "/x", "sftp://host/x").look(NAME).written == written
+    assert Store(disk[0], "/x", "sftp://host/x").look(NAME).written == written

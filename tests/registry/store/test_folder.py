@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from registry.errors import ObjectCorrupt, StoreError
-from registry.store import base as store_module
-from registry.store.base import FolderStore
-from registry.store.bundles import open_store
+from registry.store import objects as store_module
+from registry.store.objects import FolderStore, open_store
 
 CONTENT = b"all of it" * 1000
 HEX = hashlib.sha256(CONTENT).hexdigest()
