@@ -81,7 +81,7 @@ def test_nobody_by_name_may_use_it(registry, monkeypatch, places):
 def test_very_many_versions_are_turned_into_data_at_once(added, monkeypatch):
     """One by one that takes longer than reading and printing them."""
     asked = []
-    monkeypatch.setattr("registry.cli.show.as_data", lambda found: asked.append(found) or as_data(found))
+    monkeypatch.setattr("registry.cli.versions.as_data", lambda found: asked.append(found) or as_data(found))
     told = json.loads(added("list", MODEL, "--json").out)
     assert len(asked) == 1
     assert [one["number"] for one in told] == [one.number for one in asked[0]]

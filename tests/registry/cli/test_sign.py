@@ -53,7 +53,7 @@ def test_a_password_comes_from_the_environment(command, key, write, monkeypatch)
 def test_the_commands_need_no_cryptography_until_a_key_is_named(start, places):
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from registry.cli import main\n"
+        "from registry.cli.app import main\n"
         f"sys.argv = ['dermfed-registry', '--url', {places.url!r}, '--store', {str(places.store)!r}, *{{}}]\n"
         "main()"
     )
