@@ -7,7 +7,7 @@
 
         def findings(self, case):
             for name, (_, row) in answering(case.manifests).items():
-                yield check(name, "accuracy", tested(name, row, "accuracy"), "at least", 0.8)
+                yield check(name, "accuracy", subgroup_figure(name, row, "accuracy"), "at least", 0.8)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
 global one elsewhere.
@@ -299,15 +299,15 @@ def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, A
     return found
 
 
-def tested(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
+def subgroup_figure(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
     """One metric of a subgroup, a share; None where it was not tested."""
-    value, n = (metrics or {}).get(metric), test_count(metrics)
+    value, n = (metrics or {}).get(metric), image_count(metrics)
     if metrics is None or value is None or not n:
         return None
     return SubgroupFigure(subgroup=name, value=value, n=n, interval=interval_of(metrics, metric))
 
 
-def test_count(metrics: Mapping[str, Any] | None) -> int:
+def image_count(metrics: Mapping[str, Any] | None) -> int:
     """The test images of a subgroup; 0 where it was not tested."""
     return (metrics or {}).get("n") or 0
 

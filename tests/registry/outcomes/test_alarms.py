@@ -10,7 +10,7 @@ from registry.database.connection import writing
 from registry.environment import OUTCOMES
 from registry.errors import AlarmClosed, NotFound, PersonRefused, ReleaseRefused
 from registry.gates import GateSet
-from registry.gates.outcomes import OutcomesGate
+from registry.gates.running import OutcomesGate
 from registry.outcomes.metrics import report
 from registry.outcomes.store import AnswerRow, Outcome, OutcomeRow, OutcomeStore
 from tests.registry.conftest import MODEL
