@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from registry.cli import audit, outcomes, people, releases, versions
-from registry.cli.common import ShowVersion, app, run
+from registry.cli.common import ShowVersion, app, option, run
 
 __all__ = ["app", "audit", "main", "outcomes", "people", "releases", "versions"]
 
@@ -15,17 +15,17 @@ def dermfed_registry(
     context: typer.Context,
     url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The database, sqlite:///path/registry.db or postgresql://user@host/name. By default "
+        option(
+            "URL",
+            "The database, sqlite:///path/registry.db or postgresql://user@host/name. By default "
             "DERMFED_REGISTRY_URL or your own.",
         ),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="URI",
-            help="The models: a folder, or an address such as s3://bucket/models. By default DERMFED_STORE "
+        option(
+            "URI",
+            "The models: a folder, or an address such as s3://bucket/models. By default DERMFED_STORE "
             "or your own.",
         ),
     ] = None,

@@ -19,10 +19,13 @@ from registry.cli.common import (
     Out,
     Reason,
     answer,
+    argument,
     as_data,
     command,
+    flag,
     open_registry,
     open_signing,
+    option,
 )
 from registry.environment import key_password
 from registry.errors import InvalidName
@@ -37,11 +40,11 @@ if TYPE_CHECKING:
 
 _Trusted = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Public keys or certificates in PEM whose signatures count; may be given several times.",
         "--trust",
-        metavar="FILE",
         envvar=TRUSTED_KEYS,
-        help="Public keys or certificates in PEM whose signatures count; may be given several times.",
     ),
 ]
 
@@ -59,10 +62,10 @@ def verify(
     trust: _Trusted = None,
     heads: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "N:HASH|FILE",
+            "A head that was kept elsewhere, as `head` prints or writes it; may be given several times.",
             "--head",
-            metavar="N:HASH|FILE",
-            help="A head that was kept elsewhere, as `head` prints or writes it; may be given several times.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -96,9 +99,7 @@ def verify(
 @command("head", "", "--out march.json")
 def head(
     context: Context,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it to this file, which must not exist.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write it to this file, which must not exist.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the head of the chain of events, N:HASH: how many there are, and the hash of the last.
@@ -122,8 +123,7 @@ def head(
 def audit(
     context: Context,
     model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Of this model alone; its events then do not follow each other."),
+        str | None, option("MODEL", "Of this model alone; its events then do not follow each other.")
     ] = None,
     out: Out = None,
 ) -> None:
@@ -150,10 +150,8 @@ def audit(
 @command("gc", "--dry-run", "", "--older-than 7d --json")
 def gc(
     context: Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List them and remove nothing.")] = False,
-    older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Spare what is younger, such as 90m, 24h or 7d.")
-    ] = "24h",
+    dry_run: Annotated[bool, flag("List them and remove nothing.", "--dry-run")] = False,
+    older_than: Annotated[str, option("AGE", "Spare what is younger, such as 90m, 24h or 7d.")] = "24h",
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -200,9 +198,9 @@ def sign(
     context: Context,
     model: Model,
     numbers: Numbers,
-    key: Annotated[Path, typer.Option(metavar="FILE", help="The private key, of an elliptic curve, in PEM.")],
+    key: Annotated[Path, option("FILE", "The private key, of an elliptic curve, in PEM.")],
     certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its certificate in PEM, to go with the signature.")
+        Path | None, option("FILE", "Its certificate in PEM, to go with the signature.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -226,13 +224,10 @@ def sign(
 def export(
     context: Context,
     model: Model,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Write to this file.")],
-    alias: Annotated[
-        str, typer.Option(metavar="ALIAS", help="The alias that points to the release.")
-    ] = PRODUCTION,
+    out: Annotated[Path, option("FILE", "Write to this file.")],
+    alias: Annotated[str, option("ALIAS", "The alias that points to the release.")] = PRODUCTION,
     with_reasons: Annotated[
-        bool,
-        typer.Option("--with-reasons", help="Include reasons; they are free text and may name people."),
+        bool, flag("Include reasons; they are free text and may name people.", "--with-reasons")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -260,17 +255,15 @@ def export(
 )
 def import_(
     context: Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `export` wrote.")],
+    file: Annotated[Path, argument("FILE", "A file that `export` wrote.")],
     to: Annotated[
-        list[str] | None,
-        typer.Option("--to", metavar="ALIAS", help="Promote it to this alias; may be given again."),
+        list[str] | None, option("ALIAS", "Promote it to this alias; may be given again.", "--to")
     ] = None,
     reason: Reason = None,
     trust: _Trusted = None,
     key: Key = None,
     allow_unsigned: Annotated[
-        bool,
-        typer.Option("--allow-unsigned", help="Take versions without a signature that --trust names."),
+        bool, flag("Take versions without a signature that --trust names.", "--allow-unsigned")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -71,6 +71,21 @@ def command(name: str, *examples: str, of: typer.Typer = app) -> Callable[[Comma
     return register
 
 
+def argument(metavar: str, help: str) -> Any:
+    """What help says of an argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
+    """What help says of an option with a value; without names it is called as its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def flag(help: str, *names: str) -> Any:
+    """What help says of an option without a value."""
+    return typer.Option(*names, help=help)
+
+
 def _show_version(context: Context, asked: bool) -> None:
     if asked:
         typer.echo(f"{context.command.name} {installed_version('dermfed')}")
@@ -80,26 +95,24 @@ def _show_version(context: Context, asked: bool) -> None:
 ShowVersion = Annotated[
     bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")]
-Number = Annotated[int, typer.Argument(metavar="VERSION", help="The version's number.")]
-Numbers = Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")]
-OneVersion = Annotated[int | None, typer.Option("--version", metavar="N", help="This version alone.")]
-To = Annotated[str, typer.Option("--to", metavar="ALIAS", help="The alias, such as staging or production.")]
-Alias = Annotated[str, typer.Option("--alias", metavar="ALIAS", help="The alias.")]
-OneAlias = Annotated[
-    str | None, typer.Option("--alias", metavar="ALIAS", help="The release of this alias alone.")
-]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
-Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; history keeps it.")]
-NeededReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; history keeps it.")]
+AsJson = Annotated[bool, flag("Answer in JSON, for programs.", "--json")]
+Model = Annotated[str, argument("MODEL", "The model's name, as `list` shows it.")]
+Number = Annotated[int, argument("VERSION", "The version's number.")]
+Numbers = Annotated[list[int], argument("VERSION...", "Numbers of versions.")]
+OneVersion = Annotated[int | None, option("N", "This version alone.", "--version")]
+To = Annotated[str, option("ALIAS", "The alias, such as staging or production.", "--to")]
+Alias = Annotated[str, option("ALIAS", "The alias.", "--alias")]
+OneAlias = Annotated[str | None, option("ALIAS", "The release of this alias alone.", "--alias")]
+Out = Annotated[Path | None, option("FILE", "Write to this file.", "--out")]
+Reason = Annotated[str | None, option("TEXT", "Why; history keeps it.", "--reason")]
+NeededReason = Annotated[str, option("TEXT", "Why; history keeps it.", "--reason")]
 Key = Annotated[
     Path | None,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        help=f"Your private key in PEM, which signs this; by default {SIGNING_KEY}. Its password is read "
+    option(
+        "FILE",
+        f"Your private key in PEM, which signs this; by default {SIGNING_KEY}. Its password is read "
         f"from {PASSWORD}.",
+        "--key",
     ),
 ]
 

@@ -21,10 +21,12 @@ from registry.cli.common import (
     ShowVersion,
     answer,
     answer_event,
+    argument,
     as_data,
     command,
     open_outcomes,
     open_signing,
+    option,
     program,
     run,
 )
@@ -45,11 +47,11 @@ app = program("dermfed-outcomes")
 
 Url = Annotated[
     str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The database of outcomes, sqlite:///path/outcomes.db or postgresql://user@host/name. By "
+    option(
+        "URL",
+        "The database of outcomes, sqlite:///path/outcomes.db or postgresql://user@host/name. By "
         f"default {OUTCOMES}.",
+        "--url",
     ),
 ]
 
@@ -69,10 +71,9 @@ def dermfed_outcomes(_version: ShowVersion = False) -> None:
     of=app,
 )
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file; `-` for standard input.")],
+    file: Annotated[Path, argument("FILE", "A CSV file; `-` for standard input.")],
     refused: Annotated[
-        Path | None,
-        typer.Option(metavar="CSV", help="Write refused lines there as they are, with the reason, to mend."),
+        Path | None, option("CSV", "Write refused lines there as they are, with the reason, to mend.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -121,10 +122,8 @@ def import_(
     of=app,
 )
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; `-` for standard output.")],
-    model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Outcomes of its versions alone; by default all.")
-    ] = None,
+    file: Annotated[Path, argument("FILE", "The file to write; `-` for standard output.")],
+    model: Annotated[str | None, option("MODEL", "Outcomes of its versions alone; by default all.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +149,7 @@ def export(
     of=app,
 )
 def forget(
-    days: Annotated[int, typer.Option(min=1, metavar="N", help="Keep answers of so many days.")],
+    days: Annotated[int, option("N", "Keep answers of so many days.", min=1)],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -189,12 +188,9 @@ def field(
     context: Context,
     model: Model,
     outcomes: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
+        str | None, option("URL", f"The database of outcomes. By default {OUTCOMES}.")
     ] = None,
-    close: Annotated[
-        int | None, typer.Option(metavar="N", help="Close this alarm for good; needs --reason.")
-    ] = None,
+    close: Annotated[int | None, option("N", "Close this alarm for good; needs --reason.")] = None,
     reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,

@@ -4,7 +4,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Context
 
 from registry.bundle.text import shown_name
@@ -14,22 +13,22 @@ from registry.cli.common import (
     Reason,
     answer,
     answer_event,
+    argument,
     as_data,
     command,
     open_registry,
     open_signing,
+    option,
 )
 from registry.environment import key_password
 from registry.records import ROLES, ROTATION_GRACE, SCOPES, moment
 from registry.views.records import key_table, people_table
 from registry.views.tables import printable
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="As history calls them.")]
-_Public = Annotated[Path, typer.Option(metavar="FILE", help="Their public key in PEM.")]
-_Roles = Annotated[
-    list[str], typer.Option("--role", metavar="ROLE", help=f"What they may do: {', '.join(ROLES)}.")
-]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `keys list` shows it.")]
+_Name = Annotated[str, argument("NAME", "As history calls them.")]
+_Public = Annotated[Path, option("FILE", "Their public key in PEM.")]
+_Roles = Annotated[list[str], option("ROLE", f"What they may do: {', '.join(ROLES)}.", "--role")]
+_Id = Annotated[str, argument("ID", "The key's id, as `keys list` shows it.")]
 
 _FIRST = (
     "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of "
@@ -44,7 +43,7 @@ _KEEP = "keep the line above, it is not shown again"
 
 @command("people new-key", "anna.key")
 def people_new_key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Write the private key to this new file.")],
+    file: Annotated[Path, argument("FILE", "Write the private key to this new file.")],
 ) -> None:
     """Make a key pair: the private key, for its owner alone, and FILE.pub, for others.
 
@@ -105,7 +104,7 @@ def people_list(context: Context, as_json: AsJson = False) -> None:
 @command("people revoke", "ben --reason 'left the ward' --key anna.key")
 def people_revoke(
     context: Context,
-    who: Annotated[str, typer.Argument(metavar="PERSON", help="A name, or a key's fingerprint.")],
+    who: Annotated[str, argument("PERSON", "A name, or a key's fingerprint.")],
     reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -127,19 +126,14 @@ def people_revoke(
 )
 def keys_add(
     context: Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom or what the key is for.")],
+    name: Annotated[str, argument("NAME", "Whom or what the key is for.")],
     scopes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--scope", metavar="SCOPE", help=f"What it may ask for: {', '.join(SCOPES)}. By default all."
-        ),
+        option("SCOPE", f"What it may ask for: {', '.join(SCOPES)}. By default all.", "--scope"),
     ] = None,
-    expires: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="For how long it is valid; by default for ever.")
-    ] = None,
+    expires: Annotated[float | None, option("DAYS", "For how long it is valid; by default for ever.")] = None,
     per_minute: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Requests a minute; by default what the service grants to any key."),
+        int | None, option("N", "Requests a minute; by default what the service grants to any key.")
     ] = None,
     signing: Key = None,
     as_json: AsJson = False,
@@ -170,9 +164,8 @@ def keys_list(context: Context, as_json: AsJson = False) -> None:
 def keys_rotate(
     context: Context,
     id: _Id,
-    grace: Annotated[
-        float, typer.Option(metavar="HOURS", help="For how long the old key stays valid.")
-    ] = ROTATION_GRACE / timedelta(hours=1),
+    grace: Annotated[float, option("HOURS", "For how long the old key stays valid.")] = ROTATION_GRACE
+    / timedelta(hours=1),
     signing: Key = None,
     as_json: AsJson = False,
 ) -> None:

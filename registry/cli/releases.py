@@ -20,10 +20,13 @@ from registry.cli.common import (
     To,
     answer,
     answer_event,
+    argument,
     as_data,
     command,
+    flag,
     open_registry,
     open_signing,
+    option,
 )
 from registry.environment import PASSWORD, SIGNING_KEY
 from registry.errors import AliasMoved, GateRefusal, GateSetInvalid
@@ -38,44 +41,41 @@ if TYPE_CHECKING:
     from registry.records import Canary
 
 _Named = Annotated[
-    list[int] | None,
-    typer.Argument(metavar="VERSION...", help="Numbers of versions; none where --without is enough."),
+    list[int] | None, argument("VERSION...", "Numbers of versions; none where --without is enough.")
 ]
 _Without = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "SUBGROUP",
+        "Leave out the version of this subgroup: the global one answers; may be given again.",
         "--without",
-        metavar="SUBGROUP",
-        help="Leave out the version of this subgroup: the global one answers; may be given again.",
     ),
 ]
 _Expect = Annotated[
     int | None,
-    typer.Option(
-        "--expect",
-        metavar="RELEASE",
-        min=0,
-        help="Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
+    option(
+        "RELEASE",
+        "Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
         "that it points to when the command begins.",
+        "--expect",
+        min=0,
     ),
 ]
 _AsPromoter = Annotated[
     Path | None,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        help="The promoter's private key, since their own approval does not count; nothing is signed. By "
+    option(
+        "FILE",
+        "The promoter's private key, since their own approval does not count; nothing is signed. By "
         f"default {SIGNING_KEY}; its password is read from {PASSWORD}.",
+        "--key",
     ),
 ]
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="A gate set in YAML.")]
+_File = Annotated[Path, argument("FILE", "A gate set in YAML.")]
 _ForModel = Annotated[
-    str | None,
-    typer.Option("--model", metavar="MODEL", help="For this model alone; else for all without their own."),
+    str | None, option("MODEL", "For this model alone; else for all without their own.", "--model")
 ]
 _ForAlias = Annotated[
-    str | None,
-    typer.Option("--alias", metavar="ALIAS", help="For this alias alone; else for all without their own."),
+    str | None, option("ALIAS", "For this alias alone; else for all without their own.", "--alias")
 ]
 
 
@@ -133,11 +133,9 @@ def gates_approve(
 @command("gates show", "", "demo", "demo --alias production", "demo --number 2 > gates.yaml", "--json")
 def gates_show(
     context: Context,
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="The gates of this model.")] = None,
-    number: Annotated[int | None, typer.Option(metavar="N", help="This set of the model's own.")] = None,
-    alias: Annotated[
-        str | None, typer.Option(metavar="ALIAS", help="What is asked under this alias.")
-    ] = None,
+    model: Annotated[str | None, argument("[MODEL]", "The gates of this model.")] = None,
+    number: Annotated[int | None, option("N", "This set of the model's own.")] = None,
+    alias: Annotated[str | None, option("ALIAS", "What is asked under this alias.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the gates and what each means, as YAML that `gates set` reads.
@@ -190,8 +188,7 @@ def approve(
     without: _Without = None,
     reason: Reason = None,
     override_gates: Annotated[
-        bool,
-        typer.Option("--override-gates", help="Approve promoting it although gates refuse, and only that."),
+        bool, flag("Approve promoting it although gates refuse, and only that.", "--override-gates")
     ] = False,
     key: Key = None,
     as_json: AsJson = False,
@@ -257,20 +254,18 @@ def promote(
     reason: Reason = None,
     override_gates: Annotated[
         bool,
-        typer.Option(
-            "--override-gates",
-            help="Promote although a gate refuses; needs --reason, and approvals of its own where the gates "
+        flag(
+            "Promote although a gate refuses; needs --reason, and approvals of its own where the gates "
             "ask for any.",
+            "--override-gates",
         ),
     ] = False,
     expect: _Expect = None,
     share: Annotated[
-        float | None,
-        typer.Option(metavar="F", help="As a canary: it answers this share of requests, such as 0.05."),
+        float | None, option("F", "As a canary: it answers this share of requests, such as 0.05.")
     ] = None,
     whose: Annotated[
-        str | None,
-        typer.Option("--for", metavar="SUBGROUP", help="With --share: of requests for this subgroup alone."),
+        str | None, option("SUBGROUP", "With --share: of requests for this subgroup alone.", "--for")
     ] = None,
     key: Key = None,
     as_json: AsJson = False,

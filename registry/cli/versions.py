@@ -20,10 +20,13 @@ from registry.cli.common import (
     Out,
     answer,
     answer_event,
+    argument,
     as_data,
     command,
+    flag,
     open_registry,
     open_signing,
+    option,
 )
 from registry.cli.releases import canary_data
 from registry.errors import InvalidName, RegistryError
@@ -43,15 +46,13 @@ if TYPE_CHECKING:
 MOST_LISTED = 1000
 """Versions that `list` shows without `--all`."""
 
-_Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Short names, such as reviewed.")]
+_Tags = Annotated[list[str], argument("TAG...", "Short names, such as reviewed.")]
 
 
 @command("add", "runs/first/bundles/*", "bundles/global bundles/V --json")
 def add(
     context: Context,
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="BUNDLE_DIR...", help="Folders with model.onnx and bundle.json.")
-    ],
+    folders: Annotated[list[Path], argument("BUNDLE_DIR...", "Folders with model.onnx and bundle.json.")],
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,9 +75,9 @@ def add(
 @command("list", "", "demo --json", "demo --all")
 def list_(
     context: Context,
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Of this model alone.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="However many there are.")] = False,
-    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Those that have this tag alone.")] = None,
+    model: Annotated[str | None, argument("[MODEL]", "Of this model alone.")] = None,
+    all_: Annotated[bool, flag("However many there are.", "--all")] = False,
+    tag: Annotated[str | None, option("TAG", "Those that have this tag alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
@@ -190,8 +191,8 @@ def history(context: Context, model: Model, as_json: AsJson = False) -> None:
 def diff(
     context: Context,
     model: Model,
-    before: Annotated[int, typer.Argument(metavar="A", help="The number of one version.")],
-    after: Annotated[int, typer.Argument(metavar="B", help="The number of the other.")],
+    before: Annotated[int, argument("A", "The number of one version.")],
+    after: Annotated[int, argument("B", "The number of the other.")],
     as_json: AsJson = False,
 ) -> None:
     """Show what changed from version A to version B.
@@ -215,15 +216,11 @@ def diff(
 def card(
     context: Context,
     model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="The model's name, or a bundle's folder such as ./bundles/global."
-        ),
+        str, argument("MODEL", "The model's name, or a bundle's folder such as ./bundles/global.")
     ],
     number: OneVersion = None,
     alias: Annotated[
-        str | None,
-        typer.Option(metavar="ALIAS", help=f"Of the release of this alias; {PRODUCTION} by default."),
+        str | None, option("ALIAS", f"Of the release of this alias; {PRODUCTION} by default.")
     ] = None,
     out: Out = None,
     as_json: AsJson = False,
@@ -257,7 +254,7 @@ def fetch(
     context: Context,
     model: Model,
     number: Number,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A folder that is not there yet.")],
+    out: Annotated[Path, option("DIR", "A folder that is not there yet.", "--out")],
     as_json: AsJson = False,
 ) -> None:
     """Write the bundle of a version into a folder, byte for byte as it was added.
@@ -306,7 +303,7 @@ def note(
     context: Context,
     model: Model,
     number: Number,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be known of it.")],
+    text: Annotated[str, argument("TEXT", "What is to be known of it.")],
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -321,7 +318,7 @@ def note(
 @command("find", "reviewed", "sha256:3f2a", "'soles of feet' --json")
 def find(
     context: Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name, tag or note; or a digest.")],
+    text: Annotated[str, argument("TEXT", "A part of a name, tag or note; or a digest.")],
     as_json: AsJson = False,
 ) -> None:
     """Find versions by names of models and subgroups, tags, notes, reasons of withdrawals, or digests.
