@@ -11,8 +11,7 @@ from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
-from registry.views.card import Card, answering, called, standing
-from registry.views.sentences import FEW, percent
+from registry.views.card import FEW, Card, answering, called, percent, standing
 from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
 
 UNKNOWN: Final = "unknown"
