@@ -13,8 +13,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import UNDECLARED
 from registry.bundle.manifest import BundleManifest, Conformal
 from registry.gates import Case, SpreadGate
