@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
-from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.folder import Bundle
 from registry.bundle.labels import UNDECLARED
 from registry.bundle.manifest import BundleManifest, Conformal
 from registry.gates import Case, SpreadGate
@@ -70,11 +70,6 @@ class Entry:
     def of_bundle(cls, bundle: Bundle) -> "Entry":
         """The entry of a bundle in a folder."""
         return cls(bundle.manifest, bundle.digest)
-
-
-def card_json(manifest: BundleManifest) -> dict[str, Any]:
-    """The card of one bundle."""
-    return entry_json(Entry(manifest, bundle_digest(manifest)))
 
 
 def release_card(

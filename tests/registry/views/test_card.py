@@ -9,7 +9,7 @@ import pytest
 from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Abstention, Conformal, Temperature
 from registry.records import Release, Version
-from registry.views.card import Entry, card_json, expected_coverage, release_card, standing
+from registry.views.card import Entry, entry_json, expected_coverage, release_card, standing
 from registry.views.card_page import card_page
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
@@ -54,9 +54,13 @@ LABELS = (
 )
 
 
+def card_of(made):
+    return entry_json(Entry.of_bundle(made))
+
+
 def test_a_card_has_every_name_and_the_figures_of_its_bundle(bundle):
     made = bundle(metrics=METRICS)
-    card = card_json(made.manifest)
+    card = card_of(made)
     assert set(card) == NAMES
     assert json.loads(json.dumps(card, allow_nan=False)) == card
     assert (card["card_schema"], card["version"], card["registered"]) == (1, None, None)
@@ -94,7 +98,7 @@ UNKNOWN_PARTS = ("No figures by sex", "No test of differences", "No figure has a
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_too_small_is_said(bundle, parts, said, unsaid):
-    limits = " ".join(card_json(bundle(**parts).manifest)["limits"])
+    limits = " ".join(card_of(bundle(**parts))["limits"])
     assert [one for one in said if one not in limits] == []
     assert [one for one in unsaid if one in limits] == []
 
@@ -106,7 +110,7 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
         conformal=Conformal(alpha=0.05, threshold_bin=at_log_odds(-1.5), n=39, guarantee="subgroup"),
         abstention=Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.5), n=80, risk=0.0625),
     )
-    card = card_json(made.manifest)
+    card = card_of(made)
     use, calibration = card["how_to_use"], card["calibration"]
     assert "at least 0.622" in use["report"]
     assert "On the 80 pictures" in use["report"]
@@ -144,7 +148,7 @@ def changed(name, **update):
     ],
 )
 def test_when_an_answer_is_reported_and_when_referred(bundle, parts, report, refer):
-    use = card_json(bundle(**parts).manifest)["how_to_use"]
+    use = card_of(bundle(**parts))["how_to_use"]
     assert report in use["report"]
     assert refer in use["refer"]
 
@@ -155,7 +159,7 @@ def test_when_an_answer_is_reported_and_when_referred(bundle, parts, report, ref
 def test_a_model_with_a_working_point_tells_what_it_promises(bundle, low, reached, said):
     point = {"target": 0.95, "level": 0.95, "threshold_bin": at_log_odds(-1.5), "n": 80}
     made = bundle(labels=LABELS, working_point={**point, "sensitivity_low": low, "reached": reached})
-    use = card_json(made.manifest)["how_to_use"]["malignancy"]
+    use = card_of(made)["how_to_use"]["malignancy"]
     assert f"From 0.182 on a lesion is suspicious: at least {100 * low:.1f} % of malignant lesions are" in use
     assert f"(with 95 % confidence, chosen on 80 of them{said}" in use
 
@@ -188,7 +192,7 @@ def test_the_card_of_a_release_holds_one_of_each_version(bundle, dark):
 
 def test_a_card_says_which_tones_of_a_subgroup_it_has_seen(bundle):
     four = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "VI"))
-    card = card_json(bundle(four, patients_by_tone=patients_of(four, 12, without="6")).manifest)
+    card = card_of(bundle(four, patients_by_tone=patients_of(four, 12, without="6")))
     seen = [(one["tone"], one["calibration"], one["test"]) for one in card["tones"]]
     assert seen == [("3", 12, 12), ("4", 12, 12), ("5", 12, 12), ("6", None, None)]
     use = card["intended_use"]
@@ -196,9 +200,9 @@ def test_a_card_says_which_tones_of_a_subgroup_it_has_seen(bundle):
     not_six = "Not for skin tone 6 (fitzpatrick): too few patients of it, or none, were in the calibration."
     assert not_six in use["not_for"]
     unseen = bundle(four, patients_by_tone=None)
-    assert card_json(unseen.manifest)["intended_use"]["population"].startswith("Nobody")
+    assert card_of(unseen)["intended_use"]["population"].startswith("Nobody")
     assert "too few to tell" in card_page(release_card([Entry.of_bundle(unseen)]))
-    whole = card_json(bundle(four).manifest)["intended_use"]
+    whole = card_of(bundle(four))["intended_use"]
     assert "3, 4, 5, VI" in whole["population"]
     assert not any("too few patients" in sentence for sentence in whole["not_for"])
 

@@ -11,7 +11,7 @@ from registry.bundle.labels import Coding, Label
 from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
 from registry.bundle.metrics.summary import summarise
 from registry.records import Release, Version
-from registry.views.card import Entry, card_json, release_card
+from registry.views.card import Entry, entry_json, release_card
 from registry.views.card_page import card_page, cell, figure, interval, key_figures, version_in_short
 from registry.views.tables import Cell, Facts, draw
 from tests.thresholds import at_log_odds
@@ -119,7 +119,7 @@ def test_what_a_run_writes_is_understood(bundle):
         *(Label(code=code, name=code) for code in ("NV", "AK")),
     )
     made = bundle(labels=labels, metrics=summarise(blocks, labels, ["dark", "light", "medium"]))
-    card = card_json(made.manifest)
+    card = entry_json(Entry.of_bundle(made))
     assert set(card["by_subgroup"]) == {"dark", "light", "undeclared"}
     page = card_page(release_card([Entry.of_bundle(made)]))
     for part in ("dark − light", "Sensitivity, malignant", "Melanoma (MEL)", "Spread, one mix of diseases"):
