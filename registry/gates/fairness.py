@@ -134,8 +134,8 @@ class RequiredSubgroupsGate(NumericGate):
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup; only those over other tones, where there are any."""
         if other := self._other_tones(case):
-            for name, told in other.items():
-                yield GateFinding(subgroup=name, measure="skin tones", verdict="refused", note=told)
+            for name, note in other.items():
+                yield GateFinding(subgroup=name, measure="skin tones", verdict="refused", note=note)
             return
         rows = for_patients(case.manifests)
         for name in self._required or counted(case.manifests):
@@ -195,8 +195,8 @@ class TonesGate(NumericGate):
             note = "the bundle has no patients_by_tone" if silent else "too few to disclose, or none"
             for part, n in (("calibration", one.calibration), ("test", one.test)):
                 measure = f"patients of skin tone {one.called} in {part}"
-                said = note if n is None else ""
-                yield check(one.subgroup, measure, n, "at least", self.patients, note=said)
+                why = note if n is None else ""
+                yield check(one.subgroup, measure, n, "at least", self.patients, note=why)
 
 
 Tones = frozenset[tuple[str, str]]

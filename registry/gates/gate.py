@@ -151,9 +151,9 @@ class NumericGate(GateConfig):
             for one in refused:
                 if one.subgroup and one.subgroup not in steps.setdefault(self.advice(one), []):
                     steps[self.advice(one)].append(one.subgroup)
-            told = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
-            told = f". {told[0].upper()}{told[1:]}" if told else ""
-            detail = f"{'; '.join(map(self._describe, refused))}{told}, {OVERRIDE}"
+            advice = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
+            advice = f". {advice[0].upper()}{advice[1:]}" if advice else ""
+            detail = f"{'; '.join(map(self._describe, refused))}{advice}, {OVERRIDE}"
         elif worst is not None:
             detail = f"closest to the limit: {self._describe(worst)}"
         else:
@@ -177,10 +177,10 @@ class NumericGate(GateConfig):
         facts = [] if one.n is None else [f"n {one.n}"]
         if one.interval is not None:
             facts.append(f"95 % interval {one.interval[0]:.3f} to {one.interval[1]:.3f}")
-        told = f" ({', '.join(filter(None, [*facts, one.note]))})" if facts or one.note else ""
+        more = f" ({', '.join(filter(None, [*facts, one.note]))})" if facts or one.note else ""
         digits = ".0f" if self.counts else self.digits
         value, limit = format(one.value, digits), format(one.limit, digits)
-        return f"{one.measure} for {one.subgroup}: {value}{told}, where {one.bound} {limit} passes"
+        return f"{one.measure} for {one.subgroup}: {value}{more}, where {one.bound} {limit} passes"
 
 
 def check(

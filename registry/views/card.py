@@ -105,7 +105,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     manifest, metrics = entry.manifest, entry.manifest.metrics
     record = manifest.model_dump(mode="json", exclude={"reference", "evaluation", "out_of_distribution"})
     rows, unfamiliar = metrics.get("by_subgroup", {}), manifest.out_of_distribution
-    withdrawn = f"{entry.withdrawn.rstrip('.')}. Nobody may be answered by this version any more."
+    withdrawn = f"{entry.withdrawn.rstrip('.')}. This version must not answer any more."
     return {
         "card_schema": CARD_SCHEMA,
         "model": manifest.model,
@@ -384,7 +384,7 @@ def _limits_of_calibration(manifest: BundleManifest) -> Iterator[str]:
     elif manifest.basis == "cross-fitted":
         yield (
             "Its guarantees are cross-fitted: exact for models trained without a part of the lesions each, "
-            "and nominal for this one, which was trained on all. The test counts stand beside them."
+            "and nominal for this one, which was trained on all. Read them together with the test counts."
         )
     if manifest.refers_all:
         yield "It refers every picture."
@@ -466,10 +466,10 @@ def _matters(card: Mapping[str, Any]) -> Iterator[Matter]:
         return ", ".join(called(one) for one in versions if is_so(one))
 
     if gone := among(lambda one: "withdrawn" in one):
-        yield Matter(f"Withdrawn: {gone}.", "Promote another; nobody may be answered by it.", wrong=True)
+        yield Matter(f"Withdrawn: {gone}.", "Promote another; it must not answer any more.", wrong=True)
     if unknown := among(lambda one: not one["metrics"] and not one["by_subgroup"]):
         text = f"Without test figures: {unknown}. How well it answers is unknown."
-        yield Matter(text, "Test it before anybody is answered by it.")
+        yield Matter(text, "Test it before it answers.")
     if silent := among(lambda one: one["how_to_use"]["report"] == NEVER_REPORTS):
         todo = "Calibrate it on more pictures, or expect to see every lesion yourself."
         yield Matter(f"Refers every picture and never reports: {silent}.", todo)
