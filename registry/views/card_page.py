@@ -142,7 +142,7 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
         rows["all together"] = {name: total.get(name) for name in (*COUNTS, "intervals", *names)}
     if only:
         shown = (*only, *COUNTS, "intervals")
-        rows = {name: {each: row.get(each) for each in shown} for name, row in rows.items()}
+        rows = {name: {each: row[each] for each in shown if each in row} for name, row in rows.items()}
     note = "In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better."
     return _metric_table("subgroups", "Test figures by skin tone", "Skin tones", rows, note)
 
