@@ -27,7 +27,7 @@ from typer.main import get_command
 
 from registry.bundle.labels import Subgroup
 from registry.cli.app import app
-from registry.cli.show import MOST_LISTED
+from registry.cli.versions import MOST_LISTED
 from registry.registry import Registry
 
 SUBGROUPS = (

@@ -1,11 +1,7 @@
-"""What gates found, and what a promotion would change, as records that every view shows alike.
+"""What gates found and what a promotion would change, as records that terminal, JSON and pages show.
 
-The report of the gates: a verdict for each gate, the figure behind it, and the check of each subgroup.
-
-What a promotion would change, as a record: each subgroup, who answers it, its figures and what gates say.
-
-Terminal, JSON and pages show it alike: whatever is said of it stands in a field, and nothing has to be
-worked out where it is shown.
+`GateReport`: a verdict for each gate, the value behind it, and a line for each subgroup. `Comparison`: each
+subgroup, which version answers it before and after, its metrics, and what gates find. Views compute nothing.
 """
 
 from dataclasses import dataclass
@@ -34,14 +30,6 @@ class SubgroupFigure(Frozen):
     value: float
     n: int
     interval: tuple[float, float] | None = None
-
-    def __str__(self) -> str:
-        sure = (
-            ""
-            if self.interval is None
-            else f", 95 % interval {self.interval[0]:.3f} to {self.interval[1]:.3f}"
-        )
-        return f"{self.value:.3f} for {self.subgroup} (n {self.n}{sure})"
 
 
 class GateFinding(Frozen):
@@ -121,21 +109,21 @@ class GateReport(Frozen):
     @property
     def not_judged(self) -> tuple[str, ...]:
         """What was not judged: gates that do not apply, and the subgroups to which others do not."""
-        told = []
+        skipped_gates = []
         for result in self.results:
             skipped = [one for one in result.findings if one.verdict == "not applicable"]
             if result.verdict == "not applicable":
-                told.append(f"{result.gate}: {result.detail}")
+                skipped_gates.append(f"{result.gate}: {result.detail}")
             elif skipped:
                 named = ", ".join(f"{one.subgroup} ({one.note})" for one in skipped)
-                told.append(f"{result.gate}, of {named}")
-        return tuple(told)
+                skipped_gates.append(f"{result.gate}, of {named}")
+        return tuple(skipped_gates)
 
     @property
     def detail(self) -> str:
         """The details of the gates that refuse, or of all of them where none does."""
-        telling = [result for result in self.results if result.verdict == "refused"] or self.results
-        return "; ".join(f"gate {result.gate} ({result.verdict}): {result.detail}" for result in telling)
+        shown = [result for result in self.results if result.verdict == "refused"] or self.results
+        return "; ".join(f"gate {result.gate} ({result.verdict}): {result.detail}" for result in shown)
 
 
 def set_title(model: str, number: int, alias: str = "") -> str:
@@ -162,7 +150,7 @@ class Answering:
     Attributes:
         version: the number of the version.
         own: whether it is the subgroup's own; False for the version for everybody.
-        n: test pictures of the subgroup; None where it is not told, as the next two.
+        n: test pictures of the subgroup; None where it is not disclosed, as the next two.
         n_malignant: malignant ones.
         n_other: those that are not.
     """
@@ -182,7 +170,7 @@ class FigureChange:
         figure: its name in the bundle.
         called: what people call it.
         running: under the running release; None where nothing runs, or it cannot be read.
-        candidate: under the candidate; None where nobody would answer this subgroup by name any more.
+        candidate: under the candidate; None where it does not name this subgroup.
         change: candidate minus running, where both have a value.
         lost: whether the subgroup loses: its figure falls, or there is none any more.
     """
@@ -237,7 +225,7 @@ class SubgroupChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The release that would result beside the one that runs.
+    """The release that would result next to the one that runs.
 
     Attributes:
         model, alias: of which model, under which alias.

@@ -1,13 +1,8 @@
 """The commands `dermfed-registry` and `dermfed-outcomes`.
 
-- `app`: the application, and the commands of adding.
-- `show`: lists, versions, history, differences; `bundles`: cards, bundles as folders, archives, signing.
-- `releases`: promoting, rolling back, withdrawing, canaries, tags; `gates`; `people`: people and API keys.
-- `audit`: verification, the head, garbage collection; `outcomes`: outcomes and alarms.
-- `common`: options that several commands share, opening a registry, and how a command ends.
-- `__main__`: `python -m registry.cli`.
+- `app`: the console script `dermfed-registry`; `common`: its groups, shared options, and exit codes.
+- `versions`: adding, listing, showing, comparing and fetching versions; cards, tags and notes.
+- `releases`: promoting, canaries, rolling back, withdrawing, gates and approvals.
+- `audit`: verification, history's chain, signatures, archives, garbage collection.
+- `people`: people and API keys; `outcomes`: outcomes and alarms.
 """
-
-from registry.cli.app import main
-
-__all__ = ["main"]

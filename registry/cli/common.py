@@ -1,93 +1,123 @@
-"""What commands share: options, opening the registry, answering as JSON or text, and exit codes.
+"""What commands share: their registration, options, opening the registry, answers and exit codes.
 
-Opens the registry for a command, and imports then what speaks to a database: `--help` needs none.
+    @command("tag", "demo 5 reviewed")
+    def tag(context: Context, model: Model, number: Number, tags: Tags, key: Key = None) -> None:
+        '''Give a version tags.'''
+        with open_signing(context, key) as registry:
+            answer_event(registry.tag(model, number, tags), False, "it has these tags")
 
-Runs a command: errors that a user can mend are told in a line, and in the exit code.
+What speaks to a database is imported when a command opens it: `--help` needs none of it.
 """
 
+import inspect
 import json
 import logging
 import sys
+from collections.abc import Callable
 from gc import freeze
+from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from pydantic import TypeAdapter
+from typer import Context
 
 from registry.bundle.errors import BundleError
 from registry.bundle.text import shown
 from registry.environment import OUTCOMES, PASSWORD, SIGNING_KEY, outcomes_url
 from registry.errors import InvalidName, RegistryError
+from registry.records import Event
+from registry.views.records import event_lines
 
 if TYPE_CHECKING:
     from registry.outcomes.store import OutcomeStore
     from registry.registry import Registry
 
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")]
-Number = Annotated[int, typer.Argument(metavar="VERSION", help="The version's number.")]
-Numbers = Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")]
-To = Annotated[str, typer.Option("--to", metavar="ALIAS", help="The alias, such as staging or production.")]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")]
-NeededReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; history keeps it.")]
-Named = Annotated[
-    list[int] | None,
-    typer.Argument(metavar="VERSION...", help="Numbers of versions; none where --without is enough."),
+REFUSED = 1  # exit code: the question was understood and the answer is no
+WRONG = 2  # exit code: wrong use or bad input
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def program(name: str, help: str | None = None) -> typer.Typer:
+    """A console script, or a group of commands."""
+    return typer.Typer(
+        name=name, help=help, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    )
+
+
+app = program("dermfed-registry")
+_GROUPS = {
+    "canary": "A release that answers a share of the requests.",
+    "gates": "What a release must pass.",
+    "keys": "Keys to the service.",
+    "people": "Who may do what, by their keys.",
+}
+_groups = {name: program(name, text) for name, text in _GROUPS.items()}
+for _group in _groups.values():
+    app.add_typer(_group)
+
+
+def command(name: str, *examples: str, of: typer.Typer = app) -> Callable[[Command], Command]:
+    """Register a command, such as `gates set`; its help is its docstring and the examples as typed."""
+    group, _, last = name.rpartition(" ")
+
+    def register(function: Command) -> Command:
+        typed = "\n".join(f"  {of.info.name} {name} {example}".rstrip() for example in examples)
+        text = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{typed}"
+        return (_groups[group] if group else of).command(last, help=text)(function)
+
+    return register
+
+
+def argument(metavar: str, help: str) -> Any:
+    """What help says of an argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+def option(metavar: str, help: str, *names: str, **settings: Any) -> Any:
+    """What help says of an option with a value; without names it is called as its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **settings)
+
+
+def flag(help: str, *names: str) -> Any:
+    """What help says of an option without a value."""
+    return typer.Option(*names, help=help)
+
+
+def _show_version(context: Context, asked: bool) -> None:
+    if asked:
+        typer.echo(f"{context.command.name} {installed_version('dermfed')}")
+        raise typer.Exit
+
+
+ShowVersion = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
 ]
-Expect = Annotated[
-    int | None,
-    typer.Option(
-        "--expect",
-        metavar="RELEASE",
-        min=0,
-        help="Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
-        "that it points to when the command begins.",
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without",
-        metavar="SUBGROUP",
-        help="Leave out the version of this subgroup: the global one answers; may be given again.",
-    ),
-]
-
-
-def named_or_without(numbers: list[int] | None, without: list[str] | None) -> tuple[list[int], list[str]]:
-    """The versions named and the subgroups left out, of which there must be any.
-
-    Raises:
-        BadParameter: there is none of either.
-    """
-    if not numbers and not without:
-        raise typer.BadParameter("name a VERSION, or a SUBGROUP with --without")
-    return numbers or [], without or []
-
-
+AsJson = Annotated[bool, flag("Answer in JSON, for programs.", "--json")]
+Model = Annotated[str, argument("MODEL", "The model's name, as `list` shows it.")]
+Number = Annotated[int, argument("VERSION", "The version's number.")]
+Numbers = Annotated[list[int], argument("VERSION...", "Numbers of versions.")]
+OneVersion = Annotated[int | None, option("N", "This version alone.", "--version")]
+To = Annotated[str, option("ALIAS", "The alias, such as staging or production.", "--to")]
+Alias = Annotated[str, option("ALIAS", "The alias.", "--alias")]
+OneAlias = Annotated[str | None, option("ALIAS", "The release of this alias alone.", "--alias")]
+Out = Annotated[Path | None, option("FILE", "Write to this file.", "--out")]
+Reason = Annotated[str | None, option("TEXT", "Why; history keeps it.", "--reason")]
+NeededReason = Annotated[str, option("TEXT", "Why; history keeps it.", "--reason")]
 Key = Annotated[
     Path | None,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        help=f"Your private key in PEM, which signs this; by default {SIGNING_KEY}. Its password is read "
+    option(
+        "FILE",
+        f"Your private key in PEM, which signs this; by default {SIGNING_KEY}. Its password is read "
         f"from {PASSWORD}.",
-    ),
-]
-
-AsPromoter = Annotated[
-    Path | None,
-    typer.Option(
         "--key",
-        metavar="FILE",
-        help="The private key of whoever will promote, whose own approval does not count; nothing is signed. "
-        f"By default {SIGNING_KEY}; its password is read from {PASSWORD}.",
     ),
 ]
 
 
-def open_registry(context: typer.Context) -> "Registry":
+def open_registry(context: Context) -> "Registry":
     """The registry that `--url` and `--store` name.
 
     Raises:
@@ -95,12 +125,12 @@ def open_registry(context: typer.Context) -> "Registry":
     """
     from registry.registry import Registry
 
-    freeze()  # what was imported stays to the end: not for the collector to look through
+    freeze()  # the collector need not look through what was imported
     return Registry.open(*context.obj)
 
 
-def open_signing(context: typer.Context, key: Path | None) -> "Registry":
-    """The same, for whoever signs what they do: with this key, or that of `DERMFED_SIGNING_KEY`, if any.
+def open_signing(context: Context, key: Path | None) -> "Registry":
+    """The same, signing with this key, or that of `DERMFED_SIGNING_KEY`, if any.
 
     Raises:
         KeyUnusable: the file holds no private key that can be used.
@@ -112,13 +142,8 @@ def open_signing(context: typer.Context, key: Path | None) -> "Registry":
     return open_registry(context).signed_by(signatory)
 
 
-def open_outcomes(url: str | None, option: str, *, create: bool) -> "OutcomeStore":
-    """The database of outcomes that `url` names, or `DERMFED_OUTCOMES_URL`.
-
-    Args:
-        url: as it was given.
-        option: by which option.
-        create: whether one that is not there is made.
+def open_outcomes(url: str | None, option: str) -> "OutcomeStore":
+    """The database of outcomes that `url`, given by `option`, or `DERMFED_OUTCOMES_URL` names.
 
     Raises:
         InvalidName: neither names one.
@@ -129,14 +154,10 @@ def open_outcomes(url: str | None, option: str, *, create: bool) -> "OutcomeStor
     named = outcomes_url(url)
     if named is None:
         raise InvalidName(
-            f"no database of outcomes is named; set {OUTCOMES} to the one that the service writes to, or say "
-            f"{option} sqlite:////srv/dermfed/outcomes.db"
+            f"no database of outcomes is named; set {OUTCOMES} to the one that the service writes to, or "
+            f"give {option} sqlite:////srv/dermfed/outcomes.db"
         )
-    return OutcomeStore.open(named, create=create)
-
-
-REFUSED = 1
-"""The exit code where the question was understood and the answer is no."""
+    return OutcomeStore.open(named, create=False)
 
 
 def as_data(record: Any) -> Any:
@@ -149,30 +170,27 @@ def answer(data: Any, text: str, as_json: bool) -> None:
     print(json.dumps(data, indent=2) if as_json else text)
 
 
-WRONG = 2  # exit code: wrong use or bad input
+def answer_event(event: Event | None, as_json: bool, nothing: str = "") -> None:
+    """Print the event that a command made, or that there was nothing to do."""
+    text = f"nothing to do: {nothing}" if event is None else event_lines(event)
+    answer({"event": as_data(event)}, text, as_json)
 
 
-def run(app: typer.Typer) -> None:
-    """Runs the commands of an application, and ends with their exit code."""
-    logging.getLogger("registry").addHandler(logging.NullHandler())  # commands say themselves what they did
+def run(of: typer.Typer) -> None:
+    """Run the commands of an application and exit with their code."""
+    logging.getLogger("registry").addHandler(logging.NullHandler())  # commands print what they did
     try:
-        app()
-    except RegistryError as error:
-        _fail(error, error.exit_code)
-    except BundleError as error:
-        _fail(error, WRONG)
+        of()
+    except (RegistryError, BundleError) as error:
+        _fail(error, str(error), error.exit_code if isinstance(error, RegistryError) else WRONG)
     except OSError as error:
-        _fail(error, WRONG, _of_a_file(error))
+        text = str(error)
+        if error.filename is not None and error.strerror is not None:
+            advice = "check its name, its folder and their permissions"
+            text = f"{error.filename} cannot be used ({error.strerror}); {advice}"
+        _fail(error, text, WRONG)
 
 
-def _fail(error: Exception, code: int, said: str | None = None) -> None:
-    print(f"{type(error).__name__}: {shown(' '.join((said or str(error)).split()))}", file=sys.stderr)
+def _fail(error: Exception, text: str, code: int) -> None:
+    print(f"{type(error).__name__}: {shown(' '.join(text.split()))}", file=sys.stderr)
     sys.exit(code)
-
-
-def _of_a_file(error: OSError) -> str | None:
-    """What the system said of a file, and what to do; nothing where it names no file."""
-    if error.filename is None or error.strerror is None:
-        return None
-    advice = "check its name, its folder and their permissions"
-    return f"{error.filename} cannot be used ({error.strerror}); {advice}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+from typer import Context
 
 from registry.bundle.text import shown
 from registry.cli.common import (
@@ -17,15 +18,20 @@ from registry.cli.common import (
     Key,
     Model,
     Reason,
+    ShowVersion,
     answer,
+    answer_event,
+    argument,
     as_data,
+    command,
     open_outcomes,
     open_signing,
+    option,
+    program,
     run,
 )
 from registry.environment import OUTCOMES
 from registry.errors import DatabaseError, InvalidName, NotFound, PersonRefused
-from registry.views.records import event_lines
 from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
@@ -37,41 +43,37 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 20  # refused lines that are shown one by one
 
-app = typer.Typer(name="dermfed-outcomes", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = program("dermfed-outcomes")
 
 Url = Annotated[
     str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The database of outcomes, sqlite:///path/outcomes.db or postgresql://user@host/name. By "
+    option(
+        "URL",
+        "The database of outcomes, sqlite:///path/outcomes.db or postgresql://user@host/name. By "
         f"default {OUTCOMES}.",
+        "--url",
     ),
 ]
 
 
 @app.callback()
-def dermfed_outcomes() -> None:
+def dermfed_outcomes(_version: ShowVersion = False) -> None:
     """What lesions turned out to be: outcomes of answers that the service has kept.
 
     Exit codes: 0 done; 1 some outcomes were refused; 2 wrong use or bad input.
     """
 
 
-@app.command(
+@command(
     "import",
-    epilog="""Examples:
-
-\b
-  dermfed-outcomes import outcomes.csv
-  dermfed-outcomes import outcomes.csv --refused refused.csv --url sqlite:////srv/dermfed/outcomes.db
-""",
+    "outcomes.csv",
+    "outcomes.csv --refused refused.csv --url sqlite:////srv/dermfed/outcomes.db",
+    of=app,
 )
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file; `-` for standard input.")],
+    file: Annotated[Path, argument("FILE", "A CSV file; `-` for standard input.")],
     refused: Annotated[
-        Path | None,
-        typer.Option(metavar="CSV", help="Write refused lines there as they are, with the reason, to mend."),
+        Path | None, option("CSV", "Write refused lines there as they are, with the reason, to mend.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -99,7 +101,7 @@ def import_(
             if lines <= MOST_SHOWN:
                 print(shown(f"line {line.number}: {why.unquoted}"), file=sys.stderr)
 
-        store = stack.enter_context(open_outcomes(url, "--url", create=False))
+        store = stack.enter_context(open_outcomes(url, "--url"))
         source = stack.enter_context(sys.stdin.buffer if str(file) == "-" else file.open("rb"))
         accepted = import_outcomes(store, read_outcomes(source), refuse)
     if lines > MOST_SHOWN:
@@ -113,20 +115,15 @@ def import_(
         raise typer.Exit(REFUSED)
 
 
-@app.command(
+@command(
     "export",
-    epilog="""Examples:
-
-\b
-  dermfed-outcomes export outcomes.csv
-  dermfed-outcomes export - --model skin-lesion | gzip > outcomes.csv.gz
-""",
+    "outcomes.csv",
+    "- --model skin-lesion | gzip > outcomes.csv.gz",
+    of=app,
 )
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; `-` for standard output.")],
-    model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Outcomes of its versions alone; by default all.")
-    ] = None,
+    file: Annotated[Path, argument("FILE", "The file to write; `-` for standard output.")],
+    model: Annotated[str | None, option("MODEL", "Outcomes of its versions alone; by default all.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +135,7 @@ def export(
     from registry.outcomes.intake import export_outcomes
 
     with (
-        open_outcomes(url, "--url", create=False) as store,
+        open_outcomes(url, "--url") as store,
         nullcontext(sys.stdout) if str(file) == "-" else _own_file(file) as target,
     ):
         written = export_outcomes(store, target, model)
@@ -146,22 +143,19 @@ def export(
         answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"), as_json)
 
 
-@app.command(
+@command(
     "forget",
-    epilog="""Examples:
-
-\b
-  dermfed-outcomes forget --days 730
-""",
+    "--days 730",
+    of=app,
 )
 def forget(
-    days: Annotated[int, typer.Option(min=1, metavar="N", help="Keep answers of so many days.")],
+    days: Annotated[int, option("N", "Keep answers of so many days.", min=1)],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove older answers with their outcomes and counts; they count in no metric any more."""
     before = datetime.now(UTC).date() - timedelta(days=days)
-    with open_outcomes(url, "--url", create=False) as store:
+    with open_outcomes(url, "--url") as store:
         removed = store.forget(before)
     text = f"{removed:,} answers from before {before} removed"
     answer({"before": str(before), "removed": removed}, text, as_json)
@@ -184,23 +178,19 @@ def main() -> None:
     run(app)
 
 
-EXAMPLES = (
+@command(
+    "field",
     "demo",
     "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json",
     "demo --close 1 --reason 'a file of old outcomes, imported at once; the board has looked at it'",
 )
-
-
 def field(
-    context: typer.Context,
+    context: Context,
     model: Model,
     outcomes: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
+        str | None, option("URL", f"The database of outcomes. By default {OUTCOMES}.")
     ] = None,
-    close: Annotated[
-        int | None, typer.Option(metavar="N", help="Close this alarm for good; needs --reason.")
-    ] = None,
+    close: Annotated[int | None, option("N", "Close this alarm for good; needs --reason.")] = None,
     reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -213,8 +203,7 @@ def field(
     """
     with open_signing(context, key) as registry:
         if close is not None:
-            event = registry.close_alarm(model, close, reason=reason)
-            answer({"event": as_data(event)}, event_lines(event), as_json)
+            answer_event(registry.close_alarm(model, close, reason=reason), as_json)
             return
         found, issue = _recorded(registry, model, outcomes)
     if not found.subgroups and not found.open:
@@ -233,7 +222,7 @@ def field(
 
 def _recorded(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Monitoring, str]":
     """Metrics and alarms after new alarms were recorded; why they were not, if they cannot be."""
-    with open_outcomes(outcomes, "--outcomes", create=False) as store:
+    with open_outcomes(outcomes, "--outcomes") as store:
         found = registry.field(model, store)
         try:
             if registry.record_alarms(model, found):

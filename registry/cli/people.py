@@ -1,46 +1,51 @@
-"""`dermfed-registry people` and `keys`: who may do what, and keys to the service.
-
-`dermfed-registry keys`: make, list, rotate and revoke keys to the service.
-"""
+"""`dermfed-registry people` and `keys`: who may do what, and keys to the service."""
 
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Context
 
 from registry.bundle.text import shown_name
-from registry.cli.common import AsJson, Key, Reason, answer, as_data, open_registry, open_signing
+from registry.cli.common import (
+    AsJson,
+    Key,
+    Reason,
+    answer,
+    answer_event,
+    argument,
+    as_data,
+    command,
+    open_registry,
+    open_signing,
+    option,
+)
 from registry.environment import key_password
 from registry.records import ROLES, ROTATION_GRACE, SCOPES, moment
-from registry.views.records import event_lines, key_table, people_table
+from registry.views.records import key_table, people_table
 from registry.views.tables import printable
 
-NEW_KEY_EXAMPLES = ("anna.key",)
-ADD_EXAMPLES = (
-    "anna --public anna.pub --role operator --role uploader",
-    "ben --public ben.pub --role approver --key anna.key",
-)
-APPROVE_EXAMPLES = ("carla --public carla.pub --role approver --key ben.key",)
-LIST_EXAMPLES = ("", "--json")
-REVOKE_EXAMPLES = ("ben --reason 'left the ward' --key anna.key",)
-
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="As history calls them.")]
-_Public = Annotated[Path, typer.Option(metavar="FILE", help="Their public key in PEM.")]
-_Roles = Annotated[
-    list[str], typer.Option("--role", metavar="ROLE", help=f"What they may do: {', '.join(ROLES)}.")
-]
+_Name = Annotated[str, argument("NAME", "As history calls them.")]
+_Public = Annotated[Path, option("FILE", "Their public key in PEM.")]
+_Roles = Annotated[list[str], option("ROLE", f"What they may do: {', '.join(ROLES)}.", "--role")]
+_Id = Annotated[str, argument("ID", "The key's id, as `keys list` shows it.")]
 
 _FIRST = (
     "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of "
-    "this key can add others: make sure that somebody holds its private half"
+    "this key can add others: make sure that its private half is kept"
 )
+_NO_PEOPLE = (
+    "nobody yet: actors are the names that the operating system gives; make a key with "
+    "`dermfed-registry people new-key`, and register yourself with `people add`"
+)
+_KEEP = "keep the line above, it is not shown again"
 
 
+@command("people new-key", "anna.key")
 def people_new_key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Write the private key to this new file.")],
+    file: Annotated[Path, argument("FILE", "Write the private key to this new file.")],
 ) -> None:
-    """Make a key pair: the private key, for its owner alone, and beside it FILE.pub, for others to know.
+    """Make a key pair: the private key, for its owner alone, and FILE.pub, for others.
 
     With DERMFED_KEY_PASSWORD the private key is encrypted with this password. Any key of the curves P-256,
     P-384 and P-521 does as well, such as one of openssl.
@@ -51,21 +56,20 @@ def people_new_key(
     print(printable(f"{file} (keep it secret) and {public}"), fingerprint, sep="\n")
 
 
+@command(
+    "people add",
+    "anna --public anna.pub --role operator --role uploader",
+    "ben --public ben.pub --role approver --key anna.key",
+)
 def people_add(
-    context: typer.Context,
-    name: _Name,
-    public: _Public,
-    roles: _Roles,
-    key: Key = None,
-    as_json: AsJson = False,
+    context: Context, name: _Name, public: _Public, roles: _Roles, key: Key = None, as_json: AsJson = False
 ) -> None:
     """Add a person, who is known by a key from now on.
 
     An uploader adds, imports, tags and notes versions; an approver approves releases; an operator promotes,
-    overrides gates, goes back, stops, withdraws, sets gates, signs the head, collects garbage, registers
-    people and makes API keys. The first person is an operator; from then on all of this has to be signed,
-    and an operator signs for each further person. Compare the fingerprint with the person, by telephone or
-    on paper.
+    overrides gates, rolls back, stops, withdraws, sets gates, collects garbage, registers people and makes
+    API keys. The first person is an operator; from then on all of this has to be signed, and an operator
+    signs for each further person. Compare the fingerprint with the person, by telephone or on paper.
 
     Where a gate set asks for approvals, a person takes as many (`people approve`). Exit code 1 if they are
     missing.
@@ -76,13 +80,9 @@ def people_add(
     answer(as_data(person), people_table([person]) + (_FIRST if first else ""), as_json)
 
 
+@command("people approve", "carla --public carla.pub --role approver --key ben.key")
 def people_approve(
-    context: typer.Context,
-    name: _Name,
-    public: _Public,
-    roles: _Roles,
-    key: Key = None,
-    as_json: AsJson = False,
+    context: Context, name: _Name, public: _Public, roles: _Roles, key: Key = None, as_json: AsJson = False
 ) -> None:
     """Approve a person whom an operator will add, with exactly this name, key and roles.
 
@@ -90,24 +90,21 @@ def people_approve(
     person first, by telephone or on paper. Exit code 1 if you have approved it before.
     """
     with open_signing(context, key) as registry:
-        event = registry.approve_person(name, public, roles=roles)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
+        answer_event(registry.approve_person(name, public, roles=roles), as_json)
 
 
-def people_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List people with the fingerprints of their keys, those who were revoked too."""
+@command("people list", "", "--json")
+def people_list(context: Context, as_json: AsJson = False) -> None:
+    """List people with the fingerprints of their keys, revoked ones too."""
     with open_registry(context) as registry:
         people = registry.people()
-    nobody = (
-        "nobody yet: whatever is done is done in whatever name the operating system tells; "
-        "make a key with `dermfed-registry people new-key`, and yourself known with `people add`"
-    )
-    answer(as_data(people), people_table(people) if people else nobody, as_json)
+    answer(as_data(people), people_table(people) if people else _NO_PEOPLE, as_json)
 
 
+@command("people revoke", "ben --reason 'left the ward' --key anna.key")
 def people_revoke(
-    context: typer.Context,
-    who: Annotated[str, typer.Argument(metavar="PERSON", help="A name, or a key's fingerprint.")],
+    context: Context,
+    who: Annotated[str, argument("PERSON", "A name, or a key's fingerprint.")],
     reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -121,39 +118,27 @@ def people_revoke(
     answer(as_data(person), people_table([person]), as_json)
 
 
-KEYS_ADD_EXAMPLES = (
+@command(
+    "keys add",
     "ward-3",
     "'dermatology app' --scope diagnose --scope read --per-minute 60",
     "prometheus --scope operate --expires 365 --json",
 )
-KEYS_LIST_EXAMPLES = ("", "--json")
-ROTATE_EXAMPLES = ("0123456789ab", "0123456789ab --grace 1 --json")
-KEYS_REVOKE_EXAMPLES = ("0123456789ab",)
-
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `keys list` shows it.")]
-_KEEP = "keep the line above, it is not shown again"
-
-
 def keys_add(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom or what the key is for.")],
+    context: Context,
+    name: Annotated[str, argument("NAME", "Whom or what the key is for.")],
     scopes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--scope", metavar="SCOPE", help=f"What it may ask for: {', '.join(SCOPES)}. By default all."
-        ),
+        option("SCOPE", f"What it may ask for: {', '.join(SCOPES)}. By default all.", "--scope"),
     ] = None,
-    expires: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="For how long it is good; by default for ever.")
-    ] = None,
+    expires: Annotated[float | None, option("DAYS", "For how long it is valid; by default for ever.")] = None,
     per_minute: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Requests a minute; by default what the service grants to any key."),
+        int | None, option("N", "Requests a minute; by default what the service grants to any key.")
     ] = None,
     signing: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key. Its secret is printed once, and kept nowhere.
+    """Make a key. Its secret is printed once, and stored nowhere.
 
     Scopes: diagnose is sending pictures, read is seeing what is served and model cards, operate is seeing
     metrics and the operator's view.
@@ -162,41 +147,43 @@ def keys_add(
         key, secret = registry.create_key(
             name, scopes=scopes or SCOPES, expires=_time("days", expires), per_minute=per_minute
         )
-    until = "" if key.expires is None else f", good until {moment(key.expires)}"
+    until = "" if key.expires is None else f", valid until {moment(key.expires)}"
     text = f"{secret}\nkey {key.id} for {shown_name(key.name)} ({', '.join(key.scopes)}{until}): {_KEEP}"
     answer({**as_data(key), "secret": secret}, text, as_json)
 
 
-def keys_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List keys, those that are over too."""
+@command("keys list", "", "--json")
+def keys_list(context: Context, as_json: AsJson = False) -> None:
+    """List keys, expired and revoked ones too."""
     with open_registry(context) as registry:
         keys = registry.keys()
     answer(as_data(keys), key_table(keys) if keys else "no key yet", as_json)
 
 
+@command("keys rotate", "0123456789ab", "0123456789ab --grace 1 --json")
 def keys_rotate(
-    context: typer.Context,
+    context: Context,
     id: _Id,
-    grace: Annotated[
-        float, typer.Option(metavar="HOURS", help="For how long the old key stays good.")
-    ] = ROTATION_GRACE / timedelta(hours=1),
+    grace: Annotated[float, option("HOURS", "For how long the old key stays valid.")] = ROTATION_GRACE
+    / timedelta(hours=1),
     signing: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key in the place of another, with a secret of its own.
 
-    Name, scopes and rate are the old one's, and it is good for as long as the old one was to be. Both are
-    good until the grace is over. The new secret is printed once, and kept nowhere.
+    Name, scopes, rate and expiry are the old one's. Both are valid until the grace is over. The new secret is
+    printed once, and stored nowhere.
     """
     with open_signing(context, signing) as registry:
         done = registry.rotate_key(id, grace=_time("hours", grace) or timedelta(0))
     old, key = done.old, done.key
     made = f"{done.secret}\nkey {key.id} for {shown_name(key.name)}: {_KEEP}"
-    text = f"{made}\nkey {old.id} is good until {moment(old.expires)}"
+    text = f"{made}\nkey {old.id} is valid until {moment(old.expires)}"
     answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text, as_json)
 
 
-def keys_revoke(context: typer.Context, id: _Id, signing: Key = None, as_json: AsJson = False) -> None:
+@command("keys revoke", "0123456789ab")
+def keys_revoke(context: Context, id: _Id, signing: Key = None, as_json: AsJson = False) -> None:
     """Revoke a key for good."""
     with open_signing(context, signing) as registry:
         key = registry.revoke_key(id)
@@ -204,7 +191,7 @@ def keys_revoke(context: typer.Context, id: _Id, signing: Key = None, as_json: A
 
 
 def _time(unit: str, count: float | None) -> timedelta | None:
-    """So many of a unit; what is no time at all is the longest, which no key can be good for."""
+    """So many of a unit; the longest there is, which the registry refuses, where there are too many."""
     if count is None:
         return None
     try:

@@ -1,211 +1,324 @@
-"""`dermfed-registry compare`, `promote`, `rollback`, `stop`, `withdraw`, `canary`, and tags and notes.
+"""`dermfed-registry` on releases: gates, approvals, promotion, canaries, rollback, withdrawal."""
 
-`dermfed-registry tag`, `untag`, `note` and `find`: what people say of versions, and finding them by it.
-"""
-
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import BadParameter, Context
 
+from registry.bundle.text import shown_name
 from registry.cli.common import (
     REFUSED,
+    Alias,
     AsJson,
-    AsPromoter,
-    Expect,
     Key,
     Model,
-    Named,
     NeededReason,
-    Number,
     Numbers,
     Reason,
     To,
-    Without,
     answer,
+    answer_event,
+    argument,
     as_data,
-    named_or_without,
+    command,
+    flag,
     open_registry,
     open_signing,
+    option,
 )
-from registry.cli.gates import refused_data
-from registry.errors import AliasMoved, GateRefusal
-from registry.records import PRODUCTION, SEARCHED, moment
-from registry.views.changes import comparison_text
+from registry.environment import PASSWORD, SIGNING_KEY
+from registry.errors import AliasMoved, GateRefusal, GateSetInvalid
+from registry.gate_report import GateReport
+from registry.gates.gate_set import gate_set_text, read_gate_set
+from registry.records import PRODUCTION, moment
+from registry.views.changes import comparison_text, gate_table
 from registry.views.records import canary_line, event_lines, release_line
-from registry.views.tables import columns, printable
 
 if TYPE_CHECKING:
+    from registry.gates import GateSet
     from registry.records import Canary
-    from registry.releases.rollout import Share
 
-END_EXAMPLES = ("demo --reason 'seen enough'", "demo --alias staging --reason 'too many referrals' --json")
+_Named = Annotated[
+    list[int] | None, argument("VERSION...", "Numbers of versions; none where --without is enough.")
+]
+_Without = Annotated[
+    list[str] | None,
+    option(
+        "SUBGROUP",
+        "Leave out the version of this subgroup: the global one answers; may be given again.",
+        "--without",
+    ),
+]
+_Expect = Annotated[
+    int | None,
+    option(
+        "RELEASE",
+        "Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
+        "that it points to when the command begins.",
+        "--expect",
+        min=0,
+    ),
+]
+_AsPromoter = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "The promoter's private key, since their own approval does not count; nothing is signed. By "
+        f"default {SIGNING_KEY}; its password is read from {PASSWORD}.",
+        "--key",
+    ),
+]
+_File = Annotated[Path, argument("FILE", "A gate set in YAML.")]
+_ForModel = Annotated[
+    str | None, option("MODEL", "For this model alone; else for all without their own.", "--model")
+]
+_ForAlias = Annotated[
+    str | None, option("ALIAS", "For this alias alone; else for all without their own.", "--alias")
+]
 
 
-def canary_end(
-    context: typer.Context,
-    model: Model,
+@command(
+    "gates set",
+    "gates.yaml --reason 'board decision 12'",
+    "gates.yaml --model demo --reason 'the board wants two approvals'",
+    "strict.yaml --model demo --alias production --reason 'staging may try more'",
+)
+def gates_set(
+    context: Context,
+    file: _File,
     reason: NeededReason,
-    alias: Annotated[
-        str, typer.Option(metavar="ALIAS", help=f"Beside which alias; {PRODUCTION} by default.")
-    ] = PRODUCTION,
+    model: _ForModel = None,
+    alias: _ForAlias = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """End the canary beside an alias: what the alias points to answers everybody again.
+    """Ask other gates from now on.
 
-    Services follow within two seconds. Gates are not asked.
+    The set gets the next number; earlier ones are kept. What runs is not judged again.
+
+    Where a set that is asked now asks for approvals, another one in its place takes as many of exactly this
+    change (`gates approve`). A set that asks for approvals needs as many approvers in the registry. Exit code
+    1 if they are missing.
     """
+    gates = _read_gates(file)
     with open_signing(context, key) as registry:
-        event = registry.end_canary(model, alias=alias, reason=reason)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
+        event = registry.set_gates(gates, reason=reason, model=model, alias=alias)
+        kept = registry.gates(model, alias=alias)
+    found = {"event": as_data(event), "model": kept.model, "number": kept.number, "alias": kept.alias}
+    answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event), as_json)
 
 
-def canary_data(canary: "Canary") -> dict[str, Any]:
-    """A canary in JSON, without the key by which requests are chosen."""
-    return {
-        "alias": canary.alias,
-        "release": as_data(canary.release),
-        "beside": canary.beside,
-        "share": canary.share,
-        "subgroup": canary.subgroup,
-        "mirror": canary.mirror,
-        "event": canary.event,
-        "since": moment(canary.since),
-        "actor": canary.actor,
-        "reason": canary.reason,
-    }
+@command("gates approve", "strict.yaml --model demo --alias production --key ben.key")
+def gates_approve(
+    context: Context,
+    file: _File,
+    model: _ForModel = None,
+    alias: _ForAlias = None,
+    reason: Reason = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a gate set that another person will set with the same FILE, --model and --alias.
 
-
-def share_of(share: float, subgroup: str | None, mirror: bool) -> "Share":
-    """Whose requests a canary is to answer.
-
-    Raises:
-        InvalidName: the share is none.
+    It counts for exactly this set in place of exactly those that are asked there now, and only where it is
+    signed with the key of an approver. Exit code 1 if you have approved it before.
     """
-    from registry.releases.rollout import Share
+    gates = _read_gates(file)
+    with open_signing(context, key) as registry:
+        answer_event(registry.approve_gates(gates, model=model, alias=alias, reason=reason), as_json)
 
-    return Share(share, subgroup, mirror)
+
+@command("gates show", "", "demo", "demo --alias production", "demo --number 2 > gates.yaml", "--json")
+def gates_show(
+    context: Context,
+    model: Annotated[str | None, argument("[MODEL]", "The gates of this model.")] = None,
+    number: Annotated[int | None, option("N", "This set of the model's own.")] = None,
+    alias: Annotated[str | None, option("ALIAS", "What is asked under this alias.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the gates and what each means, as YAML that `gates set` reads.
+
+    Of a model: its own set, or the one for all models where it has none; with --alias the one that is asked
+    under it. Number 0 is what a registry begins with.
+    """
+    if number is not None and alias is not None:
+        raise BadParameter("give --number or --alias, not both")
+    with open_registry(context) as registry:
+        kept = registry.gates(model, number, alias=alias)
+    set_by = f", set by {shown_name(kept.actor or '')} at {moment(kept.created)}" if kept.number else ""
+    gates = [{**as_data(gate), "meaning": gate.meaning} for gate in kept.gates.gates]
+    answer({**as_data(kept), "gates": gates}, f"# {kept}{set_by}\n{gate_set_text(kept.gates)}", as_json)
 
 
-COMPARE_EXAMPLES = (
+@command("gates check", "demo 1 2 3 4 --to production", "demo 5 --to production --json")
+def gates_check(
+    context: Context,
+    model: Model,
+    to: To,
+    numbers: _Named = None,
+    without: _Without = None,
+    key: _AsPromoter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the release that a promotion would make.
+
+    Shows each gate with each subgroup, its value and limit. Nothing is changed. Exit code 1 if refused.
+    """
+    _require_change(numbers, without)
+    with open_signing(context, key) as registry:
+        report = registry.judge(model, numbers or [], to=to, without=without or [])
+    answer(_refused_data(report), gate_table(report), as_json)
+    if report.refused:
+        raise typer.Exit(REFUSED)
+
+
+@command(
+    "approve",
+    "demo 1 2 3 4 --to production",
+    "demo 5 --to production --reason 'seen by the ward'",
+    "demo 5 --to production --override-gates --reason 'for a month, until more are tested'",
+)
+def approve(
+    context: Context,
+    model: Model,
+    to: To,
+    numbers: _Named = None,
+    without: _Without = None,
+    reason: Reason = None,
+    override_gates: Annotated[
+        bool, flag("Approve promoting it although gates refuse, and only that.", "--override-gates")
+    ] = False,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a release that another person will promote.
+
+    It counts for exactly the bundles that would answer under the alias, those carried over included, and
+    until the alias moves. Only an approval that is signed with the key of an approver counts; your own does
+    not where you promote. An override takes approvals of its own. Exit code 1 if you have approved it before.
+    """
+    _require_change(numbers, without)
+    with open_signing(context, key) as registry:
+        event = registry.approve(
+            model, numbers or [], to=to, reason=reason, override_gates=override_gates, without=without or []
+        )
+    answer_event(event, as_json)
+
+
+@command(
+    "compare",
     "demo 5 --to production",
     "demo --without dark --to production",
     "demo 1 2 3 4 --to production --json",
 )
-PROMOTE_EXAMPLES = (
+def compare(
+    context: Context,
+    model: Model,
+    to: To,
+    numbers: _Named = None,
+    without: _Without = None,
+    key: _AsPromoter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a promotion would change.
+
+    Of each subgroup, the darkest skin first: which version answers now and would then, the metrics that
+    count for a patient under both, with intervals and numbers of test pictures, and what each gate says.
+    Losses are marked. Nothing is changed. Exit code 1 if a gate refuses.
+    """
+    _require_change(numbers, without)
+    with open_signing(context, key) as registry:
+        found = registry.compare(model, numbers or [], to=to, without=without or [])
+    answer(as_data(found), comparison_text(found), as_json)
+    if found.refused:
+        raise typer.Exit(REFUSED)
+
+
+@command(
+    "promote",
     "demo 1 2 3 4 --to production",
     "demo 5 --to production --expect 1 --reason 'retrained for type V'",
     "demo --without dark --to production --reason 'worse than the global one'",
     "demo 5 --to production --override-gates --reason 'board decision 7, until March'",
     "demo 5 --to production --share 0.05 --reason 'a canary: one in twenty'",
     "demo 5 --to production --share 0.2 --for dark",
+    "demo 6 --to production --share 0.5 --mirror",
 )
-ROLLBACK_EXAMPLES = (
-    "demo --alias production",
-    "demo --alias production --expect 7 --reason 'too many referrals'",
-)
-
-
-def compare(
-    context: typer.Context,
-    model: Model,
-    to: To,
-    numbers: Named = None,
-    without: Without = None,
-    key: AsPromoter = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what a promotion would change, before anybody promotes.
-
-    Of each subgroup, the darkest skin first: which version answers now and would then, the figures that
-    count for a patient under both, with intervals and numbers of test pictures, and what each gate says.
-    Losses are marked. Nothing is changed. Exit code 1 if a gate refuses.
-    """
-    named, left_out = named_or_without(numbers, without)
-    with open_signing(context, key) as registry:
-        found = registry.compare(model, named, to=to, without=left_out)
-    answer(as_data(found), comparison_text(found), as_json)
-    if found.refused:
-        raise typer.Exit(REFUSED)
-
-
 def promote(
-    context: typer.Context,
+    context: Context,
     model: Model,
     to: To,
-    numbers: Named = None,
-    without: Without = None,
+    numbers: _Named = None,
+    without: _Without = None,
     reason: Reason = None,
     override_gates: Annotated[
         bool,
-        typer.Option(
-            "--override-gates",
-            help="Promote although a gate refuses; needs --reason, and approvals of its own where the gates "
+        flag(
+            "Promote although a gate refuses; needs --reason, and approvals of its own where the gates "
             "ask for any.",
+            "--override-gates",
         ),
     ] = False,
-    expect: Expect = None,
+    expect: _Expect = None,
     share: Annotated[
-        float | None,
-        typer.Option(
-            metavar="F",
-            help="As a canary: it answers this share of requests, such as 0.05, beside what answers now.",
-        ),
+        float | None, option("F", "As a canary: it answers this share of requests, such as 0.05.")
     ] = None,
     whose: Annotated[
-        str | None,
-        typer.Option("--for", metavar="SUBGROUP", help="With --share: of requests for this subgroup alone."),
+        str | None, option("SUBGROUP", "With --share: of requests for this subgroup alone.", "--for")
     ] = None,
     mirror: Annotated[
-        bool,
-        typer.Option("--mirror", help="With --share: its answers are only compared; callers never see them."),
+        bool, flag("With --share: its answers are only compared; callers never see them.", "--mirror")
     ] = False,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Release versions under an alias.
 
-    Each version takes the place of the one for the same subgroup; the others are carried over, but for those
-    of subgroups named with --without, whom the global version answers from then on. All of them change at
+    Each version takes the place of the one for the same subgroup; the others are carried over, except those
+    of subgroups named with --without, which the global version answers from then on. All of them change at
     the same moment.
     The gates judge the whole release that results. To promote a personalized model, name its version; the
-    release needs a version for everybody (global), named together with it or promoted before.
+    release needs a global version, named together with it or promoted before.
 
     What is promoted is what was compared: if the alias moves meanwhile, nothing is changed, the new
     comparison is shown, and the exit code is 1. After `compare`, give the release that it was made with as
     --expect.
 
-    With --share the alias stays, and the release that results answers a share of the requests beside it:
-    until it is promoted in full, the alias moves, or `canary end`. With --mirror too it only looks on: what
-    it would have answered is compared, and shown to nobody but operators. The gates are the same. Again with
-    another share changes that.
+    With --share the alias stays, and the release that results answers a share of the requests: until it is
+    promoted in full, the alias moves, or `canary end`. With --mirror too it answers nobody: what it would
+    have answered is only compared. The gates are the same. Again with another share changes that.
     """
+    from registry.releases.rollout import Share
+
     if share is None and (whose is not None or mirror):
-        raise typer.BadParameter("--for and --mirror are of a canary; name its --share too")
-    named, left_out = named_or_without(numbers, without)
+        raise BadParameter("--for and --mirror are of a canary; name its --share too")
+    if override_gates and not (reason or "").strip():
+        raise BadParameter("--override-gates needs a reason, which history keeps; add --reason TEXT")
+    _require_change(numbers, without)
     with open_signing(context, key) as registry:
         try:
             done = registry.promote_and_tell(
                 model,
-                named,
+                numbers or [],
                 to=to,
                 reason=reason,
                 override_gates=override_gates,
-                without=left_out,
-                share=None if share is None else share_of(share, whose, mirror),
+                without=without or [],
+                share=None if share is None else Share(share, whose, mirror),
                 expect=expect,
             )
         except (AliasMoved, GateRefusal) as refusal:
-            told = {} if refusal.report is None else refused_data(refusal.report)
             if refusal.comparison is not None:
-                told["comparison"] = as_data(refusal.comparison)
-                text = comparison_text(refusal.comparison, refusals=False)
-                answer(told, text, as_json)
+                data = {} if refusal.report is None else _refused_data(refusal.report)
+                data["comparison"] = as_data(refusal.comparison)
+                answer(data, comparison_text(refusal.comparison, refusals=False), as_json)
             raise
         release = registry.require_release(model, to)
         canary = registry.canaries(model).get(to)
     event = done.event
-    found: dict[str, Any] = {"event": None if event is None else as_data(event), "release": as_data(release)}
+    found: dict[str, Any] = {"event": as_data(event), "release": as_data(release)}
     if canary is not None:
         found["canary"] = canary_data(canary)
     if event is None or done.comparison is None:
@@ -213,70 +326,89 @@ def promote(
         answer(found, f"nothing to do: {runs}", as_json)
         return
     found["comparison"] = as_data(done.comparison)
-    text = comparison_text(done.comparison)
-    answer(found, f"{event_lines(event)}\n\n{text}", as_json)
+    answer(found, f"{event_lines(event)}\n\n{comparison_text(done.comparison)}", as_json)
 
 
-def rollback(
-    context: typer.Context,
+@command(
+    "canary end", "demo --reason 'seen enough'", "demo --alias staging --reason 'too many referrals' --json"
+)
+def canary_end(
+    context: Context,
     model: Model,
-    alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that goes back.")],
+    reason: NeededReason,
+    alias: Alias = PRODUCTION,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the canary of an alias: what the alias points to answers all requests again.
+
+    Services follow within two seconds. Gates are not asked.
+    """
+    with open_signing(context, key) as registry:
+        answer_event(registry.end_canary(model, alias=alias, reason=reason), as_json)
+
+
+@command(
+    "rollback",
+    "demo --alias production",
+    "demo --alias production --expect 7 --reason 'too many referrals'",
+)
+def rollback(
+    context: Context,
+    model: Model,
+    alias: Alias,
     reason: Reason = None,
-    expect: Expect = None,
+    expect: _Expect = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Go back to the release before.
 
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
-    releases back. What was done stays in history, and so does this. A canary beside it ends with it; to end
+    releases back. What was done stays in history, and so does this. A canary of it ends as well; to end
     that alone, `canary end`. If the alias moves meanwhile, nothing is changed and the exit code is 1.
     """
     with open_signing(context, key) as registry:
-        event = registry.rollback(model, alias=alias, reason=reason, expect=expect)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
+        answer_event(registry.rollback(model, alias=alias, reason=reason, expect=expect), as_json)
 
 
-STOP_EXAMPLES = ("demo --alias production --reason 'complaints from the ward'",)
-WITHDRAW_EXAMPLES = (
-    "demo 5 --reason 'misses melanoma on type VI'",
-    "demo 4 5 --reason 'trained on wrong labels' --json",
-)
-
-
+@command("stop", "demo --alias production --reason 'complaints from the ward'")
 def stop(
-    context: typer.Context,
+    context: Context,
     model: Model,
-    alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that is to point to nothing.")],
+    alias: Alias,
     reason: NeededReason,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Have nothing answer under an alias.
 
-    Services say so and refuse. `rollback` goes back to what ran before; `promote` begins anew, and carries
-    nothing over.
+    Services say so and refuse. `rollback` goes back to what ran before; `promote` starts from nothing, and
+    carries nothing over.
     """
     with open_signing(context, key) as registry:
         event = registry.stop(model, alias=alias, reason=reason)
-    found = {"event": None if event is None else as_data(event)}
-    nothing = f"nothing to do: {alias} of {model} is stopped already"
-    answer(found, nothing if event is None else event_lines(event), as_json)
+    answer_event(event, as_json, f"{alias} of {model} is stopped already")
 
 
+@command(
+    "withdraw",
+    "demo 5 --reason 'misses melanoma on type VI'",
+    "demo 4 5 --reason 'trained on wrong labels' --json",
+)
 def withdraw(
-    context: typer.Context,
+    context: Context,
     model: Model,
     numbers: Numbers,
     reason: NeededReason,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have harmful versions answer no more, anywhere, ever.
+    """Have harmful versions never answer again, anywhere.
 
     Each alias whose release holds one goes back to the newest release before it that holds none, or is
     stopped where there is none; services follow within two seconds. A withdrawn version is never promoted,
-    approved, gone back to, exported or imported again. There is no way back: add another version.
+    approved, rolled back to, exported or imported again. This cannot be undone: add another version.
     """
     with open_signing(context, key) as registry:
         done = registry.withdraw(model, numbers, reason=reason)
@@ -288,72 +420,30 @@ def withdraw(
         lines.append("no alias points to a release that holds it")
     if done.same_file:
         others = ", ".join(f"version {number} of {name}" for name, number in done.same_file)
-        have, them = ("has", "it") if len(done.same_file) == 1 else ("have", "them")
-        lines.append(f"note: {others} {have} the same model.onnx; withdraw {them} too if that is what harms")
+        lines.append(f"note: the same model.onnx is in {others}; withdraw that too if the file is harmful")
     answer(as_data(done), "\n".join(lines), as_json)
 
 
-TAG_EXAMPLES = ("demo 5 reviewed", "demo 5 reviewed trial-2")
-UNTAG_EXAMPLES = ("demo 5 trial-2",)
-NOTE_EXAMPLES = ("demo 5 'weak on the soles of feet; see the ward\\'s list'",)
-FIND_EXAMPLES = ("reviewed", "sha256:3f2a", "'soles of feet' --json")
-
-Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Short names, such as reviewed.")]
-
-
-def tag(
-    context: typer.Context, model: Model, number: Number, tags: Tags, key: Key = None, as_json: AsJson = False
-) -> None:
-    """Give a version tags, to find it by.
-
-    A tag changes nothing of what answers. `list --tag` shows the versions that have one.
-    """
-    with open_signing(context, key) as registry:
-        event = registry.tag(model, number, tags)
-    found = {"event": None if event is None else as_data(event)}
-    nothing = f"nothing to do: version {number} of {model} has these tags"
-    answer(found, nothing if event is None else event_lines(event), as_json)
+def canary_data(canary: "Canary") -> dict[str, Any]:
+    """A canary in JSON, without the key by which requests are chosen."""
+    data: dict[str, Any] = as_data(replace(canary, key=b""))
+    del data["key"]
+    return {**data, "since": moment(canary.since)}
 
 
-def untag(
-    context: typer.Context, model: Model, number: Number, tags: Tags, key: Key = None, as_json: AsJson = False
-) -> None:
-    """Take tags away from a version; history keeps that it had them."""
-    with open_signing(context, key) as registry:
-        event = registry.untag(model, number, tags)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
+def _refused_data(report: GateReport) -> dict[str, Any]:
+    """What a refusal tells programs: the gates that refuse with their reasons, and all that was found."""
+    reasons = [{"gate": one.gate, "detail": one.detail} for one in report.results if one.verdict == "refused"]
+    return {"refused": report.refused, "reasons": reasons, "gates": as_data(report)}
 
 
-def note(
-    context: typer.Context,
-    model: Model,
-    number: Number,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be known of it.")],
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write a note on a version, which `show` and history tell for ever.
-
-    Write nothing of a patient: history is never changed.
-    """
-    with open_signing(context, key) as registry:
-        event = registry.note(model, number, text)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
+def _require_change(numbers: list[int] | None, without: list[str] | None) -> None:
+    if not numbers and not without:
+        raise BadParameter("name a VERSION, or a SUBGROUP with --without")
 
 
-def find(
-    context: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name, tag or note; or a digest.")],
-    as_json: AsJson = False,
-) -> None:
-    """Find versions by names of models and subgroups, tags, notes, reasons of withdrawals, or digests.
-
-    In any case; of digests the beginning, with or without sha256:. No bundle is opened: what is in manifests
-    alone, such as recipe and clients, is not searched.
-    """
-    with open_registry(context) as registry:
-        hits = registry.find(text)
-    rows = [[one.model, str(one.number), one.subgroup, "; ".join(one.because)] for one in hits]
-    told = columns(("model", "version", "subgroup", "found in"), rows) if rows else printable(f"no {text!r}")
-    end = f"{len(hits)} found; searched: {', '.join(SEARCHED)}"
-    answer({"searched": SEARCHED, "found": as_data(hits)}, f"{told}\n{end}", as_json)
+def _read_gates(file: Path) -> "GateSet":
+    try:
+        return read_gate_set(file.read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError as error:
+        raise GateSetInvalid(f"{file} is not text in UTF-8 ({error}); a gate set is a YAML file") from error

@@ -95,14 +95,14 @@ class SignedByGate(GateConfig):
         """Judge a release."""
         findings = tuple(self._finding(case, one.subgroup.name) for one in case.manifests)
         refused = [one for one in findings if one.verdict == "refused"]
-        told = ", ".join(f"{one.subgroup} ({one.note})" for one in refused or findings)
+        named = ", ".join(f"{one.subgroup} ({one.note})" for one in refused or findings)
         if refused:
             detail = (
-                f"no {self.measure} by an allowed signer for {told}; allowed: {', '.join(self.allowed)}. "
+                f"no {self.measure} by an allowed signer for {named}; allowed: {', '.join(self.allowed)}. "
                 f"{self.remedy}, {OVERRIDE}"
             )
         else:
-            detail = f"{self.measure} for every version: {told}"
+            detail = f"{self.measure} for every version: {named}"
         return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
 
     def _finding(self, case: Case, name: str) -> GateFinding:
@@ -122,7 +122,7 @@ class SignatureGate(SignedByGate):
 
     An identity is what the registry keeps with a signature: the fingerprint of a public key, or a
     certificate's subject. It counts by the key of a person whom the registry knows, or by one in
-    `DERMFED_TRUSTED_KEYS` of the promoter: a certificate with any name can be made by anybody.
+    `DERMFED_TRUSTED_KEYS` of the promoter: a certificate with any name is easily made.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"signatures"})

@@ -1,10 +1,12 @@
-"""The gates `spread`, over subgroups, and `parity`, of the served graph and the trained network."""
+"""Gates between subgroups: `spread`, and who was in the data, `required_subgroups` and `tones`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
 
+from registry.bundle.manifest import BundleManifest
+from registry.bundle.skin_tone import canonical_tone
 from registry.gate_report import GateFinding, GateResult, SubgroupFigure
 from registry.gates.gate import (
     Case,
@@ -17,8 +19,9 @@ from registry.gates.gate import (
     for_everybody,
     for_patients,
     not_applicable,
-    tested,
+    subgroup_figure,
 )
+from registry.gates.threshold import counted
 
 
 class SpreadGate(NumericGate):
@@ -57,7 +60,7 @@ class SpreadGate(NumericGate):
             yield not_applicable("accuracy gap", f"{why} none")
             return
         rows = answering(case.manifests).items()
-        accuracies = {name: tested(name, row, "accuracy") for name, (_, row) in rows}
+        accuracies = {name: subgroup_figure(name, row, "accuracy") for name, (_, row) in rows}
         if untested := [name for name, one in accuracies.items() if one is None]:
             yield from (check(name, "accuracy", None, "at most", self.limit) for name in untested)
             return
@@ -80,7 +83,7 @@ class SpreadGate(NumericGate):
 
 def _ends(case: Case) -> tuple[SubgroupFigure, SubgroupFigure]:
     """The best and the worst accuracy."""
-    found = [tested(name, row, "accuracy") for name, (_, row) in answering(case.manifests).items()]
+    found = [subgroup_figure(name, row, "accuracy") for name, (_, row) in answering(case.manifests).items()]
     ordered = sorted((one for one in found if one is not None), key=lambda one: one.value)
     return ordered[-1], ordered[0]
 
@@ -91,28 +94,130 @@ def spread_interval(best: SubgroupFigure, worst: SubgroupFigure) -> Interval | N
     return None if found is None else (max(0.0, found[0]), found[1])
 
 
-class ParityGate(NumericGate):
-    """How far the exported graph's probabilities may lie from those of torch, for every version.
+class RequiredSubgroupsGate(NumericGate):
+    """On how many malignant images each of these subgroups must have been tested.
 
-    A bundle holds the largest difference that was found when it was exported; one without it is refused.
+    Groups seem equal where nothing malignant was tested in any of them, and one that is in no test seems to
+    fare like the others: both are refused. Required are `subgroups`; where none is named, those that the
+    tests of the release name, and those that they call absent.
+
+    A name is not enough: a subgroup called `dark` over light tones would represent it. `tones` says over
+    which tones a subgroup is, at least; where the running release has one of the same name, it has to be
+    over the same.
     """
 
-    remedy = missing = "export the model again for"
-    digits = ".2g"
-    name: Literal["parity"] = "parity"
-    limit: float = Field(ge=0, le=1)  # of the largest difference in a probability
+    counts = True
+    needs_malignant = True
+    remedy = "test on more malignant images of"
+    missing = "test again, counting malignant images of"
+    name: Literal["required_subgroups"] = "required_subgroups"
+    malignant: int = Field(ge=1)  # malignant test images of each subgroup
+    subgroups: tuple[str, ...] = ()  # those required; none: all that the tests name
+    tones: Mapping[str, Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)  # by subgroup and scale
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        required = ", ".join(self._required) or "every subgroup that the tests name"
+        return f"malignant test images of {required}: at least {self.malignant} each"
+
+    @property
+    def _required(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.subgroups, *self.tones]))
+
+    def advice(self, finding: GateFinding) -> str:
+        """A subgroup over other tones needs another name, or these tones."""
+        if finding.measure == "skin tones":
+            return "rename, or test on these tones,"
+        return super().advice(finding)
+
+    def findings(self, case: Case) -> Iterator[GateFinding]:
+        """One finding for each subgroup; only those over other tones, where there are any."""
+        if other := self._other_tones(case):
+            for name, note in other.items():
+                yield GateFinding(subgroup=name, measure="skin tones", verdict="refused", note=note)
+            return
+        rows = for_patients(case.manifests)
+        for name in self._required or counted(case.manifests):
+            row = rows.get(name)
+            n = 0 if row is None else row.n_malignant
+            note = "never tested" if row is None else "never counted" if n is None else ""
+            yield check(name, "malignant test images", n, "at least", self.malignant, note=note)
+
+    def _other_tones(self, case: Case) -> dict[str, str]:
+        """The subgroups called as those required that are over other tones, and over which."""
+        known, before = tones_by_name(case.manifests), tones_by_name(case.running) if case.running else {}
+        other: dict[str, str] = {}
+        for name, tones in before.items():
+            if name in known and known[name] != tones:
+                other[name] = f"over {_named(known[name])}, and over {_named(tones)} in the running release"
+        for name, scales in self.tones.items():
+            required = _pairs(scales)
+            if not required <= known.get(name, frozenset()):
+                other[name] = f"over {_named(known.get(name))}, and required over {_named(required)}"
+        return other
+
+
+class TonesGate(NumericGate):
+    """How many patients of every skin tone that a subgroup names its calibration and its test must have.
+
+    It asks by scale value, since a subgroup of four tones may have seen three, by the bundle's
+    `patients_by_tone`. A bundle without them is refused.
+    """
+
+    counts = True
+    remedy = missing = (
+        "bring more patients of these tones, or leave them out of data.subgroups, and train again for"
+    )
+    name: Literal["tones"] = "tones"
+    patients: int = Field(10, ge=1)  # of each tone, in the calibration and in the test
 
     @property
     def meaning(self) -> str:
         """What passes, in a sentence."""
         return (
-            "largest difference in a probability between ONNX and torch at export, of every version: at most "
-            f"{self.limit:.2g}"
+            f"patients of every skin tone that a subgroup names: at least {self.patients} in its "
+            "calibration, and as many in its test"
         )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
-        """One finding for each version."""
-        measure = "difference of ONNX and torch"
-        for one in case.manifests:
-            note = "the bundle does not say how far they differ" if one.parity is None else ""
-            yield check(one.subgroup.name, measure, one.parity, "at most", self.limit, note=note)
+        """Two findings for each tone that a version claims for a subgroup: its calibration and its test."""
+        own = {one.subgroup.name for one in case.manifests if not one.subgroup.is_global}
+        claims = {
+            (one.subgroup, one.scale, one.tone): (one, manifest.patients_by_tone is None)
+            for manifest in case.manifests
+            for one in manifest.claimed_tones
+            if not (manifest.subgroup.is_global and one.subgroup in own)
+        }
+        if not claims:
+            yield not_applicable("patients of a skin tone", "no subgroup of the release names a skin tone")
+        for one, silent in claims.values():
+            note = "the bundle has no patients_by_tone" if silent else "too few to disclose, or none"
+            for part, n in (("calibration", one.calibration), ("test", one.test)):
+                measure = f"patients of skin tone {one.called} in {part}"
+                why = note if n is None else ""
+                yield check(one.subgroup, measure, n, "at least", self.patients, note=why)
+
+
+Tones = frozenset[tuple[str, str]]
+"""Scales and tones, each tone as its scale writes it."""
+
+
+def tones_by_name(manifests: Sequence[BundleManifest]) -> dict[str, Tones]:
+    """The tones of each subgroup of a release: of a version of its own, else as the global test has them."""
+    tested = {one.name: one for one in for_everybody(manifests).named_subgroups}
+    own = {one.subgroup.name: one.subgroup for one in manifests}
+    return {name: _pairs(one.by_scale) for name, one in {**tested, **own}.items() if not one.is_global}
+
+
+def _pairs(scales: Mapping[str, Sequence[str]]) -> Tones:
+    return frozenset((scale, canonical_tone(tone, scale)) for scale in scales for tone in scales[scale])
+
+
+def _named(tones: Tones | None) -> str:
+    if not tones:
+        return "no tones that the bundle names"
+    scales = sorted({scale for scale, _ in tones})
+    return " or ".join(
+        f"{', '.join(sorted(tone for own, tone in tones if own == scale))} ({scale})" for scale in scales
+    )

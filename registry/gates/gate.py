@@ -7,7 +7,7 @@
 
         def findings(self, case):
             for name, (_, row) in answering(case.manifests).items():
-                yield check(name, "accuracy", tested(name, row, "accuracy"), "at least", 0.8)
+                yield check(name, "accuracy", subgroup_figure(name, row, "accuracy"), "at least", 0.8)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
 global one elsewhere.
@@ -147,9 +147,9 @@ class NumericGate(GateConfig):
             for one in refused:
                 if one.subgroup and one.subgroup not in steps.setdefault(self.advice(one), []):
                     steps[self.advice(one)].append(one.subgroup)
-            told = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
-            told = f". {told[0].upper()}{told[1:]}" if told else ""
-            detail = f"{'; '.join(map(self._describe, refused))}{told}, {OVERRIDE}"
+            advice = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
+            advice = f". {advice[0].upper()}{advice[1:]}" if advice else ""
+            detail = f"{'; '.join(map(self._describe, refused))}{advice}, {OVERRIDE}"
         elif worst is not None:
             detail = f"closest to the limit: {self._describe(worst)}"
         else:
@@ -173,10 +173,10 @@ class NumericGate(GateConfig):
         facts = [] if one.n is None else [f"n {one.n}"]
         if one.interval is not None:
             facts.append(f"95 % interval {one.interval[0]:.3f} to {one.interval[1]:.3f}")
-        told = f" ({', '.join(filter(None, [*facts, one.note]))})" if facts or one.note else ""
+        more = f" ({', '.join(filter(None, [*facts, one.note]))})" if facts or one.note else ""
         digits = ".0f" if self.counts else self.digits
         value, limit = format(one.value, digits), format(one.limit, digits)
-        return f"{one.measure} for {one.subgroup}: {value}{told}, where {one.bound} {limit} passes"
+        return f"{one.measure} for {one.subgroup}: {value}{more}, where {one.bound} {limit} passes"
 
 
 def check(
@@ -295,15 +295,15 @@ def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, A
     return found
 
 
-def tested(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
+def subgroup_figure(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
     """One metric of a subgroup, a share; None where it was not tested."""
-    value, n = (metrics or {}).get(metric), test_count(metrics)
+    value, n = (metrics or {}).get(metric), image_count(metrics)
     if metrics is None or value is None or not n:
         return None
     return SubgroupFigure(subgroup=name, value=value, n=n, interval=interval_of(metrics, metric))
 
 
-def test_count(metrics: Mapping[str, Any] | None) -> int:
+def image_count(metrics: Mapping[str, Any] | None) -> int:
     """The test images of a subgroup; 0 where it was not tested."""
     return (metrics or {}).get("n") or 0
 

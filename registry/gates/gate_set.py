@@ -24,13 +24,16 @@ from registry.bundle.text import nearest, on_one_line
 from registry.errors import GateSetInvalid
 from registry.gate_report import OVERRIDE, GateResult, set_title
 from registry.gates.approval import ApprovalsGate, MetricsSignatureGate, SignatureGate
-from registry.gates.coverage import CoverageGate, RiskGate
-from registry.gates.fairness import ParityGate, SpreadGate
+from registry.gates.fairness import RequiredSubgroupsGate, SpreadGate, TonesGate
 from registry.gates.gate import Case, GateConfig, Need
-from registry.gates.non_inferiority import NonInferiorityGate
-from registry.gates.outcomes import OutcomesGate
-from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
-from registry.gates.threshold import THRESHOLD_GATES, MinAnswerRateGate, MinSensitivityLowerBoundGate
+from registry.gates.running import NonInferiorityGate, OutcomesGate
+from registry.gates.threshold import (
+    THRESHOLD_GATES,
+    CoverageGate,
+    MinAnswerRateGate,
+    MinSensitivityLowerBoundGate,
+    RiskGate,
+)
 from registry.records import Event, moment
 from registry.strict_yaml import YamlError, load_yaml
 
@@ -48,10 +51,7 @@ GATES: PartTable[GateConfig] = PartTable(
     RequiredSubgroupsGate,
     TonesGate,
     *THRESHOLD_GATES,
-    CoverageGate,
-    RiskGate,
     NonInferiorityGate,
-    ParityGate,
     OutcomesGate,
     SignatureGate,
     MetricsSignatureGate,

@@ -1,7 +1,9 @@
-"""One metric of every subgroup against one limit: a `ThresholdGate` for each, and the counts behind them.
+"""Numbers of every subgroup or version against limits.
 
-A new gate of this kind is one class here, in `THRESHOLD_GATES`, with its row in docs/registry.md and its
-row in tests/registry/gates/conftest.py.
+`ThresholdGate`: one metric of every subgroup against one limit. A new gate of this kind is one class here, in
+`THRESHOLD_GATES`, with its row in docs/registry.md and its row in tests/registry/gates/conftest.py. Then the
+counts behind the metrics (`count`), what each version guarantees (`coverage`, `risk`), and the exported graph
+against the trained network (`parity`).
 
 A subgroup without the metric is refused: it was never tested, or its version was not calibrated. Where the
 test names no subgroup, all its images count as `global`.
@@ -26,8 +28,9 @@ from registry.gates.gate import (
     figures_by_subgroup,
     for_everybody,
     for_patients,
-    test_count,
-    tested,
+    image_count,
+    not_applicable,
+    subgroup_figure,
 )
 
 AT_WORKING_POINT = "sensitivity_at_threshold"
@@ -59,7 +62,7 @@ class ThresholdGate(NumericGate):
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
         for name, (_, row) in answering(case.manifests).items():
-            yield check(name, self.measure, tested(name, row, self.metric), self.bound, self.limit)
+            yield check(name, self.measure, subgroup_figure(name, row, self.metric), self.bound, self.limit)
 
 
 class MinAnswerRateGate(ThresholdGate):
@@ -175,12 +178,106 @@ def counted(manifests: Sequence[BundleManifest]) -> dict[str, int]:
     """The test images of each subgroup, 0 of one that was not tested or that the test calls absent."""
     everybody = for_everybody(manifests)
     counts = {
-        name: test_count(figures_by_subgroup(one).get(name)) for name, one in answers_for(manifests).items()
+        name: image_count(figures_by_subgroup(one).get(name)) for name, one in answers_for(manifests).items()
     }
     for name in everybody.metrics.get("absent", ()):
         if name not in (GLOBAL, UNDECLARED):
             counts.setdefault(name, 0)
-    return counts or {GLOBAL: test_count(everybody.metrics)}
+    return counts or {GLOBAL: image_count(everybody.metrics)}
+
+
+class CoverageGate(NumericGate):
+    """How much less often than guaranteed a prediction set may hold the right class in any subgroup.
+
+    The guarantee is 1 - alpha of the version that answers. A version that guarantees nothing, whose sets are
+    full, is not applicable.
+    """
+
+    remedy = missing = "calibrate again on more images of"
+    name: Literal["coverage"] = "coverage"
+    slack: float = Field(ge=0, le=1)  # of the coverage guaranteed
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return (
+            "share of every subgroup's test images whose prediction set holds the right class: at least "
+            f"what the version guarantees minus {self.slack:.3f}"
+        )
+
+    def findings(self, case: Case) -> Iterator[GateFinding]:
+        """One finding for each subgroup."""
+        for name, (manifest, row) in answering(case.manifests).items():
+            if manifest.conformal.guarantee == "none":
+                why = "no coverage is guaranteed; the prediction sets are full"
+                yield not_applicable("coverage", why, name)
+            else:
+                limit = max(0.0, 1 - manifest.conformal.alpha - self.slack)
+                yield check(name, "coverage", subgroup_figure(name, row, "coverage"), "at least", limit)
+
+
+class RiskGate(NumericGate):
+    """Whether the answers given to each subgroup are as seldom wrong as its version allows.
+
+    Refused where the lower end of the 95 % interval lies above `target_risk`: then the guarantee is broken
+    for certain. The upper end would be the wrong judge: 3 wrong of 60 answers reach to 0.139, so that a
+    target of 0.1 would refuse nearly every honest test of a rare subgroup. The guarantee itself is made by
+    an upper limit, at calibration. Without an interval the point decides.
+
+    A subgroup that gets no answers has no risk: not applicable, `min_answer_rate` judges it.
+    """
+
+    remedy = missing = "calibrate again on more images of"
+    name: Literal["risk"] = "risk"
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return (
+            "lower end of the 95 % interval of the share of wrong answers among those given to every "
+            "subgroup: at most the target of the version"
+        )
+
+    def findings(self, case: Case) -> Iterator[GateFinding]:
+        """One finding for each subgroup."""
+        for name, (manifest, row) in answering(case.manifests).items():
+            risk, answered = (
+                subgroup_figure(name, row, "reported_risk"),
+                subgroup_figure(name, row, "reported"),
+            )
+            if risk is None and answered is not None and not answered.value:
+                yield not_applicable("share of wrong answers", "no image is answered", name)
+            else:
+                low = risk.interval[0] if risk and risk.interval else None
+                target = manifest.abstention.target_risk
+                yield check(name, "share of wrong answers", risk, "at most", target, judged=low)
+
+
+class ParityGate(NumericGate):
+    """How far the exported graph's probabilities may lie from those of torch, for every version.
+
+    A bundle holds the largest difference that was found when it was exported; one without it is refused.
+    """
+
+    remedy = missing = "export the model again for"
+    digits = ".2g"
+    name: Literal["parity"] = "parity"
+    limit: float = Field(ge=0, le=1)  # of the largest difference in a probability
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return (
+            "largest difference in a probability between ONNX and torch at export, of every version: at most "
+            f"{self.limit:.2g}"
+        )
+
+    def findings(self, case: Case) -> Iterator[GateFinding]:
+        """One finding for each version."""
+        measure = "difference of ONNX and torch"
+        for one in case.manifests:
+            note = "the bundle does not say how far they differ" if one.parity is None else ""
+            yield check(one.subgroup.name, measure, one.parity, "at most", self.limit, note=note)
 
 
 THRESHOLD_GATES: Final = (
@@ -190,4 +287,7 @@ THRESHOLD_GATES: Final = (
     WorstMalignantSensitivityGate,
     MinSensitivityLowerBoundGate,
     CountGate,
+    CoverageGate,
+    RiskGate,
+    ParityGate,
 )

@@ -15,7 +15,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
 from typing import BinaryIO, Final, NamedTuple, TextIO, get_args
 
 from sqlalchemy import func, select
@@ -53,9 +52,8 @@ def read_confirmed_by(text: str) -> ConfirmedBy:
     Raises:
         OutcomeRefused: it is none of the known ways.
     """
-    for known in CONFIRMED_BY:
-        if text == known:
-            return known
+    if text in CONFIRMED_BY:
+        return text
     raise OutcomeRefused(f"confirmed_by is {{wrote}}; {nearest(text[:100], CONFIRMED_BY)}", text)
 
 
@@ -189,8 +187,9 @@ def import_outcomes(
         DatabaseError: the database cannot be written; what was imported before stays.
         OutcomesFileError: the file cannot be read further; likewise.
     """
-    accepted = Counter[Taken]()
-    for batch in _batches(iter(lines)):
+    accepted, batch = Counter[Taken](), list[Line]()
+
+    def store_batch() -> None:
         given = [line.read for line in batch if isinstance(line.read, Outcome)]
         results = iter(store.give(given, ANY_KEY))
         for line in batch:
@@ -199,22 +198,19 @@ def import_outcomes(
                 refuse(line, result)
             else:
                 accepted[result] += 1
+        batch.clear()
+
+    try:
+        for line in lines:
+            batch.append(line)
+            if len(batch) == BATCH:
+                store_batch()
+    except OutcomesFileError:
+        store_batch()  # the lines before the one that cannot be read
+        raise
+    if batch:
+        store_batch()
     return accepted
-
-
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Lists of lines; those before a line that cannot be read are one of their own, before the error."""
-    while True:
-        batch: list[Line] = []
-        try:
-            for line in islice(lines, BATCH):
-                batch.append(line)  # noqa: PERF402 - lines before an error are kept
-        except OutcomesFileError:
-            yield batch
-            raise
-        if not batch:
-            return
-        yield batch
 
 
 def export_outcomes(store: OutcomeStore, file: TextIO, model: str | None = None) -> int:

@@ -257,13 +257,10 @@ class OutcomeStore:
         """
         engine = open_database(url, create=create)
         try:
-            with reading(engine) as connection:
-                has_tables = _has_tables(connection, create=create)
-            if not has_tables:
-                with writing(engine) as connection:
-                    if not _has_tables(connection, create=create):  # another process may have made them
-                        Table.metadata.create_all(connection)
-                        connection.execute(sa.insert(SchemaRow).values(number=SCHEMA))
+            with (writing if create else reading)(engine) as connection:
+                if not _has_tables(connection, create=create):
+                    Table.metadata.create_all(connection)
+                    connection.execute(sa.insert(SchemaRow).values(number=SCHEMA))
         except BaseException:
             engine.dispose()
             raise
@@ -294,7 +291,13 @@ class OutcomeStore:
             if not new:
                 return
             ids = {one.answering: self._answering_id(connection, one.answering) for one in new}
-            connection.execute(sa.insert(AnswerRow), [_answer_values(one, ids[one.answering]) for one in new])
+            rows = []
+            for one in new:
+                codes = [code for code, _ in one.answering.labels]
+                in_set = "".join("1" if code in one.in_set else "0" for code in codes)
+                row = {"id": one.id, "day": one.day, "key": one.key, "cell": one.cell, "in_set": in_set}
+                rows.append({**row, "answering": ids[one.answering], "label": codes.index(one.label)})
+            connection.execute(sa.insert(AnswerRow), rows)
         self._answering |= ids
 
     def give(
@@ -383,11 +386,8 @@ def _answers(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SeenAns
             labels = tuple((str(code), bool(malignant)) for code, malignant in row.labels)
             codes = [code for code, _ in labels]
             in_set = tuple(code for code, mark in zip(codes, row.in_set, strict=True) if mark == "1")
-            decision = DECISIONS[row.cell % len(DECISIONS)]
-            version = (row.model, row.version)
-            found[row.id] = SeenAnswer(
-                row.id, row.day, row.key, *version, decision, codes[row.label], in_set, labels
-            )
+            facts = (row.id, row.day, row.key, row.model, row.version, DECISIONS[row.cell % len(DECISIONS)])
+            found[row.id] = SeenAnswer(*facts, codes[row.label], in_set, labels)
         outcomes = sa.select(OutcomeRow).where(OutcomeRow.answer.in_(some)).order_by(OutcomeRow.number)
         for one in connection.execute(outcomes):
             answer = found[one.answer]
@@ -435,19 +435,6 @@ def _check(answer: SeenAnswer | None, outcome: Outcome, key: str | None) -> Take
 
 def _batches(values: Sequence[One]) -> Iterator[Sequence[One]]:
     return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))
-
-
-def _answer_values(one: KeptAnswer, answering: int) -> dict[str, object]:
-    codes = [code for code, _ in one.answering.labels]
-    return {
-        "id": one.id,
-        "day": one.day,
-        "answering": answering,
-        "key": one.key,
-        "cell": one.cell,
-        "label": codes.index(one.label),
-        "in_set": "".join("1" if code in one.in_set else "0" for code in codes),
-    }
 
 
 def _has_tables(connection: sa.Connection, *, create: bool) -> bool:

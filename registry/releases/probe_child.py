@@ -84,5 +84,5 @@ def _misfit(graph: "Graph", promise: "Promise") -> str:
         ("an embedding of {} numbers", graph.num_features, promise.features),
     ):
         if there is not None and here != there:
-            return f"it has {what.format(here)}, and the manifest says {what.format(there)}"
+            return f"it is for {what.format(here)}, and its manifest for {what.format(there)}"
     return ""

@@ -1,7 +1,9 @@
-"""The model card as JSON, and its standing: whether anything is wrong or has to be known.
+"""The model card as JSON: its numbers, its sentences, and its standing.
 
 After Mitchell et al. 2019, "Model Cards for Model Reporting" (FAT* 2019). A card contains nothing that the
-bundle does not. The names of its keys are documented in `docs/registry.md`.
+bundle does not. The names of its keys are documented in `docs/registry.md`. First the card itself, then what
+it says in sentences (what the model is for, how its answers are used, what is unknown of it), then its
+standing: whether anything is wrong or has to be known before relying on it.
 """
 
 import math
@@ -11,17 +13,12 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.folder import Bundle
+from registry.bundle.labels import UNDECLARED
 from registry.bundle.manifest import BundleManifest, Conformal
 from registry.gates import Case, SpreadGate
 from registry.records import Release, Version, Withdrawal
-from registry.views.sentences import (
-    FEW,
-    NEVER_REPORTS,
-    how_to_use,
-    intended_use,
-    limits,
-)
 
 Card = Mapping[str, Any]
 """The card of one version, as `entry_json` makes it."""
@@ -30,6 +27,10 @@ CARD_SCHEMA: Final = 1
 """Raised when a key of the card goes or changes its meaning."""
 
 PARTS: Final = ("by_subgroup", "by_class", "fairness", "differences", "intersections", "absent", "intervals")
+FEW: Final = 30
+"""With fewer test pictures than this a metric is marked: it can be far off."""
+
+NEVER_REPORTS: Final = "It never reports."
 _READ: Final = "Read what is unknown of it, below, before relying on its answers for them."
 
 
@@ -71,11 +72,6 @@ class Entry:
         return cls(bundle.manifest, bundle.digest)
 
 
-def card_json(manifest: BundleManifest) -> dict[str, Any]:
-    """The card of one bundle."""
-    return entry_json(Entry(manifest, bundle_digest(manifest)))
-
-
 def release_card(
     entries: Sequence[Entry],
     *,
@@ -109,7 +105,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     manifest, metrics = entry.manifest, entry.manifest.metrics
     record = manifest.model_dump(mode="json", exclude={"reference", "evaluation", "out_of_distribution"})
     rows, unfamiliar = metrics.get("by_subgroup", {}), manifest.out_of_distribution
-    withdrawn = f"{entry.withdrawn.rstrip('.')}. Nobody may be answered by this version any more."
+    withdrawn = f"{entry.withdrawn.rstrip('.')}. This version must not answer any more."
     return {
         "card_schema": CARD_SCHEMA,
         "model": manifest.model,
@@ -117,8 +113,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "digest": entry.digest,
         "registered": None if entry.registered is None else entry.registered.isoformat(),
         **{key: record[key] for key in ("subgroup", "labels", "picture", "file", "lineage")},
-        "intended_use": intended_use(manifest),
-        "how_to_use": how_to_use(manifest),
+        "intended_use": _intended_use(manifest),
+        "how_to_use": _how_to_use(manifest),
         "data": {
             "clients": dict(manifest.lineage.data),
             "trained": None,
@@ -146,7 +142,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "limits": [
             *([withdrawn] if entry.withdrawn else []),
             *(f"{one}." for one in entry.alarms),
-            *limits(manifest),
+            *_limits(manifest),
         ],
         **_case(manifest),
         "measured_by": None if manifest.attestation is None else manifest.attestation.fingerprint,
@@ -190,6 +186,215 @@ def _case(manifest: BundleManifest) -> dict[str, Any]:
             }
         )
     return {"case": manifest.case.model_dump(mode="json"), "patterns": patterns}
+
+
+def percent(share: float) -> str:
+    """A share in percent: 0.1 as `10 %`."""
+    return f"{round(100 * share, 4):g} %"
+
+
+def _intended_use(manifest: BundleManifest) -> dict[str, Any]:
+    """What the model is for: `purpose`, `users`, `population`, and `not_for` as a list of sentences."""
+    given = "one picture of one lesion"
+    if manifest.case is not None:
+        given = "pictures of one lesion, and what else is known of it,"
+    return {
+        "purpose": f"Research into decision support for skin lesions. From {given} it gives a probability "
+        "for each disease it knows, for a clinician who examines the patient.",
+        "users": "Clinicians and researchers who know its limits. It is never the only ground of a decision.",
+        "population": _population(manifest),
+        "not_for": list(_not_for(manifest)),
+    }
+
+
+def _population(manifest: BundleManifest) -> str:
+    subgroup = manifest.subgroup
+    if subgroup.is_global:
+        return "Everybody whose skin tone has no model of its own, or is not declared."
+    represented = {
+        scale: [tone for tone in tones if manifest.represents(subgroup, tone, scale)]
+        for scale, tones in subgroup.by_scale.items()
+    }
+    declared = [f"on the scale {scale} is {', '.join(seen)}" for scale, seen in represented.items() if seen]
+    if not declared:
+        return "Nobody: no skin tone has enough patients in the calibration."
+    return f"People whose declared skin tone {', or '.join(declared)}."
+
+
+def _not_for(manifest: BundleManifest) -> Iterator[str]:
+    names = ", ".join(label.name for label in manifest.labels)
+    yield "It is no medical device, and nothing here is a clinical validation."
+    yield "Not for a diagnosis without a clinician, and not for telling a patient that a lesion is harmless."
+    yield f"Not for other diseases than {names}: it answers with one of these whatever the picture shows."
+    yield (
+        "The bundle does not say which cameras or dermatoscopes, ages and parts of the body it was trained "
+        "on: use on any of them is unproven until it has been tested there."
+    )
+    if missing := ", ".join(one.called for one in manifest.claimed_tones if one.calibration is None):
+        yield f"Not for skin tone {missing}: too few patients of it, or none, were in the calibration."
+    if not manifest.subgroup.is_global:
+        yield (
+            "Not for other or undeclared skin tones: asked about one, it answers with every disease in the "
+            "set and promises nothing."
+        )
+
+
+def _how_to_use(manifest: BundleManifest) -> dict[str, str]:
+    """How to read each part of an answer: `report`, `refer`, `prediction_set`, `malignancy`, `unfamiliar`."""
+    refer = "No picture is referred for low confidence."
+    if manifest.refers_all:
+        refer = (
+            "Every picture is referred to a clinician: the model was never calibrated, or no threshold kept "
+            "the share of wrong answers low enough."
+        )
+    elif manifest.reports_from > 0:
+        refer = (
+            f"The highest probability is below {probability_text(manifest.report_threshold)}: a clinician "
+            "judges the lesion as if there were no answer. A referral says nothing about how dangerous the "
+            "lesion is."
+        )
+    unfamiliar = "A picture unlike those it was trained on is answered like any other."
+    if (found := manifest.out_of_distribution) is not None and found.threshold is not None:
+        unfamiliar = (
+            "A picture unlike those it was trained on is referred with a warning; so are "
+            f"{percent(found.rate)} of known ones at most, on average. An unknown disease that looks like a "
+            "known one is not noticed."
+        )
+    return {
+        "report": _report(manifest),
+        "refer": refer,
+        "prediction_set": _prediction_set(manifest.conformal),
+        "malignancy": _malignancy(manifest),
+        "unfamiliar": unfamiliar,
+    }
+
+
+def _report(manifest: BundleManifest) -> str:
+    abstention = manifest.abstention
+    if manifest.refers_all:
+        return NEVER_REPORTS
+    risk, sure = "how many were wrong is unknown", "which is not sure to hold for new ones"
+    if abstention.risk is not None and manifest.reports_from <= abstention.threshold_bin:
+        risk = f"{percent(round(abstention.risk, 3))} of those reported were wrong"
+    if abstention.risk_high is not None and abstention.level is not None:
+        high, level = percent(round(abstention.risk_high, 3)), percent(abstention.level)
+        sure = f"and new ones are shown to keep to {high} (with {level} confidence)"
+    return (
+        f"The highest probability is at least {probability_text(manifest.report_threshold)}: a clinician may "
+        f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
+        f"{percent(abstention.target_risk)} were allowed, {sure}."
+    )
+
+
+def _prediction_set(conformal: Conformal) -> str:
+    n, coverage = conformal.n, percent(1 - conformal.alpha)
+    if conformal.guarantee == "none":
+        return f"The set holds every disease and promises nothing: calibrated on {n} lesions, too few."
+    whom = "for everybody together, not for each skin tone"
+    if conformal.guarantee == "subgroup":
+        whom = "for the skin tones it is for"
+    return (
+        f"The set holds the true disease of at least {coverage} of lesions, {whom}. This holds on average "
+        f"over calibration splits, for lesions drawn like the {n} it was calibrated on; it is no probability "
+        "for one patient. Diseases outside the set are not ruled out."
+    )
+
+
+def _malignancy(manifest: BundleManifest) -> str:
+    malignant = ", ".join(one.name for one in manifest.labels if one.malignancy == "malignant")
+    others = ", ".join(one.name for one in manifest.labels if one.malignancy in ("premalignant", "unknown"))
+    if not malignant:
+        return "No disease is labelled malignant, so there is no malignancy probability."
+    text = f"The summed probability of {malignant}."
+    if others:
+        text += f" {others}: not malignant for certain, so not counted in it."
+    if (point := manifest.working_point) is None:
+        return text
+    low, level = percent(round(point.sensitivity_low, 3)), percent(point.level)
+    missed = "" if point.reached else f", too few to show the {percent(point.target)} that were asked for"
+    return (
+        f"{text} From {probability_text(LOGIT_BINS.lower(point.threshold_bin))} on a lesion is suspicious: "
+        f"at least {low} of malignant lesions are (with {level} confidence, chosen on {point.n} of "
+        f"them{missed}). An answer that is not malignant is then referred."
+    )
+
+
+def _limits(manifest: BundleManifest) -> Iterator[str]:
+    """What is true of every model, then what is unknown, untested or too small of this one."""
+    yield (
+        "The figures are of one test split, of the clients it was trained at. Another hospital, camera or "
+        "population can give others."
+    )
+    if (unfamiliar := manifest.out_of_distribution) is None:
+        yield "On how many pictures it was trained is not in the bundle."
+    else:
+        yield (
+            f"It was trained on at least {unfamiliar.trained_on:,} pictures, in the classes that have a "
+            "Gaussian; on how many in all is not in the bundle."
+        )
+    yield from _limits_of_test(manifest)
+    yield from _limits_of_calibration(manifest)
+    yield "Maps of where the model looked, where a service shows them, are not validated."
+
+
+def _limits_of_test(manifest: BundleManifest) -> Iterator[str]:
+    metrics = manifest.metrics
+    rows = metrics.get("by_subgroup", {})
+    if not metrics:
+        yield "The bundle holds no test figures: how well it answers is unknown."
+    elif not rows:
+        yield "The bundle holds no figures by subgroup: whether it serves all skin tones alike is unknown."
+    if absent := ", ".join(metrics.get("absent", ())):
+        yield f"No test pictures of {absent}: how it serves them is unknown."
+    if n := rows.get(UNDECLARED, {}).get("n"):
+        yield f"{n} test pictures of undeclared skin tone count in every total and in no comparison."
+    for kind, part in (("subgroups", rows), ("diseases", metrics.get("by_class", {}))):
+        counted = {name: row.get("n") for name, row in part.items()}
+        if few := ", ".join(f"{name} ({n})" for name, n in counted.items() if n is not None and n < FEW):
+            yield f"Fewer than {FEW} test pictures, so that figures can be far off, of the {kind} {few}."
+        if unknown := ", ".join(name for name, n in counted.items() if n is None):
+            yield f"On how many pictures these {kind} were tested is unknown: {unknown}."
+    if manifest.reference is not None and (smallest := manifest.reference.smallest_cell) >= 2:
+        yield (
+            f"Scores of fewer than {smallest} patients of a hospital and skin tone are counted together, so "
+            "that AUROC, ECE and AURC of small groups are coarse, and drift is measured by coarse bins; "
+            "accuracies, coverage and what is referred are exact."
+        )
+    if any(ends for row in (*rows.values(), metrics) for ends in row.get("intervals", {}).values()):
+        yield (
+            "Intervals are of 95 %, for the chance of which lesions came into the test split; they do not "
+            "contain what training again would change."
+        )
+    elif metrics:
+        yield "No figure has an interval: how sure they are is unknown."
+    if not metrics.get("intersections"):
+        yield "No figures by sex, age or site in a subgroup: whether it serves those alike is unknown."
+    if not metrics.get("differences"):
+        yield "No test of differences between subgroups: whether they are more than chance is unknown."
+
+
+def _limits_of_calibration(manifest: BundleManifest) -> Iterator[str]:
+    n, unfamiliar = manifest.temperature.n, manifest.out_of_distribution
+    if not n:
+        yield "Its probabilities were calibrated on no pictures: do not read them as frequencies."
+    elif manifest.temperature.shrunk:
+        yield f"Its temperature was drawn towards that of everybody: it was calibrated on only {n} pictures."
+    if manifest.conformal.guarantee == "none":
+        yield "Its prediction sets promise no coverage."
+    elif manifest.basis == "cross-fitted":
+        yield (
+            "Its guarantees are cross-fitted: exact for models trained without a part of the lesions each, "
+            "and nominal for this one, which was trained on all. Read them together with the test counts."
+        )
+    if manifest.refers_all:
+        yield "It refers every picture."
+    if unfamiliar is None:
+        yield "It does not notice pictures unlike those it was trained on, such as of an unknown disease."
+        return
+    if unfamiliar.threshold is None:
+        yield f"It calls no picture unfamiliar: {unfamiliar.n} calibration lesions were too few to say which."
+    if codes := ", ".join(label.code for label in manifest.labels if label.code not in unfamiliar.classes):
+        yield f"Pictures of {codes} may be called unfamiliar: too few were there to know them by."
 
 
 def answering(versions: Sequence[Card]) -> Iterator[tuple[str, Card, Mapping[str, Any]]]:
@@ -261,10 +466,10 @@ def _matters(card: Mapping[str, Any]) -> Iterator[Matter]:
         return ", ".join(called(one) for one in versions if is_so(one))
 
     if gone := among(lambda one: "withdrawn" in one):
-        yield Matter(f"Withdrawn: {gone}.", "Promote another; nobody may be answered by it.", wrong=True)
+        yield Matter(f"Withdrawn: {gone}.", "Promote another; it must not answer any more.", wrong=True)
     if unknown := among(lambda one: not one["metrics"] and not one["by_subgroup"]):
         text = f"Without test figures: {unknown}. How well it answers is unknown."
-        yield Matter(text, "Test it before anybody is answered by it.")
+        yield Matter(text, "Test it before it answers.")
     if silent := among(lambda one: one["how_to_use"]["report"] == NEVER_REPORTS):
         todo = "Calibrate it on more pictures, or expect to see every lesion yourself."
         yield Matter(f"Refers every picture and never reports: {silent}.", todo)

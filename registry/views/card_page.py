@@ -3,7 +3,6 @@
 Everything is read from the JSON that `registry.views.card` makes, so that page and JSON agree.
 """
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,8 +10,7 @@ from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
-from registry.views.card import Card, answering, called, standing
-from registry.views.sentences import FEW, percent
+from registry.views.card import FEW, Card, answering, called, percent, standing
 from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
 
 UNKNOWN: Final = "unknown"
@@ -88,19 +86,11 @@ def metric_title(name: str) -> str:
     return MEASURES.get(name) or name.replace("_", " ")
 
 
-def number_of(value: object) -> float | int | None:
-    """The value if it is a finite number, else None; a truth value is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def figure(value: object) -> str:
+def figure(value: float | None) -> str:
     """A number to three places (five where it is small); `unknown` where there is none."""
-    number = number_of(value)
-    if number is None:
+    if value is None:
         return UNKNOWN
-    text = f"{number:.3f}" if abs(number) >= 0.001 or number == 0 else f"{number:.5f}"
+    text = f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.5f}"
     return text.replace("-", "−")
 
 
@@ -124,9 +114,9 @@ def _tested_on(row: Mapping[str, Any]) -> Cell:
 
 
 def _known_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The metrics that any of the rows has as a number, those of `MEASURES` first."""
-    found = {name for row in rows for name, value in row.items() if number_of(value) is not None}
-    found -= {*COUNTS, "epoch"}
+    """The metrics that any of the rows has, those of `MEASURES` first."""
+    found = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
+    found -= set(COUNTS)
     return [*(name for name in MEASURES if name in found), *sorted(found - set(MEASURES))]
 
 
@@ -152,7 +142,7 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
         rows["all together"] = {name: total.get(name) for name in (*COUNTS, "intervals", *names)}
     if only:
         shown = (*only, *COUNTS, "intervals")
-        rows = {name: {each: row.get(each) for each in shown} for name, row in rows.items()}
+        rows = {name: {each: row[each] for each in shown if each in row} for name, row in rows.items()}
     note = "In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better."
     return _metric_table("subgroups", "Test figures by skin tone", "Skin tones", rows, note)
 
@@ -171,7 +161,7 @@ def _tones(card: Card) -> Table:
         rows.append(Row.of(f"{one['tone']} ({one['scale']})", one["subgroup"], *counted))
     note = (
         "Of a tone with too few patients, or none, nothing is promised: the model for everybody answers. The "
-        "numbers are lower bounds, since a hospital with few patients of a tone tells nothing of them."
+        "numbers are lower bounds, since a hospital with few patients of a tone discloses nothing of them."
     )
     return Table("tones", "Patients by skin tone", header, tuple(rows), note)
 
@@ -204,14 +194,8 @@ def _differences(card: Card) -> Table:
 def _intersections(card: Card) -> Iterator[Table]:
     """One table for each further column: skin tones within its values."""
     for place, (column, values) in enumerate((card["intersections"] or {}).items()):
-        if isinstance(values, Mapping):
-            rows = {
-                f"{value}, {subgroup}": row if isinstance(row, Mapping) else None
-                for value, each in values.items()
-                if isinstance(each, Mapping)
-                for subgroup, row in each.items()
-            }
-            yield _metric_table(f"within-{place}", f"Skin tones within {column}", column, rows)
+        rows = {f"{value}, {name}": row for value, each in values.items() for name, row in each.items()}
+        yield _metric_table(f"within-{place}", f"Skin tones within {column}", column, rows)
 
 
 # Facts.
@@ -251,7 +235,7 @@ def _confidence(card: Card) -> Facts:
     pairs |= {
         "Unfamiliar pictures: beyond a distance of": "none; nothing is called unfamiliar"
         if threshold is None
-        else figure(float(threshold)),
+        else figure(threshold),
         "Unfamiliar pictures: known ones called so": f"{rate} at most, on {unfamiliar['n']} lesions",
         "Unfamiliar pictures: diseases known": ", ".join(unfamiliar["classes"]),
         "Unfamiliar pictures: trained on": f"{unfamiliar['trained_on']:,} pictures",
@@ -308,7 +292,7 @@ def _lineage(card: Card, figures: str) -> Facts:
     record = card["lineage"]
     found = record["encoder"] or ()
     encoders = (
-        f"{one['name']} from {one['source']} ({one['licence'] or 'licence not told'}), {one['sha256']}"
+        f"{one['name']} from {one['source']} ({one['licence'] or 'licence unknown'}), {one['sha256']}"
         for one in ((found,) if isinstance(found, Mapping) else found)
     )
     pairs = (

@@ -335,7 +335,7 @@ def gate_table(report: GateReport) -> str:
             result.gate,
             one.subgroup,
             _measured(one),
-            "" if one.limit is None else f"{one.bound} {_brief(one.limit)}",
+            "" if one.limit is None else f"{one.bound} {_brief(one.limit, one)}",
             Cell(one.verdict, bad=one.verdict == "refused"),
         )
         for result in report.results
@@ -350,7 +350,7 @@ def gate_table(report: GateReport) -> str:
 
 
 def _measured(finding: GateFinding) -> str:
-    text = finding.measure if finding.value is None else f"{finding.measure} {_brief(finding.value)}"
+    text = finding.measure if finding.value is None else f"{finding.measure} {_brief(finding.value, finding)}"
     more = [] if finding.n is None else [f"n {finding.n}"]
     if finding.interval is not None:
         more.append(f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}")
@@ -359,8 +359,9 @@ def _measured(finding: GateFinding) -> str:
     return f"{text} ({', '.join(more)})" if more else text
 
 
-def _brief(value: float) -> str:
-    """A share to three places, a count whole, and a tiny difference as it is."""
+def _brief(value: float, of: GateFinding) -> str:
+    """A share to three places, a count whole, and a tiny difference as it is; a limit of 1 or more counts."""
     if value and abs(value) < 0.0005:
         return f"{value:.2g}"
-    return f"{value:.0f}" if value >= 1 and value == int(value) else f"{value:.3f}"
+    counted = value >= 1 or (of.limit is not None and of.limit >= 1)
+    return f"{value:.0f}" if counted and value == int(value) else f"{value:.3f}"

@@ -127,7 +127,7 @@ def draw(*sections: Section) -> str:
 def _draw_part(console: Console, part: Part) -> None:
     match part:
         case Table():
-            console.print(_rich_table(part))
+            _draw_table(console, part)
         case Facts():
             width = max((len(name) for name, _ in part.pairs), default=0)
             for name, text in part.pairs:
@@ -139,14 +139,21 @@ def _draw_part(console: Console, part: Part) -> None:
             console.print(Text(shown(part)))
 
 
-def _rich_table(table: Table) -> RichTable:
+def _draw_table(console: Console, table: Table) -> None:
+    """Fold cells to the terminal's width between words; where words need more, the lines are longer."""
+    rows = [(Cell(row.head, row.note), *row.cells) for row in table.rows]
+    texts = [[shown(head, LONGEST_CELL) for head in table.header]]
+    texts += [[shown(str(one), LONGEST_CELL) for one in row] for row in rows]
+    longest = [
+        max(len(word) for text in column for word in ["", *text.split()])
+        for column in zip(*texts, strict=True)
+    ]
     drawn = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for head in table.header:
-        drawn.add_column(Text(shown(head, LONGEST_CELL)), overflow="fold")
-    for row in table.rows:
-        cells = (Cell(row.head, row.note), *row.cells)
-        drawn.add_row(*(Text(shown(str(one), LONGEST_CELL), style="red" if one.bad else "") for one in cells))
-    return drawn
+    for head, width in zip(texts[0], longest, strict=True):
+        drawn.add_column(Text(head), overflow="fold", min_width=width)
+    for row, cells in zip(rows, texts[1:], strict=True):
+        drawn.add_row(*(Text(text, "red" if one.bad else "") for one, text in zip(row, cells, strict=True)))
+    console.print(drawn, width=max(console.width, sum(longest) + 2 * len(longest)), crop=False)
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

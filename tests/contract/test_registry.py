@@ -167,7 +167,7 @@ def test_a_gate_set_of_a_models_own_lets_a_release_pass(registry: Registry) -> N
 
 def test_an_override_needs_a_reason_and_stays_in_history(registry: Registry) -> None:
     promote = ("promote", "contract", 1, 2, 3, "--to", "production", "--override-gates")
-    registry(*promote, code=1)
+    registry(*promote, code=2)
     assert registry.released() == {}
     registry(*promote, "--reason", "board decision 7")
     last = registry("history", "contract")[-1]

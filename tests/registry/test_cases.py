@@ -10,7 +10,7 @@ from registry.bundle.manifest import ModelFile
 from registry.errors import BundleRefused
 from registry.gates import GateSet, SpreadGate
 from registry.releases.add import check_bundle
-from registry.views.card import Entry, card_json, release_card
+from registry.views.card import Entry, entry_json, release_card
 from registry.views.card_page import card_page
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph
 
@@ -39,9 +39,9 @@ def test_gates_see_its_figures(registry, tested):
     [
         (
             case_graph(CaseInput(slots=1, facts=(AGE,))),
-            "a model of cases with 1 facts and a manifest of cases with 3",
+            "for cases with 1 facts, and its manifest for cases with 3",
         ),
-        (None, "a model of single pictures and a manifest of cases with 3"),
+        (None, "for single pictures, and its manifest for cases with 3"),
     ],
 )
 def test_a_graph_that_takes_something_else_is_refused(graph, taken, said):
@@ -53,7 +53,7 @@ def test_a_graph_that_takes_something_else_is_refused(graph, taken, said):
 
 def test_the_card_tells_what_it_takes_and_how_sure_it_is():
     manifest = case_bundle().manifest
-    card = card_json(manifest)
+    card = entry_json(Entry(manifest, bundle_digest(manifest)))
     assert json.loads(json.dumps(card)) == card
     assert CaseInput.model_validate(card["case"]) == CASE
     assert [one["pattern"] for one in card["patterns"]] == [one.pattern.name for one in PATTERNS]

@@ -30,7 +30,7 @@ def as_somebody(places, name, *arguments):
     command = [
         sys.executable,
         "-m",
-        "registry.cli",
+        "registry.cli.app",
         "--url",
         places.url,
         "--store",

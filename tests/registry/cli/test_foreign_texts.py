@@ -40,6 +40,7 @@ NASTY = {
     "byte order mark": "\ufeffdark",
     "Cyrillic": "dаrk",
     "element": "<script>alert(1)</script>",
+    "attribute": '" onload="x',
     "long": "a" * 100_000,
 }
 COMMANDS = [
@@ -82,11 +83,7 @@ def holding(registry, places, bundle, dark, light, monkeypatch, tmp_path):
         lineage = Lineage(job="sha256:" + "0" * 64, recipe=text, data={text: text}, seed=1, code_version=text)
         row = {"n": 50, "accuracy": 0.8}
         labels = tuple(
-            Label(
-                code=code,
-                name=text,
-                codings=(Coding(system=text, code=text, display=text),),
-            )
+            Label(code=code, name=text, codings=(Coding(system=text, code=text, display=text),))
             for code in ("A", "B", "C")
         )
         parts = {"lineage": lineage, "labels": labels}
@@ -154,7 +151,7 @@ def test_no_page_obeys_what_is_stored(registry, holding, text, bundle):
         ),
     ]
     assert [obeyed(page) for page in pages] == [[], []]
-    assert [page.count("<script>alert(1)") for page in pages] == [0, 0]
+    assert [page.count("<script>alert(1)") + page.count('" onload="x') for page in pages] == [0, 0]
     assert "cannot be served" in pages[1]
 
 
@@ -170,7 +167,7 @@ def test_no_log_obeys_what_is_stored(registry, holding, text, caplog):
     assert ["\n" in one.getMessage() for one in caplog.records] == [False, False]
 
 
-REFUSED = [name for name in NASTY if name != "element"]
+REFUSED = [name for name in NASTY if name not in ("element", "attribute")]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -187,17 +184,9 @@ def test_no_subgroup_of_such_a_name_is_added(command, registry, bundle, tones, f
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [
-        ("dark", "Dark"),
-        ("dark", "ｄａｒｋ"),
-        ("dark", "𝐝𝐚𝐫𝐤"),
-        ("V", "Ⅴ"),
-        ("I", "І"),
-        ("pac", "рас"),
-        ("foncé", "fonce\u0301"),
-        ("темные", "ТЕМНЫЕ"),
-    ],
-)
+    [("dark", "Dark"), ("dark", "ｄａｒｋ"), ("dark", "𝐝𝐚𝐫𝐤"), ("V", "Ⅴ"), ("I", "І"), ("pac", "рас"),
+     ("foncé", "fonce\u0301"), ("темные", "ТЕМНЫЕ")],
+)  # fmt: skip
 def test_no_subgroup_looks_like_another(registry, bundle, tones, first, second):
     registry.add([bundle(tones(first, "5"))])
     with pytest.raises(BundleRefused, match="looks like"):
@@ -207,19 +196,7 @@ def test_no_subgroup_looks_like_another(registry, bundle, tones, first, second):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "foncé",
-        "темные",
-        "темные dark",
-        "深色",
-        "V型",
-        "ダークな肌",
-        "גוון כהה",
-        "داكن",
-        "σκούρο",
-        "I–III",
-        "β",
-    ],
+    ["foncé", "темные dark", "深色", "V型", "ダークな肌", "גוון כהה", "داكن", "σκούρο", "I–III", "β"],
 )
 def test_names_of_other_languages_are_taken(registry, bundle, tones, name):
     registry.add([bundle(tones("dark", "6"))])

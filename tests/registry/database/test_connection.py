@@ -134,7 +134,7 @@ def test_places_come_from_the_environment_or_the_users_data_folder(tmp_path, mon
 
 def test_commands_start_without_the_slow_libraries():
     slow = ("onnxruntime", "alembic", "torch")
-    program = f"import sys, registry.cli; print([name for name in {slow} if name in sys.modules])"
+    program = f"import sys, registry.cli.app; print([name for name in {slow} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
 

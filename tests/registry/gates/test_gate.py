@@ -1,4 +1,4 @@
-"""What every gate does, and how metrics are read."""
+"""What every gate does, how metrics are read, and whose approval counts."""
 
 from pathlib import Path
 
@@ -6,7 +6,9 @@ import pytest
 
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, GATES, Case, SpreadGate, read_gate_set
+from registry.gates.approval import ApprovalsGate
 from registry.gates.threshold import CalibrationGate
+from tests.registry.gates.conftest import approved, key
 
 TEXT = (Path(__file__).parents[3] / "docs" / "registry.md").read_text()
 PAGE = " ".join(TEXT.split())
@@ -55,29 +57,32 @@ def test_the_release_is_refused_if_one_gate_refuses(examples):
     assert "gate count" not in report.detail
 
 
-def judged_spread(metrics, bundle):
-    return SpreadGate().judge(Case((bundle(metrics=metrics).manifest,)))
-
-
-@pytest.mark.parametrize(
-    "row",
-    [{}, {"n": 50}, {"accuracy": 0.9}, {"n": 0, "accuracy": None}, {"n": 50, "accuracy": None}],
-)
+@pytest.mark.parametrize("row", [{}, {"n": 50}, {"accuracy": 0.9}, {"n": 0, "accuracy": None}])
 def test_a_metric_that_is_not_there_was_never_tested(bundle, tested, row):
     metrics = tested(light=0.9, medium=0.9)
     metrics["by_subgroup"]["dark"] = row
-    result = judged_spread(metrics, bundle)
+    result = SpreadGate().judge(Case((bundle(metrics=metrics).manifest,)))
     assert (result.verdict, result.untested, result.value) == ("refused", ("dark",), None)
     assert "accuracy for dark: never tested. Test on images of dark, or override" in result.detail
-
-
-def test_without_an_interval_there_is_none_of_the_spread(bundle, tested):
-    metrics = tested(light=(0.9, 0.8, 1.0), dark=0.85)
-    metrics["by_subgroup"]["dark"]["intervals"] = {}
-    result = judged_spread(metrics, bundle)
-    assert (result.verdict, result.interval) == ("passed", None)
 
 
 def test_images_without_a_declared_tone_are_no_subgroup(bundle, told):
     metrics = told("ece", light=0.1, undeclared=0.9, **{"global": 0.9})
     assert CalibrationGate(limit=0.2).judge(Case((bundle(metrics=metrics).manifest,))).verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("approvals", "settings", "counted"),
+    [
+        (("anna", "ben"), {}, 2),
+        (("anna", "chris"), {}, 1),
+        ((), {}, 0),
+        (("anna", "ben"), {"keys": (key("anna"),)}, 1),
+        (("anna", "chris"), {"keys": (key("anna"), key("chris"))}, 1),
+    ],
+)
+def test_each_other_person_with_an_allowed_key_counts_once(bundle, approvals, settings, counted):
+    promoter = {"promoter": "chris", "promoter_key": key("chris")}
+    case = Case((bundle().manifest,), approvals=approved(*approvals), **promoter)
+    one = ApprovalsGate(people=2, **settings).judge(case)
+    assert (one.value, one.verdict) == (counted, "passed" if counted >= 2 else "refused")

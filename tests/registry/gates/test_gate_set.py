@@ -8,12 +8,16 @@ from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case, GateSet, SpreadGate, read_gate_set
 from registry.gates.approval import ApprovalsGate
-from registry.gates.coverage import CoverageGate, RiskGate
-from registry.gates.fairness import ParityGate
+from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate_set import gate_set_of, gate_set_text
-from registry.gates.non_inferiority import NonInferiorityGate
-from registry.gates.required_subgroups import RequiredSubgroupsGate
-from registry.gates.threshold import MinSensitivityLowerBoundGate, WorstMalignantSensitivityGate
+from registry.gates.running import NonInferiorityGate
+from registry.gates.threshold import (
+    CoverageGate,
+    MinSensitivityLowerBoundGate,
+    ParityGate,
+    RiskGate,
+    WorstMalignantSensitivityGate,
+)
 from tests.registry.gates.conftest import CANCER, PROMISE
 
 MODEL = "skin-lesion"
@@ -42,13 +46,8 @@ def test_every_gate_is_written_and_read_back_with_its_meaning(examples):
     for gate in gates:
         assert f"# {gate.meaning}\n  - name: {gate.name}\n" in text
     assert len({gate.meaning for gate in gates}) == len(gates)
-
-
-def test_a_set_needs_what_its_gates_need(examples):
+    assert whole.needs == {"running", "signatures", "metrics_signatures", "outcomes"}
     assert DEFAULT.needs == {"running"}
-    assert GateSet(gates=(SpreadGate(),)).needs == frozenset()
-    everything = {"running", "signatures", "metrics_signatures", "outcomes"}
-    assert GateSet(gates=tuple(one.gate for one in examples.values())).needs == everything
 
 
 @pytest.mark.parametrize(
@@ -57,34 +56,22 @@ def test_a_set_needs_what_its_gates_need(examples):
         ("gates: [{name: spred}]", "gates.0: unknown gate `spred`; did you mean `spread`? valid: approvals,"),
         ("gates: [{name: spread, limits: 0.1}]", "limits: unknown key; did you mean `limit`? valid: name"),
         ("gate: [{name: spread}]", "gate: unknown key; did you mean `gates`?"),
-        ("gates: [{name: spread}]\nmodel: demo", "model: unknown key; valid: gates"),
-        ("gates: [{limit: 0.1}]", "gates.0: name the gate by its `name`"),
-        ("gates: [spread]", "gates.0"),
-        ("gates: [{name: [1]}]", "unknown gate `[1]`"),
         ("gates: []", "gates: name at least one gate"),
-        ("gates:", "gates"),
         ("{}", "gates: Field required"),
         ("", "no gate set; it is a mapping such as"),
-        ("spread", "no gate set"),
         (
             "gates: [{name: spread, limit: 1.1}]",
             "set: gates.0.spread.limit: Input should be less than or equal to 1; found 1.1. An example",
         ),
         ("gates: [{name: spread, limit: .nan}]", "gates.0.spread.limit"),
-        ("gates: [{name: spread, limit: .inf}]", "gates.0.spread.limit"),
         ("gates: [{name: spread, limit: yes}]", "gates.0.spread.limit"),
         ("gates: [{name: spread, limit: '0.1'}]", "gates.0.spread.limit"),
         ("gates: [{name: spread, limit: 2026-01-01}]", "not JSON serializable"),
         ("gates: [{name: count, minimum: 1.5}]", "gates.0.count.minimum"),
-        ("gates: [{name: count}]", "gates.0.count.minimum: Field required"),
-        ("gates: [{name: signature, identities: []}]", "identities"),
         ("gates: [{name: approvals, people: 1, keys: [anna]}]", "keys.0"),
-        ("gates: [{name: non_inferiority, delta: 0.1, metrics: [auroc]}]", "metrics"),
         ("gates: [{name: spread}, {name: spread, limit: 1}]", "spread is there twice"),
         ("gates: [{name: spread, limit: 0.1, limit: 1}]", "the key 'limit' is there twice"),
         ("{gates: [{name: spread}], must_apply: [count]}", "names count; the gates of the set are spread"),
-        ("{gates: [{name: spread}], must_aply: [spread]}", "did you mean `must_apply`"),
-        ("gates: [", "is not YAML"),
         ("gates: !!python/object:os.system []", "is not YAML"),
         ("gates: [{name: spread, ? [a] : 1}]", "unhashable key"),
     ],

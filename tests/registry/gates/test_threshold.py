@@ -1,19 +1,27 @@
-"""The gates that compare one metric of every subgroup with a limit, and `count`."""
+"""Numbers against limits: the gates of one metric, `count`, `coverage`, `risk` and `parity`."""
 
 import pytest
 
+from registry.bundle.manifest import Abstention, Conformal
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gates import Case
 from registry.gates.threshold import (
     THRESHOLD_GATES,
     CountGate,
+    CoverageGate,
     MinSensitivityLowerBoundGate,
+    ParityGate,
+    RiskGate,
     ThresholdGate,
     WorstMalignantSensitivityGate,
 )
-from tests.registry.gates.conftest import CANCER
+from tests.registry.gates.conftest import CANCER, PROMISE
 
-PLAIN = [one for one in THRESHOLD_GATES if one not in (CountGate, MinSensitivityLowerBoundGate)]
+PLAIN = [
+    one
+    for one in THRESHOLD_GATES
+    if issubclass(one, ThresholdGate) and one is not MinSensitivityLowerBoundGate
+]
 
 
 def judge(gate, *bundles):
@@ -30,10 +38,8 @@ def test_the_worst_of_the_versions_that_answer_is_reported(bundle, told, dark, g
     everybody = bundle(metrics=told(gate.metric, light=0.6, dark=0.1, medium=0.5), labels=CANCER)
     own = bundle(dark, told(gate.metric, dark=0.55, light=0.0), labels=CANCER)
     result = judge(gate(limit=0.5 if gate.bound == "at least" else 0.6), everybody, own)
-    assert result.verdict == "passed"
-    assert [(one.subgroup, one.value) for one in result.findings] == [
-        ("dark", 0.55), ("light", 0.6), ("medium", 0.5),
-    ]  # fmt: skip
+    found = [(one.subgroup, one.value) for one in result.findings]
+    assert (result.verdict, found) == ("passed", [("dark", 0.55), ("light", 0.6), ("medium", 0.5)])
     assert result.worst.subgroup == ("medium" if gate.bound == "at least" else "light")
     assert (result.value, result.limit) == (result.worst.value, result.worst.value)
 
@@ -49,8 +55,7 @@ def test_where_the_test_names_no_subgroup_all_its_images_are_judged(bundle, gate
     for value, verdict in ((0.5, "passed"), (0.9 if gate.bound == "at most" else 0.1, "refused")):
         result = judge(gate(limit=0.5), bundle(metrics={"n": 9, gate.metric: value}, labels=CANCER))
         assert (result.verdict, result.worst.subgroup, result.worst.n) == (verdict, "global", 9)
-    result = judge(gate(limit=0.5), bundle(metrics={}, labels=CANCER))
-    assert (result.verdict, result.untested) == ("refused", ("global",))
+    assert judge(gate(limit=0.5), bundle(metrics={}, labels=CANCER)).untested == ("global",)
 
 
 def test_images_are_counted_of_the_version_that_answers(bundle, told, dark):
@@ -63,19 +68,13 @@ def test_images_are_counted_of_the_version_that_answers(bundle, told, dark):
     assert judge(CountGate(minimum=29), everybody, own).verdict == "passed"
 
 
-def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told, dark):
+def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told):
     metrics = {**told("accuracy", 40, light=0.9), "absent": ["dark", "global", "undeclared"]}
     result = judge(CountGate(minimum=1), bundle(metrics=metrics))
     assert (result.verdict, result.value, result.untested) == ("refused", 0, ("dark",))
     assert [(one.subgroup, one.note) for one in result.findings] == [("light", ""), ("dark", "never tested")]
-    own = bundle(dark, told("accuracy", 35, dark=0.9))
-    assert judge(CountGate(minimum=35), bundle(metrics=metrics), own).verdict == "passed"
-
-
-@pytest.mark.parametrize("metrics", [{"n": 8}, {}])
-def test_without_subgroups_all_images_are_counted(bundle, metrics):
-    assert judge(CountGate(minimum=9), bundle(metrics={"n": 9})).verdict == "passed"
-    assert judge(CountGate(minimum=9), bundle(metrics=metrics)).verdict == "refused"
+    for metrics, verdict in (({"n": 9}, "passed"), ({"n": 8}, "refused"), ({}, "refused")):
+        assert judge(CountGate(minimum=9), bundle(metrics=metrics)).verdict == verdict
 
 
 def row(found, n, metric="malignant_sensitivity", **parts):
@@ -109,9 +108,8 @@ def test_the_lower_end_is_never_above_that_of_as_many_images(bundle, ends, value
 def test_what_a_clinic_acts_on_is_judged(bundle):
     at_point = "sensitivity_at_threshold"
     one = lower_bound(bundle, dark=row(57, 60, at_point, malignant_sensitivity=0.4))
-    assert (one.verdict, one.findings[0].measure) == (
-        "passed", "lower end of malignant sensitivity at the working point",
-    )  # fmt: skip
+    measure = "lower end of malignant sensitivity at the working point"
+    assert (one.verdict, one.findings[0].measure) == ("passed", measure)
     assert lower_bound(bundle, dark=row(30, 60, at_point, malignant_sensitivity=0.95)).verdict == "refused"
 
 
@@ -124,21 +122,75 @@ def test_a_weak_subgroup_and_one_with_few_images_get_different_advice(bundle):
 def test_malignant_images_that_are_missing_or_were_never_counted_are_refused(bundle):
     one = lower_bound(bundle, 0.0, light=row(0, 0), dark=row(9, 10, n_malignant=None), medium=None)
     assert (one.verdict, one.untested) == ("refused", ("dark", "light", "medium"))
-    assert [finding.note for finding in one.findings] == [
-        "malignant test images were never counted", "no malignant test images", "never tested",
-    ]  # fmt: skip
+    notes = ["malignant test images were never counted", "no malignant test images", "never tested"]
+    assert [finding.note for finding in one.findings] == notes
 
 
-def test_the_version_that_answers_is_judged(bundle, dark):
+def test_the_sensitivity_of_the_version_that_answers_is_judged(bundle, dark):
     rows = {"light": row(190, 200), "dark": row(3, 60)}
     everybody = bundle(metrics={"n": 100, "by_subgroup": rows}, labels=CANCER)
     own = bundle(dark, {"n": 100, "by_subgroup": {"dark": row(58, 60)}}, labels=CANCER)
     gate = MinSensitivityLowerBoundGate(limit=0.75)
-    assert judge(gate, everybody).verdict == "refused"
-    assert judge(gate, everybody, own).verdict == "passed"
+    assert (judge(gate, everybody).verdict, judge(gate, everybody, own).verdict) == ("refused", "passed")
 
 
 def test_where_no_label_is_malignant_there_is_nothing_to_find(bundle):
     for gate in (WorstMalignantSensitivityGate(limit=1), MinSensitivityLowerBoundGate(limit=1)):
         result = judge(gate, bundle(metrics={}))
         assert (result.verdict, result.detail) == ("not applicable", "no label of the model is malignant")
+
+
+def test_each_subgroup_is_compared_with_the_guarantee_of_its_version(bundle, told, dark):
+    everybody = bundle(metrics=told("coverage", light=0.86, dark=0.5), conformal=PROMISE)
+    own = Conformal(alpha=0.2, threshold_bin=20, n=50, guarantee="subgroup")
+    for value, verdict in ((0.75, "passed"), (0.749, "refused")):
+        mine = bundle(dark, told("coverage", dark=value), conformal=own)
+        result = judge(CoverageGate(slack=0.05), everybody, mine)
+        limits = {one.subgroup: one.limit for one in result.findings}
+        assert (result.verdict, limits) == (verdict, pytest.approx({"light": 0.85, "dark": 0.75}))
+        assert result.worst.subgroup == "dark"  # light lies 0.01 above its limit
+    full = judge(CoverageGate(slack=0), everybody, bundle(dark, told("coverage", dark=1.0)))
+    verdicts = {one.subgroup: one.verdict for one in full.findings}
+    assert verdicts == {"dark": "not applicable", "light": "refused"}
+
+
+def test_full_sets_guarantee_nothing_and_a_guarantee_must_be_tested(bundle, told, tested):
+    result = judge(CoverageGate(slack=0), bundle(metrics=told("coverage", light=0.1)))
+    assert (result.verdict, result.value) == ("not applicable", None)
+    assert result.detail == "no coverage is guaranteed; the prediction sets are full"
+    for metrics, name in ((tested(light=0.9), "light"), ({}, "global")):
+        result = judge(CoverageGate(slack=1), bundle(metrics=metrics, conformal=PROMISE))
+        assert (result.verdict, result.untested) == ("refused", (name,))
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "target", "verdict"),
+    [
+        (0.15, [0.09, 0.25], 0.1, "passed"),  # it may be chance
+        (0.17, [0.118, 0.238], 0.1, "refused"),
+        (0.17, [0.118, 0.238], 0.2, "passed"),
+        (0.11, None, 0.1, "refused"),
+        (0.1, None, 0.1, "passed"),
+        (None, None, 0.1, "refused"),
+    ],
+)
+def test_a_risk_is_refused_where_its_target_is_missed_for_certain(bundle, value, interval, target, verdict):
+    intervals = {"reported_risk": interval} if interval else {}
+    row = {"n": 120, "reported": 0.6, "reported_risk": value, "intervals": intervals}
+    given = bundle(metrics={"by_subgroup": {"dark": row}}, abstention=Abstention(target_risk=target))
+    assert judge(RiskGate(), given).verdict == verdict
+
+
+def test_there_is_no_risk_where_no_image_is_answered(bundle):
+    row = {"n": 120, "reported": 0.0, "reported_risk": None}
+    one = judge(RiskGate(), bundle(metrics={"by_subgroup": {"dark": row}}))
+    assert (one.verdict, one.findings[0].note) == ("not applicable", "no image is answered")
+
+
+@pytest.mark.parametrize(
+    ("parities", "verdict"), [((1e-5, 0.001), "passed"), ((0.0011, 0.0), "refused"), ((0.0, None), "refused")]
+)
+def test_every_version_must_answer_as_torch_does(bundle, dark, parities, verdict):
+    one = judge(ParityGate(limit=0.001), bundle(parity=parities[0]), bundle(dark, parity=parities[1]))
+    assert (one.verdict, [finding.value for finding in one.findings]) == (verdict, list(parities))
+    assert one.untested == (("dark",) if None in parities else ())

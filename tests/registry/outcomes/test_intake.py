@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 
 import pytest
 from PIL import Image
@@ -47,32 +48,25 @@ def imported(store, content):
     return dict(accepted), refused
 
 
+TABLE = """\ufeffDate;Label;ID;Confirmed_by;corrects\r
+2026-05-01; MEL ;{ID};dermatologist;YES\r
+\r
+"""
+TOMORROW = TODAY + timedelta(1)  # it is tomorrow somewhere
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (
-            f"{HEADER}{ID},MEL,histopathology,2026-05-01\n",
-            Outcome(ID, "MEL", "histopathology", date(2026, 5, 1), of_file=True),
-        ),
-        (
-            "\ufeffDate;Label;ID;Confirmed_by;corrects\r\n"
-            f"2026-05-01; MEL ;{ID.upper()};dermatologist;YES\r\n\r\n",
-            Outcome(ID, "MEL", "dermatologist", date(2026, 5, 1), corrects=True, of_file=True),
-        ),
-        (
-            f"{HEADER}{ID},,follow-up,1990-01-01\n",
-            Outcome(ID, None, "follow-up", date(1990, 1, 1), of_file=True),
-        ),
-        (
-            f"{HEADER}{ID},NV,follow-up,{TODAY + timedelta(1)}\n",
-            Outcome(ID, "NV", "follow-up", TODAY + timedelta(1), of_file=True),
-        ),
+        (f"{HEADER}{ID},MEL,histopathology,2026-05-01\n", ("MEL", "histopathology", date(2026, 5, 1))),
+        (TABLE.format(ID=ID.upper()), ("MEL", "dermatologist", date(2026, 5, 1), True)),
+        (f"{HEADER}{ID},,follow-up,1990-01-01\n", (None, "follow-up", date(1990, 1, 1))),
+        (f"{HEADER}{ID},NV,follow-up,{TOMORROW}\n", ("NV", "follow-up", TOMORROW)),
     ],
-    ids=["a line", "a spreadsheet's", "withdrawn", "it is tomorrow somewhere"],
 )
 def test_a_line_is_an_outcome(content, expected):
     (line,) = read(content)
-    assert (line.number, line.read) == (2, expected)
+    assert (line.number, line.read) == (2, Outcome(ID, *expected, of_file=True))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +74,11 @@ def test_a_line_is_an_outcome(content, expected):
     [
         ("", "id, label, confirmed_by, date are missing"),
         ("id,label,confirmed_by,date,name\n", "column 5 may not be there"),
-        ("id,label,confirmed_by\n", "date is missing"),
         ("id,id,label,confirmed_by,date\n", "a column is there twice"),
         ("x" * (LONGEST_LINE + 1), "line 1 is longer"),
-        (HEADER + "x" * (LONGEST_LINE + 1), "line 2 is longer"),
         (HEADER.encode() + b"ab\xff\n", r"line 2 is not UTF-8 \(byte 3\)"),
         (HEADER.encode("utf-16"), r"line 1 is not UTF-8 \(byte 1\); save the file as UTF-8"),
-        (HEADER.encode("utf-16-le"), "line 1 names the columns"),
-        (HEADER.encode("utf-16-be"), "line 1 names the columns"),
         (f"{NAME},MEL,histopathology,2026-01-01\n", "may not be there"),
-        (f"{NAME};1970-01-01\n", "may not be there"),
         (f'"{NAME}\n', "may not be there"),
     ],
 )
@@ -180,37 +169,28 @@ def test_the_command_says_what_became_of_lines(tmp_path):
     assert '"removed": 1' in forgotten.stdout
 
 
-class Pipe(io.RawIOBase):
-    """A file that is never there as a whole: a first line, then the same line again and again."""
-
-    def __init__(self, first, line, times):
-        self.pending, self.line, self.left = first, line, times
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        while len(self.pending) < len(buffer) and self.left:
-            self.pending += self.line
-            self.left -= 1
-        part, self.pending = self.pending[: len(buffer)], self.pending[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-
 def test_of_a_file_of_any_length_one_batch_is_in_memory(monkeypatch):
     monkeypatch.setattr("registry.outcomes.intake.BATCH", 10)
-    given = []
+    drawn, given = [], []
 
     class Counting:
         def give(self, outcomes, key):
             given.append(len(outcomes))
+            assert len(drawn) == sum(given)
             return ["known already"] * len(outcomes)
 
-    padded = f"{uuid.uuid4()},MEL,histopathology,{TODAY}".encode().ljust(1000) + b"\n"
-    pipe = io.BufferedReader(Pipe(HEADER.encode(), padded, 2000))
-    assert import_outcomes(Counting(), read_outcomes(pipe), print) == {"known already": 2000}
-    assert given == [10] * 200
+    class Endless(io.BytesIO):
+        def readline(self, size=-1):
+            drawn.append(size)
+            return super().readline(size)
+
+    line = f"{uuid.uuid4()},MEL,histopathology,{TODAY}\n"
+    lines = read_outcomes(Endless((HEADER + line * 200).encode()))
+    first = next(lines)
+    drawn.clear()
+    drawn.append(first)
+    assert import_outcomes(Counting(), chain([first], lines), print) == {"known already": 200}
+    assert given == [10] * 20
 
 
 def everything(store):

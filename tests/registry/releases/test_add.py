@@ -104,8 +104,8 @@ WRONG = {
     "the digest of another": ({"digest": "sha256:" + "0" * 64}, {}, "has a manifest of sha256:"),
     "a pickle": ({}, {"graph": pickle.dumps(Trap())}, "it is a pickle, and no ONNX; export the model"),
     "no graph": ({}, {"graph": b"no graph"}, "it is no ONNX"),
-    "another size": ({}, {"size": 16}, "pictures of 16 pixels, and the manifest says pictures of 8"),
-    "other classes": ({}, {"classes": 4}, "it has 4 classes, and the manifest says 3 classes"),
+    "another size": ({}, {"size": 16}, "pictures of 16 pixels, and its manifest for pictures of 8"),
+    "other classes": ({}, {"classes": 4}, "for 4 classes, and its manifest for 3 classes"),
 }
 
 

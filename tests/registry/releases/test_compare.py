@@ -5,9 +5,8 @@ import pytest
 from registry.bundle.labels import Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
-from registry.gates.fairness import ParityGate
-from registry.gates.non_inferiority import NonInferiorityGate
-from registry.gates.threshold import CountGate
+from registry.gates.running import NonInferiorityGate
+from registry.gates.threshold import CountGate, ParityGate
 from registry.releases.compare import darkness
 from registry.views.changes import comparison_text
 from registry.views.records import event_lines

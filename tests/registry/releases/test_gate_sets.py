@@ -4,7 +4,7 @@ import pytest
 
 from registry.errors import GateRefusal, ReleaseRefused
 from registry.gates import DEFAULT, GateSet, SpreadGate
-from registry.gates.non_inferiority import NonInferiorityGate
+from registry.gates.running import NonInferiorityGate
 from registry.gates.threshold import CountGate
 from registry.releases import promote
 

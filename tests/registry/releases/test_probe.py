@@ -124,7 +124,7 @@ def test_the_embedding_is_as_long_as_the_statistics_say(bundle):
     probe_model(sound.model, sound.manifest, "the bundle")
     wrong = bundle(out_of_distribution=statistics(4))
     with pytest.raises(
-        BundleRefused, match="embedding of 3 numbers, and the manifest says an embedding of 4 numbers; export"
+        BundleRefused, match="embedding of 3 numbers, and its manifest for an embedding of 4 numbers; export"
     ):
         probe_model(wrong.model, wrong.manifest, "the bundle")
 

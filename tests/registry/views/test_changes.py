@@ -151,6 +151,7 @@ def finding(**parts):
         ({}, "loss", ""),
         ({"value": 0.7154, "limit": 0.75, "bound": "at least"}, "loss 0.715", "at least 0.750"),
         ({"value": 11.0, "limit": 20}, "loss 11", "at most 20"),
+        ({"value": 0, "limit": 20, "bound": "at least"}, "loss 0", "at least 20"),
         ({"value": 1.5}, "loss 1.500", ""),
         ({"value": 0.00012, "n": 7}, "loss 0.00012 (n 7)", ""),
         ({"value": 0, "interval": (-0.1, 0.2), "note": "why"}, "loss 0.000 (-0.100 to 0.200, why)", ""),

@@ -70,6 +70,11 @@ def event(kind, **parts):
         ("imported", {"details": {"origin": ORIGIN}}, "imported", [
             "from: release 7 under production (versions 1, 2 there), promoted at then (event 3 of registry "
             "unknown), signed by nobody"]),
+        # The writer of a file names any key: no signature of the promotion is in it.
+        ("imported", {"details": {"origin": {**ORIGIN, "versions": [], "registry": "r", "key": "sha256:ab"}}},
+         "imported", [
+            "from: release 7 under production (versions  there), promoted at then (event 3 of registry r), "
+            "signed, it says, with the key sha256:ab"]),
     ],
 )  # fmt: skip
 def test_an_event_in_words(kind, parts, title, details):

@@ -3,8 +3,8 @@
 import pytest
 
 from personalization.report.run_report import missing
+from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate import Case
-from registry.gates.required_subgroups import RequiredSubgroupsGate
 from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
 from training.messages.message import Broadcast, Failure, Update

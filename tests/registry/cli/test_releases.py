@@ -1,0 +1,128 @@
+"""`dermfed-registry gates` and `promote`, as they are typed, and as `make demo` types them."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from registry.gates import DEFAULT, read_gate_set
+from tests.registry.gates.conftest import CANCER
+
+ROOT = Path(__file__).parents[3]
+RECIPE = re.search(
+    r"^demo: .*\$\(VENV\).*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
+).group(1)
+TYPED = re.findall(r"^\t\$\(BIN\)/dermfed-registry (.*)$", RECIPE, re.MULTILINE)
+MODEL = "skin-lesion"
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
+
+
+@pytest.fixture
+def added(command, folders, bundle, tested, dark):
+    """Versions: 1 for everybody, unfair to dark; 2 for dark."""
+    metrics = tested(light=(0.9, 0.84, 0.94), dark=(0.7, 0.55, 0.82))
+    assert command("add", *folders(bundle(metrics=metrics), bundle(dark, tested(dark=0.85)))).code == 0
+    return command
+
+
+@pytest.fixture
+def gates(tmp_path):
+    """Writes a gate set to a file."""
+
+    def write(text):
+        path = tmp_path / "gates.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_gates_are_shown_as_yaml_that_sets_them(added, gates):
+    shown = added("gates", "show")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("# gate set 0 for all models\ngates:\n  # test accuracy of the subgroup")
+    assert read_gate_set(shown.out) == DEFAULT
+    loose = gates(shown.out.replace("limit: 0.1", "limit: 0.25"))
+    ended = added("gates", "set", loose, "--reason", "board decision 12")
+    assert (ended.code, ended.err) == (0, "")
+    change = "gates-changed: set 0 for all models -> set 1 for all models"
+    assert f"{change}\n    reason: board decision 12" in ended.out
+    assert added("gates", "show").out.startswith("# gate set 1 for all models, set by ")
+    assert "limit: 0.25" in added("gates", "show", MODEL).out
+    assert read_gate_set(added("gates", "show", "--number", 0).out) == DEFAULT
+    again = added("gates", "set", gates(added("gates", "show").out), "--reason", "again")
+    assert (again.code, again.out) == (0, "nothing to do: gate set 1 for all models asks this\n")
+    assert added("gates", "check", MODEL, 1, "--to", "production").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "gates: [{name: spred}]",
+            "GateSetInvalid: {file} is no gate set: gates.0: unknown gate `spred`; did you mean `spread`?",
+        ),
+        ("gates: [", "GateSetInvalid: {file} is not YAML"),
+        (b"\xff\xfe", "GateSetInvalid: {file} is not text in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_gate_set_is_one_line_and_exit_code_2(added, gates, text, said):
+    file = gates(text)
+    ended = added("gates", "set", file, "--reason", "why")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith(said.format(file=file))
+    assert added("gates", "set", file).code == 2
+    for wrong, error in (
+        (file.with_name("nowhere"), "FileNotFoundError"),
+        (file.parent, "IsADirectoryError"),
+    ):
+        ended = added("gates", "set", wrong, "--reason", "t")
+        assert (ended.code, ended.err.startswith(f"{error}: {wrong} cannot be used (")) == (2, True)
+        assert "check its name, its folder and their permissions" in ended.err
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--override-gates"], ["--override-gates", "--reason", " "], ["--for", "dark"]]
+)
+def test_wrong_use_of_promote_is_exit_code_2(added, wrong):
+    assert added("promote", MODEL, 1, "--to", "production", *wrong).code == 2
+    assert added("promote", MODEL, "--to", "production").code == 2
+    assert added("show", MODEL).out.startswith(f"no alias of {MODEL} points here")
+
+
+@pytest.fixture
+def demo(command, folders, bundle, tones):
+    """A release as the demo's: all versions of a weak model that answers nothing."""
+    row = {"n": 48, "n_malignant": 21, "n_other": 27, "accuracy": 34 / 48, "malignant_sensitivity": 7 / 21}
+    row |= {"reported": 0.0, "reported_risk": None}
+    rows = dict.fromkeys(("light", "medium", "dark"), row)
+    metrics = {"n": 144, "n_malignant": 63, "n_other": 81, "by_subgroup": rows}
+    labels = (*CANCER, CANCER[1].model_copy(update={"code": "AK", "malignancy": "premalignant"}))
+    parts = {"model": "demo", "labels": labels, "parity": 0.0}
+    groups = (None, tones("light", "1", "2"), tones("medium", "3", "4"), tones("dark", "5", "6"))
+    for group in groups:
+        assert command("add", *folders(bundle(group, metrics, **parts))).code == 0
+    return command
+
+
+def test_the_demo_is_refused_and_the_way_on_is_no_override(demo, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert "override" not in RECIPE
+    commands = [(shlex.split(line.partition(" || ")[0]), line.partition(" || ")[2]) for line in TYPED]
+    ended = [(typed[0], may_fail, demo(*typed)) for typed, may_fail in commands]
+    assert [(name, may_fail, one.code) for name, may_fail, one in ended] == [
+        ("list", "", 0), ("promote", "test $$? -eq 1", 1), ("gates", "", 0), ("promote", "", 0),
+    ]  # fmt: skip
+    refused = ended[1][2].err
+    assert "sensitivity for dark: 0.146 (95 % interval 0.146 to 0.570, 0.333, 7 of 21 found)" in refused
+    assert "answer rate for dark: 0.000" in refused
+    shown = demo("show", "demo").out
+    assert ("demonstration" in shown, "OVERRIDDEN" in shown, "production" in shown) == (True, False, False)
+
+
+def test_the_demo_serves_what_was_promoted_by_gates_of_its_own():
+    (alias,) = set(re.findall(r"DERMFED_SERVE_ALIAS=(\w+)", RECIPE))
+    assert f"--to {alias} " in RECIPE
+    assert re.findall(r"gates set (\S+) --model demo ", RECIPE) == ["deployment/demo-gates.yaml"]
+    assert read_gate_set((ROOT / "deployment" / "demo-gates.yaml").read_text()) != DEFAULT
