@@ -21,15 +21,14 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Cell, Confusion, Counts, Decisions, ScoreHistograms
+from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
-from registry.bundle.metrics import calibration, classification, fairness, selective
-from registry.bundle.metrics.estimate import ANSWERS, number
+from registry.bundle.metrics import fairness
 from registry.bundle.metrics.intervals import mean_defined
 from registry.bundle.metrics.selective import decided
-from registry.bundle.metrics.summary import FIGURES, summarise
+from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, METRICS, number, summarise
 
 Count = Annotated[int, Field(ge=0)]
 Interval = tuple[float, float]
@@ -419,8 +418,6 @@ FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """What of fairness follows from the accuracies of the subgroups."""
 
-_OF_HISTOGRAMS: Final = {"ece": calibration.ece, "mce": calibration.mce, "aurc": selective.aurc}
-
 
 def _right_and_wrong(right: int, n: int) -> Confusion:
     return Confusion(np.array([[right, n - right], [0, 0]], dtype=np.int64))
@@ -452,8 +449,8 @@ def _with_estimates(group: GroupCounts, found: Metrics, computed: Metrics) -> Gr
     return group.model_copy(update={"estimates": estimates, "intervals": _known(found["intervals"])})
 
 
-def _cell(found: Metrics, cell: Cell) -> GroupCounts:
-    counts = GroupCounts(n=int(cell.point.n), right=int(np.trace(cell.point.confusion)))
+def _cell(found: Metrics, cell: Confusion) -> GroupCounts:
+    counts = GroupCounts(n=int(cell.n), right=int(np.trace(cell.confusion)))
     return _with_estimates(counts, found, _of_group(counts, {}))
 
 
@@ -478,16 +475,11 @@ def _of_classes(by_class: Mapping[str, ClassCounts], labels: Sequence[Label]) ->
         return {}, {}
     rows = [by_class[label.code] for label in labels]
     matrix = _matrix(rows)
-    whole: Metrics = {name: number(FIGURES[name](matrix)) for name in ANSWERS}  # type: ignore[arg-type]
+    whole: Metrics = {name: number(metric.value(matrix)) for name, metric in ANSWERS.items()}
     for name in ("auroc", "auprc"):
         areas = np.array([np.nan if (value := getattr(row, name)) is None else value for row in rows])
         whole[name] = number(mean_defined(areas))
-    shares = {
-        "recall": classification.recalls(matrix),
-        "precision": classification.precisions(matrix),
-        "f1": classification.f1_scores(matrix),
-        "specificity": classification.specificities(matrix),
-    }
+    shares = {name: BY_CLASS[name].value(matrix) for name in ("recall", "precision", "f1", "specificity")}
     each = {
         label.code: {"n": row.n}
         | {name: number(values[k]) for name, values in shares.items()}
@@ -529,4 +521,4 @@ def _of_histograms(given: ScoreHistograms | None, names: Iterable[str]) -> Metri
     nothing = np.zeros((2, len(right)), dtype=np.int64)
     confusion = np.array([[right.sum(), wrong.sum()], [0, 0]], dtype=np.int64)
     counts = Counts(confusion, nothing[np.newaxis], nothing, np.stack([wrong, right]))
-    return {name: number(_OF_HISTOGRAMS[name](counts)) for name in names}
+    return {name: number(METRICS[name].value(counts)) for name in names}

@@ -165,7 +165,7 @@ class Lineage(Frozen):
     created: str | None = None
 
 
-ThresholdBin = Annotated[int, Field(ge=0)]  # its largest value depends on the schema: see `BundleManifest`
+ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
 Guarantee = Literal["subgroup", "global", "none"]
 
 
@@ -541,31 +541,6 @@ class BundleManifest(Frozen):
         for one in self.patterns:
             if self.case is None or not one.pattern.within(self.case):
                 raise ValueError(f"pattern {one.pattern.name} is none that this model can be given")
-        return self
-
-    @model_validator(mode="after")
-    def _scores_in_these_bins(self) -> "BundleManifest":
-        rules: dict[str, Conformal | Abstention | WorkingPoint | None]
-        rules = {
-            "conformal": self.conformal,
-            "abstention": self.abstention,
-            "working_point": self.working_point,
-        }
-        for one in self.patterns:
-            of = one.pattern.name
-            rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
-            rules |= {f"{of}.working_point": one.working_point}
-        for name, rule in rules.items():
-            if rule is not None and rule.threshold_bin > SCORE_BINS:
-                raise ValueError(
-                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins it is from "
-                    f"0 to {SCORE_BINS}"
-                )
-        for histograms in self._histograms:
-            if wrong := {len(row) for row in histograms.rows} - {SCORE_BINS}:
-                raise ValueError(
-                    f"a reference histogram of scores has {min(wrong)} bins; it has {SCORE_BINS}"
-                )
         return self
 
     @property

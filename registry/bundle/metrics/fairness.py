@@ -43,13 +43,19 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Counts, HasConfusion
+from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.metrics.calibration import Distance, Size, drawn
-from registry.bundle.metrics.classification import accuracy, recalls
-from registry.bundle.metrics.estimate import ACCURACY, RECALLS, each_share, mean_share
+from registry.bundle.metrics.classification import (
+    ACCURACY,
+    RECALLS,
+    accuracy,
+    each_share,
+    mean_share,
+    recalls,
+)
 from registry.bundle.metrics.intervals import LEVEL, Figure, Limits, Sample, mean_defined, ratio, sample_of
 
-Subgroups = Mapping[str, HasConfusion]
+Subgroups = Mapping[str, Confusion]
 
 
 def _accuracies(subgroups: Subgroups) -> Figure:
@@ -164,7 +170,7 @@ def spread_standardised(subgroups: Subgroups) -> Figure:
     return spread_of(standardised_accuracies(subgroups))
 
 
-SampledSubgroups = Mapping[str, Sample[HasConfusion]]
+SampledSubgroups = Mapping[str, Sample[Confusion]]
 
 
 def accuracy_limits(subgroups: SampledSubgroups) -> Limits:

@@ -192,16 +192,16 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
         (
             {"abstention": {"threshold_bin": SCORE_BINS + 1}},
-            f"abstention.threshold_bin is .* from 0 to {SCORE_BINS}",
+            f"less than or equal to {SCORE_BINS}",
         ),
         (
             {"conformal": {"threshold_bin": SCORE_BINS + 1, "n": 9, "guarantee": "global"}},
-            f"conformal.threshold_bin is {SCORE_BINS + 1}",
+            f"less than or equal to {SCORE_BINS}",
         ),
         ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
         (
             {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * 500,) * 3}},
-            f"500 bins; it has {SCORE_BINS}",
+            f"at most {SCORE_BINS} items",
         ),
         ({"schema_version": 2}, "schema_version"),
         ({"picture": {"size": 8, "version": 3}}, "picture version 3"),
@@ -263,7 +263,7 @@ POINT = {
     [
         ({"working_point": {**POINT, "reached": False}}, "`reached` is not false"),
         ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
-        ({"working_point": {**POINT, "threshold_bin": 321}}, "working_point.threshold_bin is 321"),
+        ({"working_point": {**POINT, "threshold_bin": 321}}, "less than or equal to 320"),
         ({"working_point": POINT, "labels": HARMLESS}, "no label is malignant"),
     ],
 )

@@ -26,8 +26,8 @@ from registry.bundle.counts.counts import Counts, Thresholds
 from registry.bundle.counts.score_bins import COARSE_BINS, LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
-from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of
+from registry.bundle.metrics.summary import limits_of
 
 MALIGNANT = np.array([True, False, False])
 
@@ -149,8 +149,8 @@ def test_decisions_are_those_of_each_picture(predictions):
     assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
     assert found.wrong.x[0] == ((answers != labels) & reported).sum()
     again = Block.from_arrays(block.to_arrays())
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
-    np.testing.assert_array_equal((block + again).decisions.sums.to_array(), 2 * found.sums.to_array())
+    np.testing.assert_array_equal(again.decisions.to_array(), found.to_array())
+    np.testing.assert_array_equal((block + again).decisions.to_array(), 2 * found.to_array())
 
 
 def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
@@ -182,7 +182,7 @@ def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     assert not without.decisions.at_working_point
     assert (block + without).decisions.suspicious.n[0] == malignant.sum()
     again = Block.from_arrays(block.to_arrays())
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
+    np.testing.assert_array_equal(again.decisions.to_array(), found.to_array())
 
 
 @pytest.mark.parametrize("smallest", [1, 5])

@@ -8,7 +8,7 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.labels import Label
-from registry.bundle.metrics.findings import Judged, Kind, findings
+from registry.bundle.metrics.patient import Judged, Kind, findings
 from registry.bundle.metrics.summary import summarise
 
 LABELS = [Label(code="MEL", name="Melanoma", malignancy="malignant"),

@@ -11,9 +11,8 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,
-    balanced_accuracy_gain,
+    GAINS,
     patient_figures,
-    sensitivity_gain,
     sides,
     tango_low,
 )
@@ -109,21 +108,21 @@ def counts_of(rows):
 
 def test_the_gain_of_balanced_accuracy_is_the_mean_over_classes_that_have_pictures():
     counts = counts_of([(10, 4, 1), (40, 2, 6), (0, 0, 0), (10, 3, 0), (40, 1, 1)])
-    found = balanced_accuracy_gain(counts, 0.95)
+    found = GAINS["balanced_accuracy"](counts, 0.95)
     assert found.value == pytest.approx((0.3 - 0.1) / 2)
     lows = [float(tango_low(*(np.array(float(x)) for x in row), 0.95)) for row in ((4, 1, 10), (2, 6, 40))]
     assert found.low == pytest.approx(0.1 - np.hypot(0.3 - lows[0], -0.1 - lows[1]) / 2)
     assert (found.n, found.gained, found.lost) == (50, 6, 7)
-    sensitivity = sensitivity_gain(counts, 0.95)
+    sensitivity = GAINS["malignant_sensitivity"](counts, 0.95)
     assert (sensitivity.value, sensitivity.n) == (pytest.approx(0.3), 10)
-    assert sensitivity_gain(counts_of([(3, 0, 0), (0, 0, 0), (3, 0, 0)]), 0.95) is None
+    assert GAINS["malignant_sensitivity"](counts_of([(3, 0, 0), (0, 0, 0), (3, 0, 0)]), 0.95) is None
 
 
 def test_pictures_of_one_lesion_are_worth_less():
     alone = counts_of([(40, 8, 0), (0, 0, 0), (40, 8, 0)])
     lesions_of_four = PairedCounts(alone.n, alone.gained, alone.lost, alone.n * 4)
-    assert sensitivity_gain(alone, 0.95) is None
-    wide, narrow = balanced_accuracy_gain(lesions_of_four, 0.95), balanced_accuracy_gain(alone, 0.95)
+    assert GAINS["malignant_sensitivity"](alone, 0.95) is None
+    wide, narrow = GAINS["balanced_accuracy"](lesions_of_four, 0.95), GAINS["balanced_accuracy"](alone, 0.95)
     assert wide.value == narrow.value
     expected = tango_low(np.array(2.0), np.array(0.0), np.array(10.0), 0.95)
     assert wide.low == pytest.approx(float(expected))
