@@ -1,9 +1,5 @@
 """`model.onnx`: from uint8 pictures to probabilities, everything between them inside the graph.
 
-What a manifest says of its model, in numbers: what a probe holds the model to.
-
-ONNX Runtime's session of a graph with all weights inside it, on the processor or another device.
-
 The graph of a model of single pictures has one input, `images`, uint8 `(batch, size, size, 3)` with a free
 batch. That of a model of cases has three: `images`, uint8 `(batch, slots, size, size, 3)`, `kinds`, int64
 `(batch, slots)`, and `context`, float32 `(batch, facts)`, with a free batch and as many slots as are wanted;
@@ -15,6 +11,9 @@ classes, rows, columns)` and zero in empty slots: where in a picture each class'
 of logits before the temperature and about their mean over classes. It is fetched where it is asked for. A
 graph brings all its weights with it: one that points to other files is refused, since only the bytes of
 `model.onnx` are what was digested.
+
+`Promise` is what a manifest says of its model, in numbers, to which a probe compares it; `Graph` runs it in a
+session of ONNX Runtime, on the processor or another device.
 """
 
 import os
@@ -116,21 +115,15 @@ def open_session(content: bytes, threads: int, providers: Providers = ((PROCESSO
     chosen = [(name, dict(given)) for name, given in providers]
     try:
         return onnxruntime.InferenceSession(content, options, providers=chosen, enable_fallback=0)
-    except Exception as error:
-        # ONNX Runtime's exceptions share no base of their own.
-        raise _refusal(error) from error
+    except Exception as error:  # ONNX Runtime's exceptions share no base of their own
+        if "external data" in str(error).lower():
+            raise GraphError(
+                f"the graph keeps weights in other files ({error}); save the model with all weights inside it"
+            ) from error
+        raise GraphError(f"ONNX Runtime cannot load the graph ({error}); export the model again") from error
     finally:
-        Path(
-            nothing
-        ).rmdir()  # removing what is in it, too, would take file handles, which a probe has none of
-
-
-def _refusal(error: Exception) -> GraphError:
-    if "external data" in str(error).lower():
-        return GraphError(
-            f"the graph keeps weights in other files ({error}); save the model with all weights inside it"
-        )
-    return GraphError(f"ONNX Runtime cannot load the graph ({error}); export the model again")
+        # Removing what is in it, too, would take file handles, which a probe has none of.
+        Path(nothing).rmdir()
 
 
 INPUT, KINDS, CONTEXT = "images", "kinds", "context"
