@@ -25,7 +25,7 @@ from registry.bundle.counts.counts import Counts
 from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
-from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits
+from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits, standardised
 from registry.bundle.metrics.intervals import DesignEffect, Figure, Limits, Sample, sample_of
 from registry.bundle.metrics.summary import BY_CLASS, FAIRNESS, MALIGNANCY, METRICS, limits_of, mean_of_limits
 
@@ -137,9 +137,10 @@ def of_three(
     each = {name: together([blocks[name] for blocks in drawn]) for name in settings}
     truth = {name: float(figure(points)) for name, figure in FAIRNESS.items()}
     tally(subgroups, key, fairness_limits(each), truth)
-    for name, standardised in DIFFERENCES.items():
-        d = float(np.subtract(*standardised.figure({name: points[name] for name in ("0", "1")})))
-        found = [difference(blocks["0"], blocks["1"], standardised) for blocks in drawn]
+    for name, by_pictures in DIFFERENCES.items():
+        pair = {name: points[name] for name in ("0", "1")}
+        d = float(np.subtract(*standardised(pair, by_pictures=by_pictures)))
+        found = [difference(blocks["0"], blocks["1"], by_pictures=by_pictures) for blocks in drawn]
         ends = np.array([(of.value, *of.interval) for of in found if of is not None]).reshape(-1, 3)
         tally(subgroups, key, {name: Limits(*ends.T)}, {name: d})
     for name in OVER_CLIENTS:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms
+from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms, Trait
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
@@ -81,15 +81,15 @@ class Decided(Frozen):
     @classmethod
     def of(cls, decisions: Decisions) -> "Decided":
         """The sums over all lesions."""
-        at_point = decisions.at_working_point
-        return cls(
-            covered=int(decisions.covered.x.sum()),
-            set_classes=int(decisions.set_sizes.x.sum()),
-            reported=int(decisions.reported.x.sum()),
-            reported_wrong=int(decisions.wrong.x.sum()),
-            suspicious=int(decisions.suspicious.x.sum()) if at_point else None,
-            not_suspicious=int(decisions.cleared.x.sum()) if at_point else None,
-        )
+        sums = {
+            "covered": decisions.covered,
+            "set_classes": decisions.set_sizes,
+            "reported": decisions.reported,
+            "reported_wrong": decisions.wrong,
+        }
+        if decisions.at_working_point:
+            sums |= {"suspicious": decisions.suspicious, "not_suspicious": decisions.cleared}
+        return cls(**{name: int(of.x.sum()) for name, of in sums.items()})
 
 
 class GroupCounts(Frozen):
@@ -327,6 +327,12 @@ class Evaluation(Frozen):
         if total.decisions is not None:
             of_all = decided(total.decisions)
             found |= of_all | {"intervals": {**found["intervals"], **of_all["intervals"]}}
+
+        def cell(metrics: Metrics, name: str, trait: Trait) -> GroupCounts:
+            counted = blocks[name].cells[trait]
+            counts = GroupCounts(n=int(counted.n), right=int(np.trace(counted.confusion)))
+            return _with_estimates(counts, metrics, _of_group(counts, {}))
+
         counted = cls(
             all=GroupCounts.of(total, malignant),
             by_class=_by_class(total.point, labels, found["by_class"]),
@@ -338,16 +344,7 @@ class Evaluation(Frozen):
                 intervals=_known(found["fairness"]["intervals"]),
             ),
             differences=tuple(Difference(**one) for one in found["differences"]),
-            intersections={
-                column: {
-                    value: {
-                        name: None if cell is None else _cell(cell, blocks[name].cells[column, value])
-                        for name, cell in cells.items()
-                    }
-                    for value, cells in values.items()
-                }
-                for column, values in found.get("intersections", {}).items()
-            },
+            intersections=_each_cell(found.get("intersections", {}), cell),
         )
         computed = counted.metrics(labels, reference)
         groups = {
@@ -385,15 +382,9 @@ class Evaluation(Frozen):
         if self.differences is not None:
             found["differences"] = [one.model_dump(mode="json") for one in self.differences]
         if self.intersections:
-            found["intersections"] = {
-                column: {
-                    value: {
-                        name: None if cell is None else _of_group(cell, {}) for name, cell in cells.items()
-                    }
-                    for value, cells in values.items()
-                }
-                for column, values in self.intersections.items()
-            }
+            found["intersections"] = _each_cell(
+                self.intersections, lambda cell, name, trait: _of_group(cell, {})
+            )
         return found | ({"missing": dict(self.missing)} if self.missing else {})
 
     def _fairness(self, estimated: Fairness) -> Metrics:
@@ -449,9 +440,20 @@ def _with_estimates(group: GroupCounts, found: Metrics, computed: Metrics) -> Gr
     return group.model_copy(update={"estimates": estimates, "intervals": _known(found["intervals"])})
 
 
-def _cell(found: Metrics, cell: Confusion) -> GroupCounts:
-    counts = GroupCounts(n=int(cell.n), right=int(np.trace(cell.confusion)))
-    return _with_estimates(counts, found, _of_group(counts, {}))
+def _each_cell(
+    cells: Mapping[str, Mapping[str, Mapping[str, Any]]], make: Callable[[Any, str, Trait], Any]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is made of each cell by column, value and subgroup; None where it is not disclosed."""
+    return {
+        column: {
+            value: {
+                name: None if cell is None else make(cell, name, (column, value))
+                for name, cell in of_value.items()
+            }
+            for value, of_value in of_column.items()
+        }
+        for column, of_column in cells.items()
+    }
 
 
 def _by_class(counts: Counts, labels: Sequence[Label], found: Metrics) -> dict[str, ClassCounts]:
