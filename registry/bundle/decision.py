@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
 from registry.bundle.counts.score_bins import LOGIT_BINS, is_held_back, is_suspicious, malignancy_probability
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import distance_bin
 from registry.bundle.labels import Label, malignant_classes, short
 from registry.bundle.manifest import BundleManifest, Guarantee
+from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
     "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "

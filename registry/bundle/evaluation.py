@@ -22,13 +22,13 @@ from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms, Trait
-from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.intervals import mean_defined
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, METRICS, number, summarise
+from registry.bundle.model import DISTANCE_BINS
 
 Count = Annotated[int, Field(ge=0)]
 Interval = tuple[float, float]

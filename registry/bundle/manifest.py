@@ -31,7 +31,6 @@ from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
 from registry.bundle.evaluation import Evaluation, GroupCounts, Metrics, ReferenceHistograms
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import (
     ClaimedTone,
@@ -42,7 +41,7 @@ from registry.bundle.labels import (
     claimed_tones,
     malignant_classes,
 )
-from registry.bundle.model import Promise
+from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRanges
 

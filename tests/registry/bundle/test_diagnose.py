@@ -12,10 +12,9 @@ from registry.bundle import diagnose as diagnose_module
 from registry.bundle.cases import read_given
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import read_bundle, write_bundle
 from registry.bundle.manifest import Abstention, ModelFile, OutOfDistribution
-from registry.bundle.model import Graph
+from registry.bundle.model import Gaussians, Graph
 from registry.bundle.pictures.rule import decode_picture
 from tests.case_bundles import CASE, SIZE, case_bundle, case_graph, case_logits, softmax
 from tests.closeness import assert_close_in_norm

@@ -9,8 +9,8 @@ from scipy.spatial.distance import mahalanobis
 
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 from registry.bundle.manifest import OutOfDistribution, canonical, read_manifest
+from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 
 # Two features of variance 4 and 0.25; L⁻¹ is diagonal with 1/2 and 2.
 BY_HAND = Gaussians(np.array([[0, 0], [10, 1]], np.float32), np.diag([0.5, 2]).astype(np.float32))
