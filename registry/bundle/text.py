@@ -1,11 +1,11 @@
-r"""Texts and names from outside: displayed without effect, compared with names that look alike, and hinted at.
+r"""Texts and names from outside: displayed without effect, compared with others that look alike, and hints.
 
 Names of files, labels, reasons and certificates may hold anything. An escape character in one of them would
 clear the screen or rename the window, a newline would end a line, a mark of direction would turn the letters
 round, and letters without width would make two names look like one. On a terminal, in a page or in a log each
 is displayed as Python writes it: `\x1b`. A page escapes HTML besides, which is the template's part.
 
-A name must not look like another: `dark` with a Cyrillic `а` must be no second `dark`. Two rules, after UTS 39
+A name must not look like another: `dark` with a Cyrillic `а` must be no second `dark`. Two rules, after UTS39
 (Unicode Security Mechanisms) and weaker than it. A word is of one of the scripts whose letters are drawn like
 Latin ones (its "moderately restrictive" level). And two names are alike if they are equal without regard to
 case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like a Latin one has given way to

@@ -13,7 +13,7 @@ from registry.bundle.metrics import classification as of
 from registry.bundle.metrics.classification import malignant_sensitivity, malignant_specificity
 from registry.bundle.metrics.intervals import DesignEffect, Sample, clopper_pearson, sample_of
 from registry.bundle.metrics.selective import aurc, aurc_variance
-from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, MALIGNANCY, limits_of
+from registry.bundle.metrics.summary import ANSWERS, BY_CLASS
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))
 FEW = settings(max_examples=30, deadline=None)
@@ -108,22 +108,11 @@ def test_one_malignant_class_taken_for_another_is_found():
     assert malignant_specificity(CONFUSION, malignant=TWO_OF_THREE) == pytest.approx(15 / 20)
 
 
-def test_each_replicate_has_its_own():
-    both = Confusion(np.stack([CONFUSION.confusion, CONFUSION.confusion.T]))
-    assert malignant_sensitivity(both, malignant=TWO_OF_THREE) == pytest.approx([14 / 20, 14 / 19])
-
-
 @pytest.mark.parametrize("kind", [True, False])
 def test_classes_of_one_kind_leave_both_undefined(kind):
     malignant = np.full(3, kind)
     assert np.isnan(malignant_sensitivity(CONFUSION, malignant=malignant))
     assert np.isnan(malignant_specificity(CONFUSION, malignant=malignant))
-
-
-def test_without_malignant_pictures_sensitivity_is_undefined():
-    none = Confusion(CONFUSION.confusion * np.array([[0], [0], [1]]))
-    assert np.isnan(malignant_sensitivity(none, malignant=TWO_OF_THREE))
-    assert malignant_specificity(none, malignant=TWO_OF_THREE) == pytest.approx(0.75)
 
 
 MALIGNANT = np.array([True, False])
@@ -181,13 +170,6 @@ def test_pairs_that_a_bin_hides_may_all_be_in_order():
     found = of.auroc_moments(Sample(counts, DesignEffect(np.array(0.0), np.ones(2))))
     np.testing.assert_allclose(found.value, 1 - 0.25 / 2)
     np.testing.assert_allclose(found.limits().high, 1)
-
-
-def test_no_wrong_answer_is_no_certain_area_of_risk():
-    scores = np.tile([0.9, 0.1], (50, 1))
-    found = aurc_variance(sample_of(count(scores, np.zeros(50, int), malignant=MALIGNANT))).limits()
-    assert found.value == found.low == 0
-    assert 0.02 < found.high < 0.5
 
 
 def of_bins(positives, negatives):
@@ -256,15 +238,6 @@ def sample(matrix, correlation=0.0, sizes=1.0):
 
 
 MATRIX = [[14, 3, 3], [2, 36, 2], [1, 1, 6]]
-
-
-def test_shares_are_those_of_the_metrics(of_confusion):
-    counts = of_confusion(np.array(MATRIX))
-    for name in ANSWERS:
-        assert limits_of(name, sample(MATRIX)).value == pytest.approx(ANSWERS[name].value(counts))
-    for name in MALIGNANCY:
-        expected = MALIGNANCY[name](SHARES_MALIGNANT).value(counts)
-        assert limits_of(name, sample(MATRIX), SHARES_MALIGNANT).value == pytest.approx(expected)
 
 
 def test_a_recall_has_exact_limits():
