@@ -25,10 +25,9 @@ from registry.bundle.counts.counts import Counts
 from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
-from registry.bundle.metrics.estimate import BY_CLASS, limits_of, mean_of_limits
-from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits
+from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits, standardised
 from registry.bundle.metrics.intervals import DesignEffect, Figure, Limits, Sample, sample_of
-from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
+from registry.bundle.metrics.summary import BY_CLASS, FAIRNESS, MALIGNANCY, METRICS, limits_of, mean_of_limits
 
 CELL = smallest_cell(10)  # as of a job that does not say otherwise
 LONG_RUN = 200_000  # pictures
@@ -96,8 +95,8 @@ def together(blocks: Sequence[Block]) -> Sample[Counts]:
 def figures(sample: Sample[Counts]) -> dict[str, Limits]:
     """Every figure of all pictures, and those of the rarest class; of AUPRC the commonest."""
     malignant = malignant_of(sample.counts.num_classes)
-    of_all = {name: limits_of(name, sample, malignant) for name in (*FIGURES, *MALIGNANCY)}
-    by_class = {name: figure(sample).limits() for name, figure in BY_CLASS.items()}
+    of_all = {name: limits_of(name, sample, malignant) for name in (*METRICS, *MALIGNANCY)}
+    by_class = {name: figure.of_sample(sample).limits() for name, figure in BY_CLASS.items()}
     return of_all | {
         f"{name} of one class": of[0 if name == "auprc" else -1] for name, of in by_class.items()
     }
@@ -116,7 +115,7 @@ def of_one_model(into: Table, setting: Setting, draws: int, rng: np.random.Gener
     true = long_run(setting, rng)
     truth = {name: float(limits.value) for name, limits in figures(true).items()}
     told = setting.sizes >= FEWEST_FOR_AUPRC
-    truth["auprc"] = float(BY_CLASS["auprc"](true).value[told].mean()) if told.any() else np.nan
+    truth["auprc"] = float(BY_CLASS["auprc"].of_sample(true).value[told].mean()) if told.any() else np.nan
     found = figures(together([counted(setting, rng) for _ in range(draws)]))
     tally(into, (setting.pictures, setting.several, setting.classes), found, truth)
 
@@ -138,9 +137,10 @@ def of_three(
     each = {name: together([blocks[name] for blocks in drawn]) for name in settings}
     truth = {name: float(figure(points)) for name, figure in FAIRNESS.items()}
     tally(subgroups, key, fairness_limits(each), truth)
-    for name, standardised in DIFFERENCES.items():
-        d = float(np.subtract(*standardised.figure({name: points[name] for name in ("0", "1")})))
-        found = [difference(blocks["0"], blocks["1"], standardised) for blocks in drawn]
+    for name, by_pictures in DIFFERENCES.items():
+        pair = {name: points[name] for name in ("0", "1")}
+        d = float(np.subtract(*standardised(pair, by_pictures=by_pictures)))
+        found = [difference(blocks["0"], blocks["1"], by_pictures=by_pictures) for blocks in drawn]
         ends = np.array([(of.value, *of.interval) for of in found if of is not None]).reshape(-1, 3)
         tally(subgroups, key, {name: Limits(*ends.T)}, {name: d})
     for name in OVER_CLIENTS:

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.familiarity import Gaussians
+from registry.bundle.model import Gaussians
 from training.data.small_cells import count_people
 from training.errors import MessageError
 from training.messages.message import Shapes, Tensors, Update

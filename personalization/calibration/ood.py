@@ -1,6 +1,6 @@
 """Out-of-distribution detection: from which Mahalanobis distance on a picture is called unfamiliar.
 
-Split conformal with the distance M(x) of `registry.bundle.familiarity` as the score: the threshold is the
+Split conformal with the distance M(x) of `registry.bundle.model` as the score: the threshold is the
 distance of rank ⌈(n + 1)(1 − α)⌉ among the calibration pictures, one per lesion, rounded to the upper edge
 of its histogram bin (1.2 % wide), or of its run of merged bins. A picture is called unfamiliar iff
 distance_bin(M(x)) > threshold_bin.
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.score_bins import Pick, highest, merge
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 from registry.bundle.manifest import OutOfDistribution
+from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 from training.errors import MessageError
 from training.messages.message import Update
 

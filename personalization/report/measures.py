@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
-from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.fairness import fairness_limits
 from registry.bundle.metrics.intervals import Limits, sample_of
+from registry.bundle.metrics.summary import limits_of
 
 Malignant = NDArray[np.bool_]
 """Which classes are malignant, `(classes,)`."""

@@ -22,9 +22,9 @@ from personalization.report.tables.patient import changed, patient_table, why_ab
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
-from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.patient import FIGURES
+from registry.bundle.metrics.summary import limits_of
 
 
 @dataclass(frozen=True)

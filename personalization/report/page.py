@@ -41,7 +41,7 @@ from personalization.report.tables.served import served_table
 from personalization.report.tables.subgroups import figures_table, recall_table
 from personalization.report.tables.unseen import unseen_tables
 from registry.bundle.labels import malignant_classes
-from registry.bundle.page import FOLDER as PAGE_FOLDER
+from registry.bundle.text import PAGE_FOLDER
 from training.errors import DataError
 
 

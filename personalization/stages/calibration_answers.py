@@ -24,8 +24,8 @@ from personalization.calibration.working_point import count_malignancies, no_mal
 from personalization.stages.calibration_features import Judged, judged, make_graph_features
 from registry.bundle.cases import read_pattern
 from registry.bundle.counts.score_bins import highest, is_held_back, middle
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.labels import malignant_classes
+from registry.bundle.model import Gaussians
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
 from training.data.left_out import without

@@ -40,10 +40,9 @@ from personalization.stages.calibration_answers import (
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.labels import TonePatients
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.model import Graph
+from registry.bundle.model import Gaussians, Graph
 from training.data.dataset import Split
 from training.data.left_out import parts_of
 from training.data.subgroup_settings import ToneGroups

@@ -8,11 +8,11 @@ picture means the same pixels, a figure the same sum and an answer the same deci
   `consistency`: counts that contradict each other.
 - `counts`, `metrics`: the counts that clients send of their predictions, and every metric computed from them.
 - `pictures`: decoding a picture to the pixels that a model sees; `skin_tone`: scales, and angles in pictures.
-- `cases`: what a model may be given of a lesion; `familiarity`: the distance from training pictures.
+- `cases`: what a model may be given of a lesion.
 - `decision`: from probabilities to the answer a clinician gets; `diagnose`: that, without a service.
 - `model_check`: what a graph is refused for; `saliency`: maps of what an answer rests on.
 - `plugins`: tables of parts that other distributions may add to; `text`: names and texts of others, shown.
-- `page`: the style that pages of a run and of data share; `errors`.
+- `errors`; `page/base.css`: the style that pages of a run and of data share.
 
 `docs/bundle.md` and `docs/metrics.md` describe the files and the metrics.
 """

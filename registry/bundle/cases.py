@@ -1,22 +1,16 @@
 """Cases: the kinds of picture and the facts that a model may take of a lesion, and patterns of what is given.
 
-Facts about a case that a model may take beside its pictures, each of which may be missing.
-
-A fact is a number within bounds or one of several values. In arrays it is a float: the number in its unit,
-or the index of the value; NaN where it is not known. Age, sex and site have a vocabulary here; a job may name
-other columns of its manifests with their bounds or values.
-
-What a model takes of a case, and a case as the numbers that it sees.
+A fact is a number within bounds or one of several values, and each may be missing. In arrays it is a float:
+the number in its unit, or the index of the value; NaN where it is not known. Age, sex and site have a
+vocabulary here; a job may name other columns of its manifests with their bounds or values.
 
 A model has a number of slots for pictures. `kinds` `(slots,)` int64 says what is in each: -1 nothing, 0 a
 picture of unknown kind, from 1 on the kinds that the model was trained on, in their order. `context`
-`(facts,)` float32 has a number for each fact, see `registry.bundle.cases`; NaN where it is not known.
+`(facts,)` float32 has a number for each fact.
 
-Patterns: what a case has of the pictures and facts that a model takes.
-
-How sure a model may be depends on what it was given, so that temperature and thresholds are of a pattern. Two
-pictures of one kind are one pattern with one, and facts count as one thing: none is given, some are, or all.
-Which ones some are does not matter: calibration draws them.
+How sure a model may be depends on what it was given, so that temperature and thresholds are of a `Pattern`.
+Two pictures of one kind are one pattern with one, and facts count as one thing: none is given, some are, or
+all. Which ones some are does not matter: calibration draws them.
 """
 
 import math
@@ -62,16 +56,24 @@ def read_kind(text: str) -> Kind | None:
     word = text.strip().lower()
     if word in ("", UNKNOWN_KIND):
         return None
-    for kind in KINDS:
-        if word == kind:
-            return kind
-    if word in _OTHER_SPELLINGS:
-        return _OTHER_SPELLINGS[word]
+    if word in (spellings := {kind: kind for kind in KINDS} | _OTHER_SPELLINGS):
+        return spellings[word]
     raise ValueError(f"there is no kind of picture {text.strip()!r}; {nearest(word, list(KINDS))}, or empty")
 
 
 UNKNOWN: Final = frozenset({"", "unknown", "na", "n/a", "nan", "none", "null"})
 """How "not known" is spelt."""
+
+
+def refuse_repeated(what: str, names: Sequence[str]) -> None:
+    """Refuses names of which one is there twice.
+
+    Raises:
+        ValueError: naming those that are.
+    """
+    if twice := sorted({name for name in names if list(names).count(name) > 1}):
+        raise ValueError(f"{what} {', '.join(twice)} is there twice; name each once")
+
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)]
 
@@ -117,10 +119,7 @@ class NumberFact(Frozen):
 
     @property
     def _allowed(self) -> str:
-        low, high = f"{self.low:g}", f"{self.high:g}"
-        if self.unit:
-            return f"a number from {low} to {high} {self.unit}"
-        return f"a number from {low} to {high}"
+        return f"a number from {self.low:g} to {self.high:g} {self.unit}".rstrip()
 
     def write(self, value: float) -> str | None:
         """The text of a number; None for NaN."""
@@ -141,8 +140,7 @@ class CategoryFact(Frozen):
 
     @model_validator(mode="after")
     def _each_value_once(self) -> "CategoryFact":
-        if len(set(self.values)) < len(self.values):
-            raise ValueError(f"fact {self.name} names a value twice: {', '.join(self.values)}")
+        refuse_repeated(f"value of {self.name}:", self.values)
         return self
 
     def read(self, text: str) -> float:
@@ -256,9 +254,8 @@ class CaseInput(Frozen):
 
     @model_validator(mode="after")
     def _each_once(self) -> "CaseInput":
-        for what, names in (("kind", self.kinds), ("fact", self.fact_names)):
-            if twice := sorted({name for name in names if list(names).count(name) > 1}):
-                raise ValueError(f"{what} {', '.join(twice)} is there twice; name each once")
+        refuse_repeated("kind", self.kinds)
+        refuse_repeated("fact", self.fact_names)
         return self
 
     @property
@@ -278,11 +275,10 @@ class CaseInput(Frozen):
             )
         for kind in kinds:
             if kind is not None and kind not in self.kinds:
+                known = ", ".join(self.kinds) or "no kinds"
                 raise ValueError(
-                    (
-                        "this model was not trained on {kind} pictures; it knows {known}. Leave the kind out "
-                        "to have it judged anyway"
-                    ).format(kind=kind, known=", ".join(self.kinds) or "no kinds")
+                    f"this model was not trained on {kind} pictures; it knows {known}. Leave the kind out to "
+                    "have it judged anyway"
                 )
         numbers = np.full(self.slots, EMPTY, dtype=np.int64)
         for place, kind in enumerate(kinds):
@@ -299,10 +295,9 @@ class CaseInput(Frozen):
             ValueError: a fact that the model does not take, or a value that it does not know.
         """
         if unknown := sorted(set(facts) - set(self.fact_names)):
+            known = ", ".join(self.fact_names) or "no facts"
             raise ValueError(
-                "this model does not take {facts}; it takes {known}. Leave the others out".format(
-                    facts=", ".join(unknown), known=", ".join(self.fact_names) or "no facts"
-                )
+                f"this model does not take {', '.join(unknown)}; it takes {known}. Leave the others out"
             )
         numbers = [fact.read(facts.get(fact.name, "")) for fact in self.facts]
         return np.array(numbers, dtype=np.float32)
@@ -345,12 +340,9 @@ class Pattern(Frozen):
     @property
     def as_text(self) -> str:
         """As a sentence calls it: `close-up and dermoscopic pictures with all facts`."""
-        kinds = " and ".join(list(self.kinds))
-        return {
-            "none": f"{kinds} pictures without facts",
-            "some": f"{kinds} pictures with some facts",
-            "all": f"{kinds} pictures with all facts",
-        }[self.facts]
+        kinds = " and ".join(self.kinds)
+        given = {"none": "without facts", "some": "with some facts", "all": "with all facts"}
+        return f"{kinds} pictures {given[self.facts]}"
 
     def within(self, case: CaseInput) -> bool:
         """Whether a model that takes this can be given the pattern."""
@@ -380,14 +372,9 @@ def pattern_of(kinds: NDArray[np.int64], context: NDArray[np.float32], case: Cas
     """The pattern of a case's numbers, `(slots,)` and `(facts,)`; see `CaseInput`."""
     present = sorted({int(number) for number in kinds if number >= 0})
     names = [UNKNOWN_KIND if number == UNSAID else case.kinds[number - 1] for number in present]
-    return Pattern.model_validate({"kinds": names, "facts": facts_given(~np.isnan(context))})
-
-
-def facts_given(known: NDArray[np.bool_]) -> Facts:
-    """How many of the facts `(facts,)` are known; none where the model takes none."""
-    if not known.any():
-        return "none"
-    return "all" if known.all() else "some"
+    known = ~np.isnan(context)
+    facts = "all" if known.all() else "some"
+    return Pattern.model_validate({"kinds": names, "facts": facts if known.any() else "none"})
 
 
 def number_of_patterns(case: CaseInput) -> int:
@@ -479,10 +466,9 @@ def read_given(
         return GivenCase(case, numbers[numbers != EMPTY], case.context_numbers(facts))
     if len(kinds) == 1 and kinds[0] is None and not facts:
         return None
-    named = [kind or UNKNOWN_KIND for kind in kinds]
+    named = ", ".join(kind or UNKNOWN_KIND for kind in kinds)
     raise ValueError(
-        (
-            "this model takes one picture, of no kind in particular, and no facts; it was given {kinds} "
-            "pictures and {facts}. Give one picture alone, without its kind, or ask a model that takes cases"
-        ).format(kinds=", ".join(named), facts=", ".join(sorted(facts)) or "no facts")
+        f"this model takes one picture, of no kind in particular, and no facts; it was given {named} "
+        f"pictures and {', '.join(sorted(facts)) or 'no facts'}. Give one picture alone, without its kind, "
+        "or ask a model that takes cases"
     )

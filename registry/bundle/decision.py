@@ -8,20 +8,18 @@ the model was tested.
   malignancy does not hold the answer back, and the picture is not farther from the training pictures than the
   threshold of unfamiliarity, else `refer`. A disease that no class is for may have a high probability; its
   distance shows.
-- The prediction set holds every class that reaches the conformal threshold. Where none does, no class is
-  credible. It is full where too few calibration pictures allow no promise (`guarantee: none`).
+- The prediction set has every class that reaches the conformal threshold. Where none does, no class is
+  credible. It is full where too few calibration pictures allow no guarantee (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
   is suspicious; an answer that is no malignant class is then held back, however confident.
+- `warnings` are what a clinician has to know besides, one sentence each.
 
-What a clinician has to know beside a decision, one sentence each: the warnings of an answer.
-
-What of a case is missing that would make the answer surer, by the figures of calibration.
-
-Every pattern that was calibrated says how many classes its prediction sets had and how many of its cases were
-reported. One more kind of picture, or the facts that are missing, would help where the pattern with them had
-smaller sets or more reports, and was behind in neither. Differences of less than a twentieth of a class and
-half a per cent are none.
+`would_help` names what of a case is missing that would make the answer surer. Every pattern that was
+calibrated says how many classes its prediction sets had and how many of its cases were reported. One more
+kind of picture, or the facts that are missing, would help where the pattern with them had smaller sets or
+more reports, and was behind in neither. Differences of less than a twentieth of a class and half a per cent
+are none.
 """
 
 from collections.abc import Iterator
@@ -34,9 +32,9 @@ from numpy.typing import NDArray
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
 from registry.bundle.counts.score_bins import LOGIT_BINS, is_held_back, is_suspicious, malignancy_probability
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import distance_bin
 from registry.bundle.labels import Label, malignant_classes, short
 from registry.bundle.manifest import BundleManifest, Guarantee
+from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
     "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "
@@ -50,99 +48,62 @@ def is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -
     return subgroup.is_global or manifest.represents(subgroup, skin_tone, scale)
 
 
-def familiarity_caveats(manifest: BundleManifest, unfamiliar: bool | None) -> tuple[str, ...]:
-    """What has to be known of a picture that is unlike those trained on; `unfamiliar` as in `Decision`."""
+def _familiarity_warnings(manifest: BundleManifest, unfamiliar: bool | None) -> Iterator[str]:
     known = manifest.out_of_distribution
-    if known is None:
-        return ()
-    if known.threshold_bin is None:
-        return (
-            (
-                "Too few pictures to tell what is unlike those the model was trained on: no picture is "
-                "referred for being unfamiliar."
-            ),
+    if known is not None and known.threshold_bin is None:
+        yield (
+            "Too few pictures to tell what is unlike those the model was trained on: no picture is referred "
+            "for being unfamiliar."
         )
-    if not unfamiliar:
-        return ()
-    return (
-        (
+    elif known is not None and unfamiliar:
+        yield (
             f"The picture is unlike the pictures the model was trained on: {100 * known.rate:g} % or less of "
             "known pictures are as far from them. It is referred, however high a probability is."
-        ),
-    )
+        )
 
 
-def caveats(
+def _warnings(
     manifest: BundleManifest,
     in_set: tuple[str, ...],
     skin_tone: str | None,
     scale: str | None,
     pattern: Pattern | None,
-) -> tuple[str, ...]:
-    """What has to be known of the prediction set, of who answered, and of the malignancy.
-
-    Args:
-        manifest: of the version that answers, under the rules of the pattern.
-        in_set: codes in the prediction set.
-        skin_tone: the declared skin tone, if any.
-        scale: the scale it was declared on.
-        pattern: what is given of a case; None for a model of single pictures.
-    """
+) -> Iterator[str]:
+    """What has to be known of the prediction set, of the model that answered, and of the malignancy."""
     subgroup = manifest.subgroup
-    warnings: list[str] = []
+    full = "the prediction set holds every class and promises nothing."
     if subgroup.is_global and skin_tone is None:
-        warnings.append("No skin tone was declared: the model for all skin tones answered.")
+        yield "No skin tone was declared: the model for all skin tones answered."
     elif subgroup.is_global:
-        warnings.append(
+        yield (
             f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} "
-            f"({_scale(scale)}) by itself."
+            f"({scale or 'no scale'}) by itself."
         )
     if not is_for(manifest, skin_tone, scale):
-        warnings.append(
-            (
-                "The model for skin tones {tones} answered; it was not calibrated for {tone} ({scale}). The "
-                "prediction set holds every class and promises nothing."
-            ).format(tones=subgroup.described, tone=skin_tone or "an undeclared tone", scale=_scale(scale))
+        yield (
+            f"The model for skin tones {subgroup.described} answered; it was not calibrated for "
+            f"{skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The {full[4:]}"
         )
     elif manifest.conformal.guarantee == "none":
-        warnings.append(_not_promised(manifest, pattern))
+        if pattern is None:
+            yield f"Too few pictures to calibrate on: {full}"
+        elif manifest.rules_of(pattern) is None:
+            yield f"The model was not calibrated on {pattern.as_text}: {full}"
+        else:
+            yield f"Too few cases of {pattern.as_text} to calibrate on: {full}"
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
-        warnings.append(
+        yield (
             f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
             "is known."
         )
     if not in_set:
-        warnings.append(
+        yield (
             "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
             "is referred."
         )
-    unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
+    unknown = ", ".join(label.code for label in manifest.labels if label.malignancy == "unknown")
     if unknown and malignant_classes(manifest.labels).any():
-        warnings.append(
-            "Malignancy leaves out {codes}: it is not known whether they are malignant.".format(
-                codes=", ".join(unknown)
-            )
-        )
-    return tuple(warnings)
-
-
-def _scale(scale: str | None) -> str:
-    return scale or "no scale"
-
-
-def _not_promised(manifest: BundleManifest, pattern: Pattern | None) -> str:
-    """Why the prediction set of what is given promises nothing."""
-    if pattern is None:
-        return "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
-    if manifest.rules_of(pattern) is None:
-        return (
-            f"The model was not calibrated on {pattern.as_text}: the prediction set holds every class and "
-            "promises nothing."
-        )
-    return (
-        f"Too few cases of {pattern.as_text} to calibrate on: the prediction set holds every class and "
-        "promises nothing."
-    )
+        yield f"Malignancy leaves out {unknown}: it is not known whether they are malignant."
 
 
 @dataclass(frozen=True)
@@ -275,7 +236,7 @@ def decide(
     order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
     bins = LOGIT_BINS.bin(probabilities)
     conformal = manifest.conformal
-    guarantee = _guarantee(manifest, skin_tone, skin_tone_scale)
+    guarantee = conformal.guarantee if is_for(manifest, skin_tone, skin_tone_scale) else "none"
     threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
     in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
     malignant = malignant_classes(manifest.labels)
@@ -295,9 +256,11 @@ def decide(
         confidence=float(probabilities[order[0]]),
         confidence_threshold=manifest.report_threshold,
         confidence_calibrated_on=manifest.abstention.n,
-        warnings=(HELD_BACK,) * held_back
-        + familiarity_caveats(manifest, unfamiliar)
-        + caveats(manifest, in_set, skin_tone, skin_tone_scale, pattern),
+        warnings=(
+            *((HELD_BACK,) * held_back),
+            *_familiarity_warnings(manifest, unfamiliar),
+            *_warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
+        ),
     )
 
 
@@ -340,11 +303,6 @@ def _unfamiliar(manifest: BundleManifest, embedding: NDArray[Any] | None) -> boo
     return bool(distance_bin(known.gaussians.distances(embedding[np.newaxis]))[0] > known.threshold_bin)
 
 
-def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> Guarantee:
-    """The guarantee of the manifest; none for a tone that the model was not calibrated on."""
-    return manifest.conformal.guarantee if is_for(manifest, skin_tone, scale) else "none"
-
-
 @dataclass(frozen=True)
 class Help:
     """Something that is missing, and by how much its pattern was surer in calibration.
@@ -361,11 +319,7 @@ class Help:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON of the service's interface."""
-        return {
-            "missing": list(self.missing),
-            "fewer_classes": self.fewer_classes,
-            "more_reported": self.more_reported,
-        }
+        return asdict(self) | {"missing": list(self.missing)}
 
 
 def would_help(given: GivenCase, manifest: BundleManifest) -> tuple[Help, ...]:

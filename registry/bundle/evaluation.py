@@ -21,15 +21,14 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Cell, Confusion, Counts, Decisions, ScoreHistograms
-from registry.bundle.familiarity import DISTANCE_BINS
+from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms, Trait
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
-from registry.bundle.metrics import calibration, classification, fairness, selective
-from registry.bundle.metrics.estimate import ANSWERS, number
+from registry.bundle.metrics import fairness
 from registry.bundle.metrics.intervals import mean_defined
 from registry.bundle.metrics.selective import decided
-from registry.bundle.metrics.summary import FIGURES, summarise
+from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, METRICS, number, summarise
+from registry.bundle.model import DISTANCE_BINS
 
 Count = Annotated[int, Field(ge=0)]
 Interval = tuple[float, float]
@@ -82,15 +81,15 @@ class Decided(Frozen):
     @classmethod
     def of(cls, decisions: Decisions) -> "Decided":
         """The sums over all lesions."""
-        at_point = decisions.at_working_point
-        return cls(
-            covered=int(decisions.covered.x.sum()),
-            set_classes=int(decisions.set_sizes.x.sum()),
-            reported=int(decisions.reported.x.sum()),
-            reported_wrong=int(decisions.wrong.x.sum()),
-            suspicious=int(decisions.suspicious.x.sum()) if at_point else None,
-            not_suspicious=int(decisions.cleared.x.sum()) if at_point else None,
-        )
+        sums = {
+            "covered": decisions.covered,
+            "set_classes": decisions.set_sizes,
+            "reported": decisions.reported,
+            "reported_wrong": decisions.wrong,
+        }
+        if decisions.at_working_point:
+            sums |= {"suspicious": decisions.suspicious, "not_suspicious": decisions.cleared}
+        return cls(**{name: int(of.x.sum()) for name, of in sums.items()})
 
 
 class GroupCounts(Frozen):
@@ -328,6 +327,12 @@ class Evaluation(Frozen):
         if total.decisions is not None:
             of_all = decided(total.decisions)
             found |= of_all | {"intervals": {**found["intervals"], **of_all["intervals"]}}
+
+        def cell(metrics: Metrics, name: str, trait: Trait) -> GroupCounts:
+            counted = blocks[name].cells[trait]
+            counts = GroupCounts(n=int(counted.n), right=int(np.trace(counted.confusion)))
+            return _with_estimates(counts, metrics, _of_group(counts, {}))
+
         counted = cls(
             all=GroupCounts.of(total, malignant),
             by_class=_by_class(total.point, labels, found["by_class"]),
@@ -339,16 +344,7 @@ class Evaluation(Frozen):
                 intervals=_known(found["fairness"]["intervals"]),
             ),
             differences=tuple(Difference(**one) for one in found["differences"]),
-            intersections={
-                column: {
-                    value: {
-                        name: None if cell is None else _cell(cell, blocks[name].cells[column, value])
-                        for name, cell in cells.items()
-                    }
-                    for value, cells in values.items()
-                }
-                for column, values in found.get("intersections", {}).items()
-            },
+            intersections=_each_cell(found.get("intersections", {}), cell),
         )
         computed = counted.metrics(labels, reference)
         groups = {
@@ -386,15 +382,9 @@ class Evaluation(Frozen):
         if self.differences is not None:
             found["differences"] = [one.model_dump(mode="json") for one in self.differences]
         if self.intersections:
-            found["intersections"] = {
-                column: {
-                    value: {
-                        name: None if cell is None else _of_group(cell, {}) for name, cell in cells.items()
-                    }
-                    for value, cells in values.items()
-                }
-                for column, values in self.intersections.items()
-            }
+            found["intersections"] = _each_cell(
+                self.intersections, lambda cell, name, trait: _of_group(cell, {})
+            )
         return found | ({"missing": dict(self.missing)} if self.missing else {})
 
     def _fairness(self, estimated: Fairness) -> Metrics:
@@ -418,8 +408,6 @@ FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
     "spread": fairness.spread,
 }
 """What of fairness follows from the accuracies of the subgroups."""
-
-_OF_HISTOGRAMS: Final = {"ece": calibration.ece, "mce": calibration.mce, "aurc": selective.aurc}
 
 
 def _right_and_wrong(right: int, n: int) -> Confusion:
@@ -452,9 +440,20 @@ def _with_estimates(group: GroupCounts, found: Metrics, computed: Metrics) -> Gr
     return group.model_copy(update={"estimates": estimates, "intervals": _known(found["intervals"])})
 
 
-def _cell(found: Metrics, cell: Cell) -> GroupCounts:
-    counts = GroupCounts(n=int(cell.point.n), right=int(np.trace(cell.point.confusion)))
-    return _with_estimates(counts, found, _of_group(counts, {}))
+def _each_cell(
+    cells: Mapping[str, Mapping[str, Mapping[str, Any]]], make: Callable[[Any, str, Trait], Any]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is made of each cell by column, value and subgroup; None where it is not disclosed."""
+    return {
+        column: {
+            value: {
+                name: None if cell is None else make(cell, name, (column, value))
+                for name, cell in of_value.items()
+            }
+            for value, of_value in of_column.items()
+        }
+        for column, of_column in cells.items()
+    }
 
 
 def _by_class(counts: Counts, labels: Sequence[Label], found: Metrics) -> dict[str, ClassCounts]:
@@ -478,16 +477,11 @@ def _of_classes(by_class: Mapping[str, ClassCounts], labels: Sequence[Label]) ->
         return {}, {}
     rows = [by_class[label.code] for label in labels]
     matrix = _matrix(rows)
-    whole: Metrics = {name: number(FIGURES[name](matrix)) for name in ANSWERS}  # type: ignore[arg-type]
+    whole: Metrics = {name: number(metric.value(matrix)) for name, metric in ANSWERS.items()}
     for name in ("auroc", "auprc"):
         areas = np.array([np.nan if (value := getattr(row, name)) is None else value for row in rows])
         whole[name] = number(mean_defined(areas))
-    shares = {
-        "recall": classification.recalls(matrix),
-        "precision": classification.precisions(matrix),
-        "f1": classification.f1_scores(matrix),
-        "specificity": classification.specificities(matrix),
-    }
+    shares = {name: BY_CLASS[name].value(matrix) for name in ("recall", "precision", "f1", "specificity")}
     each = {
         label.code: {"n": row.n}
         | {name: number(values[k]) for name, values in shares.items()}
@@ -529,4 +523,4 @@ def _of_histograms(given: ScoreHistograms | None, names: Iterable[str]) -> Metri
     nothing = np.zeros((2, len(right)), dtype=np.int64)
     confusion = np.array([[right.sum(), wrong.sum()], [0, 0]], dtype=np.int64)
     counts = Counts(confusion, nothing[np.newaxis], nothing, np.stack([wrong, right]))
-    return {name: number(_OF_HISTOGRAMS[name](counts)) for name in names}
+    return {name: number(METRICS[name].value(counts)) for name in names}

@@ -37,7 +37,7 @@ def bundle_digest(manifest: BundleManifest) -> str:
 def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
     """Writes a new bundle and returns its digest.
 
-    Both files are written beside `folder`, flushed to the disk and moved into place together, so that
+    Both files are written next to `folder`, flushed to the disk and moved into place together, so that
     a crash leaves either the bundle or nothing. Writing the same bundle again changes nothing.
 
     Raises:
@@ -49,15 +49,9 @@ def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
             f"the manifest is for a model of {manifest.file.size:,} bytes with {manifest.file.sha256}; this "
             f"one has {actual.size:,} bytes with {actual.sha256}. Set `file=ModelFile.of(model)`"
         )
-    digest = bundle_digest(manifest)
-    if folder.exists():
-        if (folder / MANIFEST_FILE).is_file() and read_bundle(folder).digest == digest:
-            return digest
-        raise FolderError(
-            f"{folder} is there already and is not this bundle; choose another folder or remove it"
-        )
-    _write_files(folder, {MODEL_FILE: model, MANIFEST_FILE: canonical(manifest)})
-    return digest
+    text = canonical(manifest)
+    write_bundle_files(folder, text, model)
+    return sha256(text)
 
 
 def write_bundle_files(folder: Path, text: bytes, model: bytes) -> None:
@@ -69,12 +63,17 @@ def write_bundle_files(folder: Path, text: bytes, model: bytes) -> None:
     files = {MODEL_FILE: model, MANIFEST_FILE: text}
     if folder.exists():
         held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
-        if held.keys() == files.keys() and all(held[name].read_bytes() == files[name] for name in files):
+        if held.keys() == files.keys() and all(read_file(held[name]) == files[name] for name in files):
             return
         raise FolderError(
             f"{folder} is there already and is not this bundle; choose another folder or remove it"
         )
-    _write_files(folder, files)
+    try:
+        _write_whole(folder, files)
+    except OSError as error:
+        raise FolderError(
+            f"the bundle cannot be written to {folder} ({error.strerror}); check the disk and its permissions"
+        ) from error
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -119,21 +118,15 @@ def read_file(path: Path) -> bytes:
         ) from error
 
 
-def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    try:
-        _write_whole(folder, files)
-    except OSError as error:
-        raise FolderError(
-            f"the bundle cannot be written to {folder} ({error.strerror}); check the disk and its permissions"
-        ) from error
-
-
 def _write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         for name, content in files.items():
-            _write(unfinished / name, content)
+            with (unfinished / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
         unfinished.chmod(0o755)
         flush_folder(unfinished)
         unfinished.rename(folder)
@@ -141,13 +134,6 @@ def _write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     flush_folder(folder.parent)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:

@@ -10,7 +10,6 @@ bundle does not say; a gate or a person knows it by its fingerprint.
 """
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -27,12 +26,11 @@ from pydantic import (
     model_validator,
 )
 
-from registry.bundle.cases import CaseInput, Pattern
+from registry.bundle.cases import CaseInput, Pattern, refuse_repeated
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
 from registry.bundle.evaluation import Evaluation, GroupCounts, Metrics, ReferenceHistograms
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import (
     ClaimedTone,
@@ -43,7 +41,7 @@ from registry.bundle.labels import (
     claimed_tones,
     malignant_classes,
 )
-from registry.bundle.model import Promise
+from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRanges
 
@@ -112,11 +110,7 @@ class Attestation(Frozen):
 
     @model_validator(mode="after")
     def _can_be_read(self) -> "Attestation":
-        try:
-            assert self._key is not None
-            assert self.signed is not None
-        except binascii.Error as error:
-            raise ValueError(f"attestation holds base64 that cannot be read: {error}") from error
+        _ = self._key, self.signed  # a ValueError where one is no base64
         return self
 
 
@@ -165,7 +159,7 @@ class Lineage(Frozen):
     created: str | None = None
 
 
-ThresholdBin = Annotated[int, Field(ge=0)]  # its largest value depends on the schema: see `BundleManifest`
+ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
 Guarantee = Literal["subgroup", "global", "none"]
 
 
@@ -181,6 +175,11 @@ class Temperature(Frozen):
     value: float = Field(1.0, gt=0)
     n: int = Field(0, ge=0)
     shrunk: bool = False
+
+
+def _least_lesions(share: float) -> int:
+    """The fewest n among whose scores there is one of rank ⌈(n + 1)(1 − share)⌉."""
+    return math.ceil(1 / share - 1e-9) - 1  # 1e-9 forgives a rounded share
 
 
 class Conformal(Frozen):
@@ -200,16 +199,11 @@ class Conformal(Frozen):
 
     @model_validator(mode="after")
     def _enough_for_a_guarantee(self) -> "Conformal":
-        # The rank ceil((n + 1)(1 - alpha)) must exist among n scores; 1e-9 forgives a rounded alpha.
-        if self.guarantee != "none" and (self.n + 1) * self.alpha < 1 - 1e-9:
+        if self.guarantee != "none" and self.n < (least := _least_lesions(self.alpha)):
             raise ValueError(
                 f"{self.n} calibration lesions cannot promise a coverage of {1 - self.alpha:g}; at least "
-                f"{math.ceil(1 / self.alpha - 1e-9) - 1} are needed, or the guarantee `none`"
+                f"{least} are needed, or the guarantee `none`"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _full_without_guarantee(self) -> "Conformal":
         if self.guarantee == "none" and self.threshold_bin != 0:
             raise ValueError(
                 f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration pictures "
@@ -316,26 +310,15 @@ class OutOfDistribution(Frozen):
     threshold_bin: int | None = Field(None, ge=0, le=DISTANCE_BINS - 2)
 
     @classmethod
-    def of(
-        cls,
-        gaussians: Gaussians,
-        classes: Sequence[str],
-        *,
-        trained_on: int,
-        rate: float,
-        n: int = 0,
-        threshold_bin: int | None = None,
-    ) -> "OutOfDistribution":
-        """The entry for Gaussians of these classes."""
+    def of(cls, gaussians: Gaussians, classes: Sequence[str], **fields: Any) -> "OutOfDistribution":
+        """The entry for Gaussians of these classes; keywords are further fields."""
+        lower = np.tril_indices(gaussians.num_features)
         return cls(
             classes=tuple(classes),
             features=gaussians.num_features,
             means=pack(gaussians.means),
-            whitening=pack(gaussians.whitening[np.tril_indices(gaussians.num_features)]),
-            trained_on=trained_on,
-            rate=rate,
-            n=n,
-            threshold_bin=threshold_bin,
+            whitening=pack(gaussians.whitening[lower]),
+            **fields,
         )
 
     @cached_property
@@ -353,17 +336,12 @@ class OutOfDistribution(Frozen):
         return None if self.threshold_bin is None else upper_edge(self.threshold_bin)
 
     @model_validator(mode="after")
-    def _numbers_that_can_be_read(self) -> "OutOfDistribution":
-        assert self.gaussians is not None  # unpacked here, so that a bundle that loads can answer
-        return self
-
-    @model_validator(mode="after")
     def _enough_for_a_threshold(self) -> "OutOfDistribution":
-        # The rank ceil((n + 1)(1 - rate)) must exist among n distances; 1e-9 forgives a rounded rate.
-        if self.threshold_bin is not None and (self.n + 1) * self.rate < 1 - 1e-9:
+        _ = self.gaussians  # unpacked here, so that a bundle that loads can answer
+        if self.threshold_bin is not None and self.n < (least := _least_lesions(self.rate)):
             raise ValueError(
                 f"{self.n} calibration lesions cannot keep the share called unfamiliar at {self.rate:g}; at "
-                f"least {math.ceil(1 / self.rate - 1e-9) - 1} are needed, or no threshold_bin"
+                f"least {least} are needed, or no threshold_bin"
             )
         return self
 
@@ -535,37 +513,10 @@ class BundleManifest(Frozen):
 
     @model_validator(mode="after")
     def _patterns_of_its_case(self) -> "BundleManifest":
-        names = [one.pattern.name for one in self.patterns]
-        if twice := _repeated(names):
-            raise ValueError(f"pattern {', '.join(twice)} is there twice; each is calibrated once")
+        refuse_repeated("pattern", [one.pattern.name for one in self.patterns])
         for one in self.patterns:
             if self.case is None or not one.pattern.within(self.case):
                 raise ValueError(f"pattern {one.pattern.name} is none that this model can be given")
-        return self
-
-    @model_validator(mode="after")
-    def _scores_in_these_bins(self) -> "BundleManifest":
-        rules: dict[str, Conformal | Abstention | WorkingPoint | None]
-        rules = {
-            "conformal": self.conformal,
-            "abstention": self.abstention,
-            "working_point": self.working_point,
-        }
-        for one in self.patterns:
-            of = one.pattern.name
-            rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
-            rules |= {f"{of}.working_point": one.working_point}
-        for name, rule in rules.items():
-            if rule is not None and rule.threshold_bin > SCORE_BINS:
-                raise ValueError(
-                    f"{name}.threshold_bin is {rule.threshold_bin}; with {SCORE_BINS} score bins it is from "
-                    f"0 to {SCORE_BINS}"
-                )
-        for histograms in self._histograms:
-            if wrong := {len(row) for row in histograms.rows} - {SCORE_BINS}:
-                raise ValueError(
-                    f"a reference histogram of scores has {min(wrong)} bins; it has {SCORE_BINS}"
-                )
         return self
 
     @property
@@ -575,8 +526,7 @@ class BundleManifest(Frozen):
     @model_validator(mode="after")
     def _parts_that_agree(self) -> "BundleManifest":
         codes = [label.code for label in self.labels]
-        if twice := _repeated(codes):
-            raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
+        refuse_repeated("label", codes)
         for one in self._histograms:
             if len(one.scores) != len(codes):
                 raise ValueError(
@@ -605,10 +555,6 @@ class BundleManifest(Frozen):
                 "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
             )
         return self
-
-
-def _repeated(names: Sequence[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})
 
 
 def promise_of(manifest: BundleManifest) -> Promise:

@@ -1,27 +1,23 @@
 """What a model file is refused for: by its header, and by its answers to drawn pictures.
 
-Operators, opsets, remarks and external weights of `model.onnx`, before ONNX Runtime loads it.
+`check_header` reads operators, opsets, remarks and external weights before ONNX Runtime loads the file. ONNX
+Runtime refuses what it cannot run. This refuses what another ONNX Runtime than ours might not run, or might
+run differently: operators outside the standard, and versions of the standard that are newer than what the
+oldest ONNX Runtime that dermfed works with (1.20) knows. And it refuses remarks: texts that compute nothing,
+in which exporters leave the folders of the machine that they ran on.
 
-ONNX Runtime refuses what it cannot run. This refuses what another ONNX Runtime than ours might not run, or
-might run otherwise: operators outside the standard, and versions of the standard that are newer than what
-the oldest ONNX Runtime that dermfed works with (1.20) knows. And it refuses remarks: texts that compute
-nothing, in which exporters leave the folders of the machine that they ran on.
+`check_answers` shows the graph drawn pictures and cases, each alone and three at a time: noise, black, white
+and gradients, no patient. Of a model of cases each kind is shown alone and several in a case, facts are
+missing or at their bounds, and an empty slot has noise, which must have no effect. Each answer is finite; its
+probabilities lie in [0, 1] and sum to 1; it is the same, to the bit, when asked again; and it is the same for
+a picture alone and among others, but for rounding. Where there is a map, all of that is true of it, and it is
+zero in empty slots.
 
-Bytes of strangers are read in the process of a probe alone, which has limits on memory and time.
-
-What a model is probed with: drawn pictures and cases, each alone and three at a time.
-
-The pictures are noise, black, white and gradients; no patient is in them. Of a model of cases each kind is
-shown alone and several in a case, facts are missing or at their bounds, and an empty slot holds noise, which
-must have no effect.
-
-Each answer is finite; its probabilities lie in [0, 1] and sum to 1; it is the same, to the bit, when asked
-again; and it is the same for a picture alone and among others, but for rounding. Where there is a map, all of
-that holds for it, and it is zero in empty slots.
+Untrusted bytes are read in the process of a probe alone, which has limits on memory and time.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +27,7 @@ from google.protobuf.message import DecodeError, Message
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
+from registry.bundle.cases import EMPTY
 from registry.bundle.errors import GraphError
 from registry.bundle.model import BATCH, MAP, OUTPUTS, Graph, Outputs, Promise
 
@@ -54,15 +51,7 @@ _OTHER_FILES: Final = {
 _ORT_PLACE, _ORT = 4, b"ORTM"
 
 _RANDOM: Final = frozenset(
-    (STANDARD, name)
-    for name in (
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    )
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 
 _REMARKS: Final = frozenset(
@@ -139,9 +128,9 @@ def check_header(content: bytes) -> None:
             f"it uses the operators {_few(found)}, which are not of the ONNX standard; allowed are those "
             f"of {' and '.join(OPSETS)}: export it without custom operators, functions and vendors' fusions"
         )
-    if random := sorted(name for domain, name in header.operators if (domain, name) in _RANDOM):
+    if random := sorted(name for domain, name in header.operators if domain == STANDARD and name in _RANDOM):
         raise GraphError(
-            f"it uses the operators {_few(random)}, which answer otherwise each time; export it in "
+            f"it uses the operators {_few(random)}, which answer differently each time; export it in "
             "evaluation mode (`model.eval()`), without noise"
         )
     for domain in sorted({STANDARD, *(domain for domain, _ in header.operators)}):
@@ -184,9 +173,6 @@ def _damaged(what: str) -> GraphError:
     return GraphError(f"it is no ONNX, or a damaged one ({what}); export the model again")
 
 
-_EMPTY = -1  # the kind of a slot without a picture; 0 is of unknown kind, then come those that a model knows
-
-
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Batch:
     """What a model is shown at once.
@@ -220,22 +206,20 @@ class Batch:
             if self.kinds is None or self.context is None:
                 yield Batch((name,), images)
                 continue
-            there = self.kinds[row] != _EMPTY
+            there = self.kinds[row] != EMPTY
             yield Batch((name,), images[:, there], self.kinds[row][None, there], self.context[row][None])
 
 
 def drawn_batches(promise: Promise) -> Iterator[Batch]:
     """Batches of `BATCH` for a model of this promise; the same ones each time."""
     pictures = _pictures(promise.size)
-    if promise.slots is None:
-        names = list(pictures)
-        for start in range(0, len(names), BATCH):
-            chosen = tuple(names[start : start + BATCH])
-            yield Batch(chosen, np.stack([pictures[name] for name in chosen]))
+    if promise.slots is not None:
+        yield from _cases(promise, list(pictures.values()))
         return
-    cases = _cases(promise)
-    for start in range(0, len(cases), BATCH):
-        yield _of_cases(cases[start : start + BATCH], promise, pictures)
+    names = list(pictures)
+    for start in range(0, len(names), BATCH):
+        chosen = tuple(names[start : start + BATCH])
+        yield Batch(chosen, np.stack([pictures[name] for name in chosen]))
 
 
 def _pictures(size: int) -> dict[str, NDArray[np.uint8]]:
@@ -254,43 +238,37 @@ def _pictures(size: int) -> dict[str, NDArray[np.uint8]]:
     }
 
 
-@dataclass(frozen=True)
-class _Case:
-    kinds: tuple[int, ...]
-    context: tuple[float, ...]
-
-
-def _cases(promise: Promise) -> list[_Case]:
+def _cases(promise: Promise, pictures: Sequence[NDArray[np.uint8]]) -> Iterator[Batch]:
     """Cases of each kind alone and of several numbers of pictures, with facts known, missing and mixed."""
     assert promise.slots is not None
     known = range(promise.kinds + 1)
     shown: list[tuple[int, ...]] = [(kind,) for kind in known]
     numbers = sorted({min(2, promise.slots), promise.slots} - {1})
     shown += [tuple(known[place % len(known)] for place in range(number)) for number in numbers]
-    while len(shown) % BATCH or len(shown) < BATCH:
-        shown.append(shown[len(shown) % (len(known) + len(numbers))])
+    shown = [shown[place % len(shown)] for place in range(max(BATCH, -(-len(shown) // BATCH) * BATCH))]
     facts = (
-        tuple(np.nan for _ in promise.facts),
-        tuple(low for low, _ in promise.facts),
-        tuple(high for _, high in promise.facts),
-        tuple(np.nan if place % 2 else high for place, (_, high) in enumerate(promise.facts)),
+        [np.nan for _ in promise.facts],
+        [low for low, _ in promise.facts],
+        [high for _, high in promise.facts],
+        [np.nan if place % 2 else high for place, (_, high) in enumerate(promise.facts)],
     )
-    return [_Case(kinds, facts[place % len(facts)]) for place, kinds in enumerate(shown)]
-
-
-def _of_cases(cases: list[_Case], promise: Promise, pictures: dict[str, NDArray[np.uint8]]) -> Batch:
-    slots = max(len(one.kinds) for one in cases)
-    slots += slots < (promise.slots or 0)  # so that there are empty ones, where the model has slots for them
-    drawn = list(pictures.values())
-    images = np.repeat(np.repeat(pictures["noise"][None, None], slots, 1), len(cases), 0)
-    kinds = np.full((len(cases), slots), _EMPTY, dtype=np.int64)
-    for row, case in enumerate(cases):
-        kinds[row, : len(case.kinds)] = case.kinds
-        for place in range(len(case.kinds)):
-            images[row, place] = drawn[(row + place) % len(drawn)]
-    context = np.array([one.context for one in cases], dtype=np.float32).reshape(len(cases), -1)
-    names = tuple(f"a case of {len(one.kinds)} picture{'s' * (len(one.kinds) > 1)}" for one in cases)
-    return Batch(names, images, kinds, context)
+    for start in range(0, len(shown), BATCH):
+        chosen = shown[start : start + BATCH]
+        slots = max(map(len, chosen))
+        slots += slots < promise.slots  # so that there are empty ones, where the model has slots for them
+        images = np.repeat(np.repeat(pictures[0][None, None], slots, 1), BATCH, 0)
+        kinds = np.full((BATCH, slots), EMPTY, dtype=np.int64)
+        for row, case in enumerate(chosen):
+            kinds[row, : len(case)] = case
+            for place in range(len(case)):
+                images[row, place] = pictures[(row + place) % len(pictures)]
+        context = [facts[(start + row) % len(facts)] for row in range(BATCH)]
+        yield Batch(
+            tuple(f"a case of {len(case)} picture{'s' * (len(case) > 1)}" for case in chosen),
+            images,
+            kinds,
+            np.array(context, dtype=np.float32).reshape(BATCH, -1),
+        )
 
 
 TOLERANCE: Final = 1e-3

@@ -1,26 +1,27 @@
-r"""Texts and names of others: shown and not obeyed, compared with names that look alike, and hinted at.
-
-Texts of others on a terminal, in a page or in a log: what would steer it is spelt out and not obeyed.
+r"""Texts and names from outside: displayed without effect, compared with others that look alike, and hints.
 
 Names of files, labels, reasons and certificates may hold anything. An escape character in one of them would
 clear the screen or rename the window, a newline would end a line, a mark of direction would turn the letters
-round, and letters without width would make two names look like one. Each is shown as Python writes it:
-`\x1b`. A page escapes HTML besides, which is the template's part.
+round, and letters without width would make two names look like one. On a terminal, in a page or in a log each
+is displayed as Python writes it: `\x1b`. A page escapes HTML besides, which is the template's part.
 
-Names that look like others: `dark` with a Cyrillic `а` must be no second `dark`.
-
-Two rules, after UTS 39 (Unicode Security Mechanisms) and weaker than it. A word is of one of the scripts
-whose letters are drawn like Latin ones (its "moderately restrictive" level). And two names are alike if
-they are equal without regard to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn
-like a Latin one has given way to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not
-told apart, nor are letters of scripts that are not listed here.
+A name must not look like another: `dark` with a Cyrillic `а` must be no second `dark`. Two rules, after UTS39
+(Unicode Security Mechanisms) and weaker than it. A word is of one of the scripts whose letters are drawn like
+Latin ones (its "moderately restrictive" level). And two names are alike if they are equal without regard to
+case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like a Latin one has given way to
+it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not told apart, nor are letters of
+scripts that are not listed here.
 """
 
 import difflib
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
+
+PAGE_FOLDER: Final = Path(__file__).parent / "page"
+"""Where a template engine finds `base.css`, the style sheet that pages put into themselves."""
 
 LONGEST: Final = 4000
 """Characters of a text on one line before its middle is left out."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.familiarity import BINS_PER_DECADE
+from registry.bundle.model import BINS_PER_DECADE
 from tests.attacks.guessing import listed
 from tests.attacks.old_way import bins_of_either
 from tests.attacks.records import Records

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from personalization.calibration.ood import count_distances
 from registry.bundle.counts.score_bins import Pick
-from registry.bundle.familiarity import distance_bin
+from registry.bundle.model import distance_bin
 from tests.attacks import old_way
 from tests.attacks.fitting import fit
 from tests.attacks.guessing import guesses

@@ -18,11 +18,10 @@ from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.consistency import contradictions
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
-from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest
 from registry.bundle.labels import Subgroup, TonePatients
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile, canonical, read_manifest
-from registry.bundle.model import Graph
+from registry.bundle.model import Graph, distance_bin, upper_edge
 from registry.bundle.skin_tone import ToneRanges
 from training.errors import JobError
 from training.federation.questions import EMBED

@@ -31,7 +31,7 @@ from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.labels import UNDECLARED, Label
-from registry.bundle.metrics.findings import Judged, findings
+from registry.bundle.metrics.patient import Judged, findings
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
 from training.errors import DataError

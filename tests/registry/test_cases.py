@@ -27,13 +27,6 @@ def test_it_is_added_promoted_and_read_again(registry, tested):
     assert registry.bundle(version).manifest == first.manifest
 
 
-def test_gates_see_its_figures(registry, tested):
-    unfair = case_bundle(metrics=tested(light=0.9, dark=0.5))
-    (version,) = registry.add([unfair])
-    with pytest.raises(Exception, match="spread"):
-        registry.promote("skin-lesion", [version.number], to="production", reason="test")
-
-
 @pytest.mark.parametrize(
     ("taken", "said"),
     [

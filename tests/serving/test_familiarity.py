@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from registry.bundle.diagnose import ask
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest import Abstention, OutOfDistribution
-from registry.bundle.model import Graph
+from registry.bundle.model import Gaussians, Graph
 from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.metrics.findings import Judged, findings
-from registry.bundle.metrics.patient import ALL
+from registry.bundle.metrics.patient import ALL, Judged, findings
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text

@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from clients.data.inspect.quality import ALWAYS, FEWEST_PATIENTS, TO_TELL, Quality
 from clients.data.wording import LISTED
-from registry.bundle.page import FOLDER as PAGE_FOLDER
+from registry.bundle.text import PAGE_FOLDER
 
 MOST = 500  # problems of a kind that the page spells out
 

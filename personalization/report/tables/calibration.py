@@ -13,9 +13,8 @@ from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import ClaimedTone, Label, malignant_classes
-from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of
-from registry.bundle.metrics.summary import MALIGNANCY
+from registry.bundle.metrics.summary import MALIGNANCY, limits_of
 from training.messages.message import GLOBAL
 
 _COLUMNS = (

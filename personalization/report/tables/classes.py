@@ -8,8 +8,8 @@ from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, label_name, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import Label
-from registry.bundle.metrics.estimate import BY_CLASS
 from registry.bundle.metrics.intervals import sample_of
+from registry.bundle.metrics.summary import BY_CLASS
 
 FIGURES: Mapping[str, str] = {
     "recall": "recall",
@@ -31,7 +31,7 @@ def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]
     """Every class over all test pictures after one stage, with 95 % intervals."""
     everything = total(blocks)
     figures = figures_of(labels)
-    found = [BY_CLASS[key](sample_of(everything)).limits() for key in figures]
+    found = [BY_CLASS[key].of_sample(sample_of(everything)).limits() for key in figures]
     rows = []
     for k, label in enumerate(labels):
         n = int(everything.point.confusion[k].sum())

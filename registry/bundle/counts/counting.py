@@ -1,32 +1,29 @@
-"""Counting predictions: the block that a client sends of a subgroup, with noise or without.
-
-Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
-
-Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram. How
-many patients of each class there are is told as it is, like the census. One patient for another of the same
-class changes the matrix and the histogram by 1 in two cells each, and each has noise of variance v in every
-cell: each part that is told costs the same.
-
-One histogram is told: of two classes the scores of the second, which are those of the first mirrored; of
-more the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One
-for each class would need K times the variance, and a mean of AUROCs between 0 and 1 that are mostly noise
-is no AUROC. Nor is the confidence told, and so no calibration error and no selective risk.
-
-Noisy numbers may be negative and do not add up. `consistent` makes counts of them: the nearest ones in the
-L2 norm with the sums that are known, rounded. The matrix has no negative number (Wang et al. 2020, *Locally
-Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need. The
-histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum over
-hospitals is known, since each of them alone would lose its negative half.
-
-Counts a client's predictions; the counts, which add up over clients, are all that leaves a hospital.
+"""Counts a client's predictions: the block that leaves a hospital, with noise or without.
 
 A prediction does not leave a hospital; its place in a confusion matrix and in histograms of scores does,
 summed over all pictures of a subgroup, with neighbouring bins of a histogram merged until each is of several
-patients. Every figure in `registry.bundle.metrics` is computed from these sums.
+patients. Every metric in `registry.bundle.metrics` is computed from these sums, which add up over clients.
+
+`NoisyCounts` are disclosed where a job bounds what is disclosed of a patient. Every patient has one picture,
+which is in one cell of the confusion matrix and in one bin of a histogram. How many patients of each class
+there are is disclosed as it is, like the census. One patient for another of the same class changes the matrix
+and the histogram by 1 in two cells each, and each has noise of variance v in every cell: each part that is
+disclosed costs the same.
+
+There is one histogram: of two classes the scores of the second, which are those of the first mirrored; of
+more the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One
+for each class would need K times the variance, and a mean of AUROCs between 0 and 1 that are mostly noise is
+no AUROC. Confidence is left out, and with it calibration errors and selective risk.
+
+Noisy numbers may be negative and do not add up. `NoisyCounts.consistent` makes counts of them: the nearest
+ones in the L2 norm with the sums that are known, rounded. The matrix has no negative number, which shares of
+it need (Wang et al. 2020, *Locally Differentially Private Frequency Estimation with Consistency*, Norm-Sub).
+The histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum
+over hospitals is known, since each of them alone would lose its negative half.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,17 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import (
-    Cell,
     Confusion,
     Counts,
     Decisions,
     Thresholds,
     ThresholdsOfEach,
     Trait,
-    add_cells,
+    is_cell,
     name_of_array,
     read_cells,
-    trait_of,
 )
 from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import (
@@ -110,7 +105,8 @@ class NoisyCounts:
         """
         told = sides = None
         if histogram and (counts.num_classes == _SIDES or both_kinds):
-            told = coarse(counts.scores[1] if counts.num_classes == _SIDES else counts.malignancy)
+            fine = counts.scores[1] if counts.num_classes == _SIDES else counts.malignancy
+            told = fine @ (COARSE_OF[:, np.newaxis] == np.arange(len(COARSE_BINS))).astype(np.int64)
             sides = told.sum(axis=-1)
         return cls(counts.confusion, counts.confusion.sum(axis=-1), told, sides, 0, int(both_kinds))
 
@@ -166,13 +162,6 @@ class NoisyCounts:
         return Counts(matrix, scores, malignancy if self.both_kinds else nothing, nothing)
 
 
-def coarse(fine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Histograms in `COARSE_BINS` from those in `LOGIT_BINS`, `(..., bins)`."""
-    in_bin = (COARSE_OF[:, np.newaxis] == np.arange(len(COARSE_BINS))).astype(np.int64)
-    told: NDArray[np.int64] = fine @ in_bin
-    return told
-
-
 def consistent_matrix(told: NDArray[np.int64], patients: NDArray[np.int64]) -> NDArray[np.int64]:
     """A confusion matrix without negative numbers, `(..., classes, classes)`, with these sums of rows.
 
@@ -221,7 +210,7 @@ def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     return whole
 
 
-LESIONS, DECISIONS = "lesions", "decisions"  # arrays beside those of `Counts`
+LESIONS, DECISIONS = "lesions", "decisions"  # arrays next to those of `Counts`
 
 
 @dataclass(frozen=True)
@@ -240,7 +229,7 @@ class Block:
     point: Counts
     lesions: LesionSums | None = None
     decisions: Decisions | None = None
-    cells: Mapping[Trait, Cell] = field(default_factory=dict)
+    cells: Mapping[Trait, Confusion] = field(default_factory=dict)
     noisy: NoisyCounts | None = None
 
     @classmethod
@@ -266,26 +255,28 @@ class Block:
             raise CountsError(
                 "one block has sums by lesion or decisions and the other has none; count both alike"
             )
+        both = self.cells.keys() & other.cells.keys()
         return Block(
             self.point + other.point,
             None if self.lesions is None or other.lesions is None else self.lesions + other.lesions,
             None if self.decisions is None or other.decisions is None else self.decisions + other.decisions,
-            add_cells(self.cells, other.cells),
+            {
+                **self.cells,
+                **other.cells,
+                **{trait: self.cells[trait] + other.cells[trait] for trait in both},
+            },
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """Serializes the block for a message, all int32."""
         if self.noisy is not None:
             return self.noisy.to_arrays()
-        arrays = self.point.to_arrays()
-        beside = {LESIONS: self.lesions, DECISIONS: None if self.decisions is None else self.decisions.sums}
-        # No sum of squares travels that the counts' own limit would not hold: lesions have few pictures.
-        arrays |= {
-            name: sums.to_array().astype(np.int32) for name, sums in beside.items() if sums is not None
-        }
-        return arrays | {
-            name_of_array(trait): cell.to_array().astype(np.int32) for trait, cell in self.cells.items()
-        }
+        # No sum of squares is too large where the counts are not: lesions have few pictures.
+        more = {name_of_array(trait): cell.confusion for trait, cell in self.cells.items()}
+        for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions)):
+            if sums is not None:
+                more[name] = sums.to_array()
+        return self.point.to_arrays() | {name: array.astype(np.int32) for name, array in more.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Block":
@@ -296,29 +287,19 @@ class Block:
         """
         if NOISE in arrays:
             return cls.of_noisy(NoisyCounts.from_arrays(arrays))
-        counted = {
-            name: array
-            for name, array in arrays.items()
-            if name not in (LESIONS, DECISIONS) and trait_of(name) is None
-        }
-        counts = Counts.from_arrays(counted)
-        cells = read_cells(arrays, arrays["confusion"])
-        block = cls(counts, cells=cells)
+        more = {name for name in arrays if name in (LESIONS, DECISIONS) or is_cell(name)}
+        counts = Counts.from_arrays({name: array for name, array in arrays.items() if name not in more})
+        lesions = decisions = None
         if LESIONS in arrays:
             lesions = LesionSums.from_array(arrays[LESIONS], counts.num_classes + _SIDES, LESIONS)
-            _check_lesions(lesions, counts)
-            block = replace(block, lesions=lesions)
+            right, confusion = lesions[: counts.num_classes], counts.confusion
+            if (right.n != confusion.sum(axis=-1)).any() or (right.x != np.diagonal(confusion)).any():
+                raise CountsError(
+                    "the sums by lesion do not hold the pictures of the confusion matrix; the block is broken"
+                )
         if DECISIONS in arrays:
-            block = replace(block, decisions=Decisions.from_array(arrays[DECISIONS], int(counts.n)))
-        return block
-
-
-def _check_lesions(lesions: LesionSums, counts: Counts) -> None:
-    right = lesions[: counts.num_classes]
-    if (right.n != counts.confusion.sum(axis=-1)).any() or (right.x != np.diagonal(counts.confusion)).any():
-        raise CountsError(
-            "the sums by lesion do not hold the pictures of the confusion matrix; the block is broken"
-        )
+            decisions = Decisions.from_array(arrays[DECISIONS], int(counts.n))
+        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion))
 
 
 _TOLERANCE = 0.01  # how far probabilities and their sum may be off: half precision is this coarse
@@ -360,23 +341,20 @@ def count(
         answers = probabilities.argmax(axis=1) if len(labels) else labels
     num_classes = len(malignant)
     pairs = labels * num_classes + answers
-    within = {
-        trait: np.bincount(pairs[keep], minlength=num_classes**2) for trait, keep in (parts or {}).items()
-    }
-    confusion = np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+    def confusion(of: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(of, minlength=num_classes**2).reshape(num_classes, num_classes)
+
     scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
+    confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
+    decisions = None
+    if thresholds is not None:
+        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant)
     return Block(
-        Counts(
-            confusion,
-            scores,
-            malignancy,
-            _confidence(probabilities, labels, answers, patients, smallest_cell),
-        ),
+        Counts(confusion(pairs), scores, malignancy, confidence),
         _lesion_sums(labels, answers, malignant, lesions),
-        None
-        if thresholds is None
-        else Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant),
-        {trait: Cell(Confusion(of.reshape(confusion.shape))) for trait, of in within.items()},
+        decisions,
+        {trait: Confusion(confusion(pairs[keep])) for trait, keep in (parts or {}).items()},
     )
 
 
@@ -395,7 +373,8 @@ def _read(
             f"`malignant` is {malignant.dtype} of shape {malignant.shape}; it is one bool per class, "
             f"({probabilities.shape[1]},)"
         )
-    if not _are_probabilities(probabilities):
+    off = np.abs(probabilities.sum(axis=1) - 1)
+    if not (np.isfinite(off).all() and (probabilities >= -_TOLERANCE).all() and (off <= _TOLERANCE).all()):
         raise CountsError(
             "each row of probabilities is finite, without negatives, and sums to 1; "
             "these are logits, or broken"
@@ -420,12 +399,6 @@ def _numbered(
     return numbers
 
 
-def _are_probabilities(rows: NDArray[np.float64]) -> bool:
-    if not np.isfinite(rows).all():
-        return False
-    return bool((rows >= -_TOLERANCE).all() and (np.abs(rows.sum(axis=1) - 1) <= _TOLERANCE).all())
-
-
 def _scores(
     probabilities: NDArray[np.float64],
     labels: NDArray[np.int64],
@@ -447,7 +420,11 @@ def _scores(
     if num_classes == 2:
         # The matrix tells the number on each side of one half: a run across would tell the few between.
         of_second = np.empty(len(labels), dtype=np.int64)
-        for side in _sides(probabilities.argmax(axis=1) == 1, patients, smallest):
+        second = probabilities.argmax(axis=1) == 1
+        sides: tuple[NDArray[np.bool_], ...] = (~second, second)
+        if min(len(np.unique(patients[side])) for side in sides) < smallest:
+            sides = (np.ones_like(second),)
+        for side in sides:
             of_second[side] = merged(probabilities[side, 1], patients[side])
         bins = [LOGIT_BINS.mirrored(of_second), of_second]
         summed = bins[int(malignant.argmax())]
@@ -457,16 +434,6 @@ def _scores(
     scores = np.stack([_two_sided(of, labels == k) for k, of in enumerate(bins)])
     nothing = np.zeros((2, SCORE_BINS), dtype=np.int64)
     return scores, _two_sided(summed, malignant[labels]) if both_kinds else nothing
-
-
-def _sides(
-    positive: NDArray[np.bool_], patients: NDArray[np.int64], smallest: int
-) -> tuple[NDArray[np.bool_], ...]:
-    """Which pictures are not so, and which are `(pictures,)`; in one where a side is of few patients."""
-    sides = (~positive, positive)
-    if min(len(np.unique(patients[side])) for side in sides) < smallest:
-        return (np.ones_like(positive),)
-    return sides
 
 
 def _confidence(

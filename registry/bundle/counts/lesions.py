@@ -1,32 +1,51 @@
-"""Sums by lesion: for the variance of a share, and of two models on the same pictures.
+"""Sums by lesion: for the variance of a share, and for two models on the same pictures.
 
-Sums by lesion, from which the variance of a share follows where a lesion has several pictures.
-
-Of the pictures that a share is of, n_g at lesion g and x_g of them so (answered rightly, say): Σ n, Σ x,
-Σ x², Σ x n and Σ n² over lesions, and how many lesions have several pictures. With r = Σ x / Σ n the share,
+A share of pictures (answered rightly, say) has at lesion g the pictures n_g, x_g of them so. Added up over
+lesions are Σ n, Σ x, Σ x², Σ x n and Σ n², and how many lesions have several pictures. With r = Σ x / Σ n,
 Σ_g (x_g − r n_g)² = Σ x² − 2 r Σ x n + r² Σ n² is what the cluster-robust variance of r is made of (Cochran
-1977, section 3.12). Where every lesion has one picture, they tell nothing that Σ n and Σ x do not.
+1977, section 3.12). Where every lesion has one picture, they disclose no more than Σ n and Σ x.
 
-Two models' answers to the same pictures: how many the one gets right that the other got wrong.
-
-Counted where the pictures are, in rows that add up over hospitals: one for each true class, by whether the
-class is answered; one for malignant pictures, by whether a malignant class is, and one for the others.
+`PairedCounts` compares the answers of two models to the same pictures: one row for each true class, by
+whether the class is answered, one for malignant pictures, by whether a malignant class is, and one for the
+others.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.errors import CountsError
 
-COLUMNS = ("n", "x", "several", "xx", "xn", "nn")
+
+@dataclass(frozen=True)
+class _Sums:
+    """Columns of sums, one entry per share, `(shares,)` int64; those of hospitals add up."""
+
+    def __add__(self, other: Self) -> Self:
+        mine, theirs = self.to_array(), other.to_array()
+        if mine.shape != theirs.shape:
+            raise CountsError(f"sums by lesion of {len(mine)} and {len(theirs)} shares do not add up")
+        return type(self)(*(mine + theirs).T)
+
+    def to_array(self) -> NDArray[np.int64]:
+        """`(shares, columns)`, in the order of the attributes."""
+        return np.stack([getattr(self, each.name) for each in fields(self)], axis=-1)
+
+    @classmethod
+    def _read(cls, rows: NDArray[Any], shares: int, name: str) -> Self:
+        shape = (shares, len(fields(cls)))
+        if rows.shape != shape or not np.issubdtype(rows.dtype, np.integer):
+            raise CountsError(
+                f"`{name}` is {rows.dtype} of shape {rows.shape}; whole numbers of shape {shape} are expected"
+            )
+        return cls(*rows.astype(np.int64).T)
 
 
 @dataclass(frozen=True)
-class LesionSums:
-    """The sums of several shares, `(shares,)` int64; those of hospitals add up, as if none shared a lesion.
+class LesionSums(_Sums):
+    """The sums of several shares, `(shares,)` int64, added up as if no two hospitals shared a lesion.
 
     Attributes:
         n: pictures.
@@ -44,17 +63,8 @@ class LesionSums:
     xn: NDArray[np.int64]
     nn: NDArray[np.int64]
 
-    def __add__(self, other: "LesionSums") -> "LesionSums":
-        if self.n.shape != other.n.shape:
-            raise CountsError(f"sums by lesion of {self.n.shape} and {other.n.shape} shares do not add up")
-        return LesionSums(*(self.to_array() + other.to_array()).T)
-
     def __getitem__(self, rows: slice) -> "LesionSums":
         return LesionSums(*self.to_array()[rows].T)
-
-    def to_array(self) -> NDArray[np.int64]:
-        """`(shares, 6)`, in the order of the attributes."""
-        return np.stack([getattr(self, name) for name in COLUMNS], axis=-1)
 
     @property
     def others(self) -> "LesionSums":
@@ -62,14 +72,9 @@ class LesionSums:
         xx, xn = self.xx - 2 * self.xn + self.nn, self.nn - self.xn
         return LesionSums(self.n, self.n - self.x, self.several, xx, xn, self.nn)
 
-    def pooled(self) -> "LesionSums":
-        """All shares together as one, `(1,)`."""
-        return LesionSums(*self.to_array().sum(axis=0, keepdims=True).T)
-
     @classmethod
     def of_independent(cls, x: NDArray[np.int64], n: NDArray[np.int64]) -> "LesionSums":
         """The sums where every picture is a lesion of its own."""
-        x, n = np.asarray(x, dtype=np.int64), np.asarray(n, dtype=np.int64)
         return cls(n, x, np.zeros_like(n), x, x, n)
 
     @classmethod
@@ -85,14 +90,8 @@ class LesionSums:
             shares: how many shares there are.
         """
         kept = groups >= 0
-        x, groups, lesions = x[kept], groups[kept], lesions[kept]
-        pairs, owner = np.unique(np.stack([groups, lesions], axis=1), axis=0, return_inverse=True)
-        owner = owner.reshape(-1)
-        pictures = np.bincount(owner, minlength=len(pairs))
-        found = np.bincount(owner, weights=x, minlength=len(pairs)).astype(np.int64)
-        columns = (pictures, found, pictures > 1, found**2, found * pictures, pictures**2)
-        sums = [np.bincount(pairs[:, 0], weights=each, minlength=shares) for each in columns]
-        return cls(*(each.astype(np.int64) for each in sums))
+        share, n_g, x_g = _by_lesion(groups[kept], lesions[kept], x[kept])
+        return cls(*_added(share, shares, n_g, x_g, n_g > 1, x_g**2, x_g * n_g, n_g**2))
 
     @classmethod
     def from_array(cls, rows: NDArray[Any], shares: int, name: str) -> "LesionSums":
@@ -101,23 +100,17 @@ class LesionSums:
         Raises:
             CountsError: it is not what `to_array` gives.
         """
-        if rows.shape != (shares, len(COLUMNS)) or not np.issubdtype(rows.dtype, np.integer):
-            raise CountsError(
-                f"`{name}` is {rows.dtype} of shape {rows.shape}; whole numbers of shape "
-                f"{(shares, len(COLUMNS))} are expected"
-            )
-        sums = cls(*rows.astype(np.int64).T)
+        sums = cls._read(rows, shares, name)
         if (rows < 0).any() or (sums.nn < sums.n).any() or (sums.several > sums.n // 2).any():
-            raise CountsError(f"`{name}` holds sums by lesion that no pictures have; the block is broken")
+            raise CountsError(f"`{name}` has sums by lesion that no pictures have; the block is broken")
         return sums
 
 
-PAIRED_COLUMNS = ("n", "gained", "lost", "nn")
-SIDES = 2  # malignant, and not
+_SIDES = 2  # malignant, and not
 
 
 @dataclass(frozen=True)
-class PairedCounts:
+class PairedCounts(_Sums):
     """What changes from one model to another on the same pictures, `(classes + 2,)` int64 each.
 
     Attributes:
@@ -135,24 +128,17 @@ class PairedCounts:
     @classmethod
     def zeros(cls, num_classes: int) -> "PairedCounts":
         """Those of no pictures."""
-        return cls(*np.zeros((len(PAIRED_COLUMNS), num_classes + SIDES), dtype=np.int64))
-
-    def __add__(self, other: "PairedCounts") -> "PairedCounts":
-        return PairedCounts(*(self.to_array() + other.to_array()).T)
+        return cls(*np.zeros((len(fields(cls)), num_classes + _SIDES), dtype=np.int64))
 
     @property
     def classes(self) -> slice:
         """The rows of the classes."""
-        return slice(0, len(self.n) - SIDES)
+        return slice(0, len(self.n) - _SIDES)
 
     @property
     def malignant(self) -> int:
         """The row of malignant pictures."""
-        return len(self.n) - SIDES
-
-    def to_array(self) -> NDArray[np.int64]:
-        """`(classes + 2, 4)`, in the order of the attributes."""
-        return np.stack([getattr(self, name) for name in PAIRED_COLUMNS], axis=-1)
+        return len(self.n) - _SIDES
 
     @classmethod
     def count(
@@ -172,17 +158,13 @@ class PairedCounts:
             lesions: of each picture, `(n,)`.
             malignant: which classes are malignant, `(classes,)`.
         """
-        classes = len(malignant)
-        sides = np.where(malignant[labels], classes, classes + 1)
-        right = np.stack([before == labels, after == labels])
-        right_side = malignant[np.stack([before, after])] == malignant[labels]
-        rows = [
-            _rows(group, kept[0], kept[1], lesions) for group, kept in ((labels, right), (sides, right_side))
-        ]
-        total = cls.zeros(classes).to_array()
-        for group, columns in rows:
-            np.add.at(total, group, columns)
-        return cls(*total.T)
+        answers = np.stack([before, after])
+        sides = np.where(malignant[labels], len(malignant), len(malignant) + 1)
+        total = cls.zeros(len(malignant))
+        for groups, right in ((labels, answers == labels), (sides, malignant[answers] == malignant[labels])):
+            row, n, gained, lost = _by_lesion(groups, lesions, right[1] & ~right[0], right[0] & ~right[1])
+            total += cls(*_added(row, len(total.n), n, gained, lost, n**2))
+        return total
 
     @classmethod
     def from_array(cls, rows: NDArray[Any], num_classes: int) -> "PairedCounts":
@@ -191,17 +173,10 @@ class PairedCounts:
         Raises:
             CountsError: it is not what `to_array` gives.
         """
-        if rows.shape != (num_classes + SIDES, len(PAIRED_COLUMNS)) or not np.issubdtype(
-            rows.dtype, np.integer
-        ):
-            raise CountsError(
-                f"paired counts are {rows.dtype} of shape {rows.shape}; whole numbers of shape "
-                f"{(num_classes + SIDES, len(PAIRED_COLUMNS))} are expected"
-            )
-        found = cls(*rows.astype(np.int64).T)
+        found = cls._read(rows, num_classes + _SIDES, "paired counts")
         of_classes, of_sides = found.n[found.classes].sum(), found.n[found.malignant :].sum()
         if (rows < 0).any() or (found.gained + found.lost > found.n).any() or (found.nn < found.n).any():
-            raise CountsError("paired counts hold more changes than pictures, or fewer than none")
+            raise CountsError("paired counts have more changes than pictures, or fewer than none")
         if of_classes != of_sides:
             raise CountsError(
                 f"paired counts are of {of_classes} pictures by class and {of_sides} by malignancy"
@@ -209,17 +184,15 @@ class PairedCounts:
         return found
 
 
-def _rows(
-    groups: NDArray[np.int64],
-    before: NDArray[np.bool_],
-    after: NDArray[np.bool_],
-    lesions: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The group of each lesion's pictures of a group, and what they add to its row, `(pairs, 4)`."""
+def _by_lesion(
+    groups: NDArray[np.int64], lesions: NDArray[np.int64], *values: NDArray[Any]
+) -> list[NDArray[np.int64]]:
+    """For each group's pictures of a lesion `(pairs,)`: the group, how many, and their sum of each value."""
     pairs, owner = np.unique(np.stack([groups, lesions], axis=1), axis=0, return_inverse=True)
-    owner = owner.reshape(-1)
-    n, gained, lost = (
-        np.bincount(owner, weights=each, minlength=len(pairs)).astype(np.int64)
-        for each in (np.ones(len(groups)), after & ~before, before & ~after)
-    )
-    return pairs[:, 0], np.stack([n, gained, lost, n**2], axis=-1)
+    sums = _added(owner.reshape(-1), len(pairs), np.ones(len(groups)), *values)
+    return [pairs[:, 0], *sums]
+
+
+def _added(groups: NDArray[np.int64], number: int, *values: NDArray[Any]) -> list[NDArray[np.int64]]:
+    """Each value `(n,)` added up by group, `(number,)`."""
+    return [np.bincount(groups, weights=of, minlength=number).astype(np.int64) for of in values]

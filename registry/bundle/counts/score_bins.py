@@ -75,24 +75,24 @@ def _logistic(log_odds: float) -> float:
     return round(1 / (1 + exp(-log_odds)), _DIGITS)
 
 
-def _logit_bins() -> ScoreBins:
-    positive = np.concatenate([np.arange(0, _INNER, _FINE), np.arange(_INNER, _REACH + _COARSE, _COARSE)])
-    log_odds = np.concatenate([-positive[:0:-1], positive])
-    ends, middles = log_odds[1:-1], (log_odds[1:] + log_odds[:-1]) / 2  # ends between the bins
+def _bins(ends: NDArray[np.float64], middles: NDArray[np.float64]) -> ScoreBins:
+    """The bins between log-odds `ends`, which `middles` stand for."""
     edges = np.array([0.0, *map(_logistic, ends), 1.0])
     return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
 
 
-def _coarse_bins() -> ScoreBins:
-    positive = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0)  # log-odds, each an edge of `LOGIT_BINS` too
-    ends = np.array([*(-each for each in positive[:0:-1]), *positive])
-    middles = np.array([ends[0] - 2, *(ends[1:] + ends[:-1]) / 2, ends[-1] + 2])
-    edges = np.array([0.0, *map(_logistic, ends), 1.0])
-    return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
+def _symmetric(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.concatenate([-positive[:0:-1], positive])
 
 
-LOGIT_BINS = _logit_bins()
-COARSE_BINS = _coarse_bins()
+_LOG_ODDS = _symmetric(
+    np.concatenate([np.arange(0, _INNER, _FINE), np.arange(_INNER, _REACH + _COARSE, _COARSE)])
+)
+LOGIT_BINS = _bins(_LOG_ODDS[1:-1], (_LOG_ODDS[1:] + _LOG_ODDS[:-1]) / 2)
+
+_COARSE_ENDS = _symmetric(np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0]))  # edges of `LOGIT_BINS` too
+_COARSE_MIDDLES = [_COARSE_ENDS[0] - 2, *(_COARSE_ENDS[1:] + _COARSE_ENDS[:-1]) / 2, _COARSE_ENDS[-1] + 2]
+COARSE_BINS = _bins(_COARSE_ENDS, np.array(_COARSE_MIDDLES))
 """The bins of histograms that are told with noise: noise is in every bin, so that few are better."""
 
 _KNOWN = {len(bins): bins for bins in (LOGIT_BINS, COARSE_BINS)}

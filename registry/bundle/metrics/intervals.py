@@ -1,44 +1,21 @@
-"""95 % intervals: of proportions, of other metrics from their variance, and for pictures of one lesion.
+"""95 % intervals: of proportions, of any metric from its variance, and for pictures of one lesion.
 
-Wilson's interval of a proportion, and of a mean of several.
-
-Each proportion r_k = x / n has Wilson's interval (1927),
-
-    l_k, u_k = (x + z²/2 ∓ z √(x (n − x) / n + z²/4)) / (n + z²),  z = 1.96,
-
-which has width wherever r_k lies, and that of the mean f of K proportions follows from theirs by MOVER (Zou &
-Donner 2008):
-
-    low = f − √(Σ_k (r_k − l_k)²) / K,  high = f + √(Σ_k (u_k − r_k)²) / K.
-
-It takes the n pictures for independent ones.
-
-Quotients and means of values that may be undefined: nan in, nan out, and never a warning.
-
-Exact limits of proportions (Clopper & Pearson 1934), also of numbers that are not whole.
-
-The exact interval of x of n takes each side's α/2 from the binomial distribution, whose tails are beta
-distributions:
+**Exact limits** of x of n (Clopper & Pearson 1934) take each side's α/2 from the binomial distribution, whose
+tails are beta distributions:
 
     low = B(α/2; x, n − x + 1),  high = B(1 − α/2; x + 1, n − x),  B(p; a, b) the p-quantile of Beta(a, b).
 
-It holds the truth with 1 − α at least, also where all or none are so. n pictures that are not independent are
-worth n / deff that are (`design_effect`), and x of them x / deff (Korn & Graubard 1998).
+They contain the truth with 1 − α at least, also where all or none are so, and are defined for numbers that
+are not whole. n pictures that are not independent are worth n / deff that are, and x of them x / deff.
 
-95 % intervals from replicates: the 2.5th to the 97.5th percentile.
+**Limits from a variance** (`Moments`; Korn & Graubard 1998). A metric f of variance V is as certain as a
+proportion of n = f̃ (1 − f̃) / V independent pictures, and has the exact limits of f n of n. They lie within 0
+and 1, and are as skew as those of a proportion. In n, a smoothed f̃ stands for f, with the variance that it
+would have: of a class of few pictures that are answered all alike, f would be certain. The variance of a mean
+Σ_k w_k f_k is Σ_jk R_jk w_j w_k √(V_j V_k), with R the correlation of the metrics.
 
-Limits of any figure between 0 and 1 from its variance, by exact limits of effective numbers.
-
-A figure f of variance V is as certain as a proportion of n = f̃ (1 − f̃) / V independent pictures, and has the
-exact limits of f n of n (Korn & Graubard 1998). They lie within 0 and 1, and are as skew as those of a
-proportion. In n, a smoothed figure f̃ stands for f, with the variance that it would have: of a class of few
-pictures that are answered all alike, f would be certain.
-
-The variance of a mean Σ_k w_k f_k is Σ_jk R_jk w_j w_k √(V_j V_k), with R the correlation of the figures.
-
-Design effects: by how much pictures of one lesion widen an interval.
-
-n pictures of lesions with several pictures tell as much as n / deff independent ones, with
+**Design effects** (`DesignEffect`). n pictures of lesions with several pictures tell as much as n / deff
+independent ones, with
 
     deff = 1 + (s − 1) ρ  (Kish 1965),
 
@@ -46,10 +23,20 @@ s = Σ n_g² / Σ n_g the mean number of pictures at a picture's lesion and ρ t
 within a lesion. ρ is estimated from the sums by lesion, over all classes: Σ_g Σ_{i≠j} e_i e_j / (pairs · mean
 e²), with e = right − the share of right answers, of the picture's class or of all, whichever gives more.
 
-What the interval of a figure is computed from: counts, and how alike pictures of one lesion are.
+**Wilson's interval** of a mean of proportions (`mean_interval`). Each proportion r_k = x / n has the interval
+(1927)
+
+    l_k, u_k = (x + z²/2 ∓ z √(x (n − x) / n + z²/4)) / (n + z²),  z = 1.96,
+
+and that of the mean f of K proportions of independent pictures follows by MOVER (Zou & Donner 2008):
+
+    low = f − √(Σ_k (r_k − l_k)²) / K,  high = f + √(Σ_k (u_k − r_k)²) / K.
+
+Values may be undefined, which is nan: nan in, nan out, and never a warning.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -57,28 +44,25 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Counts, HasConfusion
+from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.counts.lesions import LesionSums
 
-_Z = 1.959963984540054  # the 0.975-quantile of the normal distribution
+LEVEL = 0.95
+Z = 1.959963984540054  # the 0.975-quantile of the normal distribution
+
+Figure = NDArray[np.float64]
+"""A metric: `()` for plain counts, `(replicates,)` for replicates; nan where it is undefined."""
 
 
 def mean_interval(right: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[float, float]:
     """The 95 % interval of the mean of proportions `right` of `n`, `(K,)`; one n at least is not 0."""
     x, of = right[n > 0], n[n > 0]
     share = x / of
-    middle = (x + _Z**2 / 2) / (of + _Z**2)
-    half = _Z * np.sqrt(x * (of - x) / of + _Z**2 / 4) / (of + _Z**2)
+    middle = (x + Z**2 / 2) / (of + Z**2)
+    half = Z * np.sqrt(x * (of - x) / of + Z**2 / 4) / (of + Z**2)
     below = np.sqrt(np.sum((share - middle + half) ** 2)) / len(of)
     above = np.sqrt(np.sum((middle + half - share) ** 2)) / len(of)
     return float(share.mean() - below), float(share.mean() + above)
-
-
-Figure = NDArray[np.float64]
-"""A figure: `()` for plain counts, `(replicates,)` for replicates; nan where it is undefined."""
-
-Tally = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Of proportions whose mean a figure is: how many pictures of how many, both `(..., proportions)`."""
 
 
 def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Figure:
@@ -102,12 +86,19 @@ def harmonic_between(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArr
     return between
 
 
-LEVEL = 0.95
-Z = 1.959963984540054  # the 0.975-quantile of the normal distribution
+@dataclass(frozen=True)
+class _Columns:
+    """Arrays of one shape."""
+
+    @classmethod
+    def stack(cls, several: Sequence[Self]) -> Self:
+        """Several metrics `(...)` as one of `(..., metrics)`."""
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.stack([getattr(each, name) for each in several], axis=-1) for name in names))
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(_Columns):
     """A figure and the ends of its interval, all `(...)`; nan where it is undefined."""
 
     value: Figure
@@ -131,14 +122,6 @@ class Limits:
         """Both ends of a single figure, ready for JSON; None where it is undefined."""
         return None if np.isnan(self.value) else [float(self.low), float(self.high)]
 
-    @classmethod
-    def stack(cls, several: "list[Limits]") -> "Limits":
-        """Several figures `(...)` as one of `(..., figures)`."""
-        names = ("value", "low", "high")
-        return cls(*(np.stack([getattr(each, name) for each in several], axis=-1) for name in names))
-
-
-Real = NDArray[np.float64]
 
 _TINY = float(np.finfo(np.float64).tiny)
 _NARROW = 1e-8
@@ -151,14 +134,14 @@ def exact_limits(x: NDArray[Any], n: NDArray[Any], level: float = LEVEL) -> Limi
     return Limits(value, exact_low(x, n, level), exact_high(x, n, level))
 
 
-def exact_low(x: Real, n: Real, level: float = LEVEL) -> Real:
+def exact_low(x: Figure, n: Figure, level: float = LEVEL) -> Figure:
     """The lower exact limit, `(...)`; nan of nan."""
     inside = x > _NARROW
-    low = beta_quantile((1 - level) / 2, np.where(inside, x, 1.0), np.where(inside, n - x + 1, 1.0))
+    low = betaincinv(np.where(inside, x, 1.0), np.where(inside, n - x + 1, 1.0), (1 - level) / 2)
     return np.where(inside, low, 0.0 * x)
 
 
-def exact_high(x: Real, n: Real, level: float = LEVEL) -> Real:
+def exact_high(x: Figure, n: Figure, level: float = LEVEL) -> Figure:
     """The upper exact limit, `(...)`; nan of nan."""
     return 1 - exact_low(n - x, n, level)
 
@@ -167,12 +150,6 @@ def clopper_pearson(x: float, n: float, level: float = LEVEL) -> tuple[float, fl
     """The exact interval of a proportion of which x of n were seen."""
     found = exact_limits(np.array(x), np.array(n), level)
     return float(found.low), float(found.high)
-
-
-def beta_quantile(probability: float, a: Real, b: Real) -> Real:
-    """The x with I_x(a, b) = `probability`, the quantile of Beta(a, b), `(...)`."""
-    found: Real = betaincinv(a, b, probability)
-    return found
 
 
 _NO_WIDTH = 1e-12
@@ -194,7 +171,7 @@ def interval(replicates: Figure) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(_Columns):
     """A figure and what its limits are made of, all `(...)`.
 
     Attributes:
@@ -235,12 +212,6 @@ class Moments:
             several = np.einsum("...j,...jk,...k->...", deviation, correlation, deviation, optimize=True)
         return Moments(value, smooth, ratio(several, defined.sum(axis=-1) ** 2), least, most)
 
-    @classmethod
-    def stack(cls, several: "list[Moments]") -> "Moments":
-        """Several figures `(...)` as one of `(..., figures)`."""
-        names = ("value", "smooth", "variance", "least", "most")
-        return cls(*(np.stack([getattr(each, name) for each in several], axis=-1) for name in names))
-
 
 @dataclass(frozen=True)
 class DesignEffect:
@@ -253,11 +224,6 @@ class DesignEffect:
 
     correlation: Figure
     sizes: Figure
-
-    @classmethod
-    def of(cls, block: Block) -> "DesignEffect":
-        """That of a block."""
-        return cls.estimated(block.by_lesion)
 
     @classmethod
     def estimated(cls, right: LesionSums) -> "DesignEffect":
@@ -303,7 +269,7 @@ def _correlation(right: LesionSums) -> Figure:
     return np.where(alike, 1.0, (of_lesions - of_pictures) / (pairs * np.where(alike, 1.0, spread)))
 
 
-C = TypeVar("C", bound=HasConfusion, covariant=True)
+C = TypeVar("C", bound=Confusion, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -324,7 +290,7 @@ class Sample(Generic[C]):
 def sample_of(block: Block) -> Sample[Counts]:
     """A block as a sample."""
     noise = 0.0 if block.noisy is None else block.noisy.variance
-    return Sample(block.point, DesignEffect.of(block), noise)
+    return Sample(block.point, DesignEffect.estimated(block.by_lesion), noise)
 
 
 def of_noise(slopes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,33 +1,49 @@
-"""What counts for a patient: malignant lesions found and what that costs, and the gain of a second model.
+"""What matters for a patient: malignant lesions found, what that costs, and what went wrong in a run.
 
-What counts for a patient: how many malignant lesions are found, and what that costs, for each subgroup.
+`patient_figures` reads how many malignant lesions are found, and what that costs, for each subgroup, from
+metrics as `summarise` or a bundle has them. A metric of few pictures is shown like any other, with its
+interval; where it is undefined, words say why.
 
-Read from the figures of `summary`, as JSON, of any version: `summary.json` or a bundle's `metrics`. A figure
-on few pictures is told like any other, with its interval; where a figure is undefined, words say why.
+`findings` are what went wrong:
 
-How much a second model gains over a first on the same pictures, with one-sided limits.
+| kind | of a subgroup, or of all pictures together |
+| --- | --- |
+| `lost_sensitivity` | a stage lowered malignant sensitivity by more than 5 points, or by more than chance |
+| `missed_sensitivity` | at the working point, sensitivity on test pictures is below its target |
+| `missed_risk` | of the answers given, more were wrong than the target allows |
+| `nearly_nobody_answered` | fewer than 20 % of the pictures got an answer |
+| `untested` | there are no malignant test pictures, or none at all |
 
-Of n pictures g are right with the second model alone and l with the first alone; the difference of the two
-proportions of right ones is d = (g − l) / n. Its lower limit is where the score test of Tango (1998,
-equation 8) of "the difference is Δ" rejects smaller ones:
+More than chance is a loss, or a miss, whose 95 % interval excludes none. That of a loss is of independent
+metrics (MOVER, Zou & Donner 2008): the same pictures were judged, but which of them were found before and
+after is not known, so that the interval is wider than it need be. All that is found is reported, chance or
+not.
+
+`GAINS` are how much a second model gains over a first on the same pictures, with one-sided limits. Of n
+pictures g are right with the second model alone and l with the first alone; the difference of the two
+proportions of right ones is d = (g − l) / n. Its lower limit is where the score test of Tango (1998, equation
+8) of "the difference is Δ" rejects smaller ones:
 
     (g − l − n Δ) / √(n (2 q + Δ (1 − Δ))) = z,   q = (√(B² − 4 A C) − B) / (2 A),
     A = 2 n,   B = −g − l + (2 n − g + l) Δ,   C = −l Δ (1 − Δ),
 
 which has width also where nothing changed: then it is −z² / (n + z²). The limit of the mean of K differences
-of different pictures follows by MOVER (Zou & Donner 2008): d̄ − √(Σ_k (d_k − low_k)²) / K. Pictures of a
-lesion are not independent: n of them are worth n / deff, deff = Σ_g n_g² / n, as if they were all alike.
+of different pictures follows by MOVER: d̄ − √(Σ_k (d_k − low_k)²) / K. Pictures of a lesion are not
+independent: n of them are worth n / deff, deff = Σ_g n_g² / n, as if they were all alike.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.labels import GLOBAL, UNDECLARED
+from registry.bundle.metrics.intervals import Figure, Limits
 
 ALL: Final = "all"
 """All test pictures together."""
@@ -95,8 +111,15 @@ def patient_figures(metrics: Mapping[str, Any]) -> dict[str, PatientFigures]:
     Args:
         metrics: as `summarise` makes them.
     """
-    rows = {ALL: metrics, **metrics.get("by_subgroup", {})}
-    return {name: _of(row) for name, row in rows.items()}
+    return {
+        name: PatientFigures(
+            row.get("n"),
+            row.get("n_malignant"),
+            row.get("n_other"),
+            {name: told(row, name) for name in (*FIGURES, *AT_WORKING_POINT) if name in {*FIGURES, *row}},
+        )
+        for name, row in {ALL: metrics, **metrics.get("by_subgroup", {})}.items()
+    }
 
 
 def sides(row: Mapping[str, Any]) -> str:
@@ -120,14 +143,190 @@ def told(row: Mapping[str, Any], name: str) -> Told:
     return Told(None, words=UNKNOWN)
 
 
-def _of(row: Mapping[str, Any]) -> PatientFigures:
-    names = (*FIGURES, *(name for name in AT_WORKING_POINT if name in row))
-    n, n_malignant, n_other = (row.get(name) for name in COUNTS)
-    return PatientFigures(n, n_malignant, n_other, {name: told(row, name) for name in names})
+Kind = Literal["lost_sensitivity", "missed_sensitivity", "missed_risk", "nearly_nobody_answered", "untested"]
+
+LOST: Final = 0.05
+"""A sensitivity that falls farther than this is reported even where it may be chance."""
+
+ANSWERED: Final = 0.2
+"""Where a smaller share of pictures than this is answered, the model is of nearly no use."""
+
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that went wrong.
+
+    Attributes:
+        kind: what.
+        subgroup: for whom; `all` for all test pictures.
+        figure: the metric that shows it, by its name in the test metrics.
+        value: what it is; None without test pictures.
+        limit: what it should have kept to: the target, or the metric before the stage.
+        text: a sentence for people, with numbers and intervals.
+    """
+
+    kind: Kind
+    subgroup: str
+    figure: str
+    value: float | None
+    limit: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The test metrics of the models that a stage left.
+
+    Attributes:
+        stage: its name.
+        test: what `summarise` made of their counts.
+        models: per model, `global` among them, what calibration fixed: `abstention` with its `target_risk`,
+            and `working_point` with its `target`; empty of a stage that does not calibrate.
+    """
+
+    stage: str
+    test: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, Any]]
+
+
+def findings(stages: Sequence[Judged]) -> list[Finding]:
+    """What went wrong, the worst kind first.
+
+    Args:
+        stages: those that left models to be released, in order.
+    """
+    found = [one for pair in pairwise(stages) for one in _lost(*pair)]
+    calibrated = [stage for stage in stages if any("abstention" in model for model in stage.models.values())]
+    if calibrated:
+        for judge in (_missed_sensitivity, _missed_risk, _nearly_nobody):
+            found += filter(None, (judge(*each) for each in _answered_by(calibrated[-1])))
+    return [*found, *_untested(stages[-1].test)] if stages else found
+
+
+def _lost(before: Judged, after: Judged) -> Iterator[Finding]:
+    name = "malignant_sensitivity"
+    earlier = patient_figures(_rows_together(before.test))
+    for subgroup, now in patient_figures(_rows_together(after.test)).items():
+        if subgroup not in earlier:
+            continue
+        then = earlier[subgroup]
+        was, now_is = then.figures[name], now.figures[name]
+        if was.value is None or now_is.value is None or now_is.value >= was.value:
+            continue
+        lost = _limits(was) - _limits(now_is)
+        certain = bool(lost.low > 0)
+        if certain or lost.value > LOST + _ROUNDING:
+            points = f"{100 * lost.value:.1f} points ({100 * lost.low:.1f} to {100 * lost.high:.1f})"
+            yield Finding(
+                "lost_sensitivity",
+                subgroup,
+                name,
+                now_is.value,
+                was.value,
+                f"{_who(subgroup)}: {after.stage} lowered malignant sensitivity from {_share(was.value)} to "
+                f"{_share(now_is.value)} ({_found(was, then)}, then {_found(now_is, now)} malignant "
+                f"pictures), by {points}. {_chance(certain)}",
+            )
+
+
+def _missed_sensitivity(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
+    name = "sensitivity_at_threshold"
+    target, reached = (rules.get("working_point") or {}).get("target"), told(row, name)
+    if target is None or reached.value is None or reached.value >= target - _ROUNDING:
+        return None
+    missed = reached.interval is not None and reached.interval[1] < target
+    text = (
+        f"{_who(subgroup)}: at the working point {_with_interval(reached)} of the malignant test "
+        f"pictures are suspicious, where {_share(target)} was asked for: "
+        f"{'the target is missed' if missed else 'it is not shown to be reached'}."
+    )
+    return Finding("missed_sensitivity", subgroup, name, reached.value, target, text)
+
+
+def _missed_risk(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
+    name = "reported_risk"
+    target, risk = (rules.get("abstention") or {}).get("target_risk"), told(row, name)
+    if target is None or risk.value is None or risk.value <= target + _ROUNDING:
+        return None
+    certain = risk.interval is not None and risk.interval[0] > target
+    text = (
+        f"{_who(subgroup)}: {_with_interval(risk)} of the answers given are wrong, where at most "
+        f"{_share(target)} are allowed. {_chance(certain)}"
+    )
+    return Finding("missed_risk", subgroup, name, risk.value, target, text)
+
+
+def _nearly_nobody(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
+    answered = told(row, "reported")
+    if answered.value is None or answered.value >= ANSWERED - _ROUNDING:
+        return None
+    whom = "nobody is" if not answered.value else "nearly nobody is"
+    text = f"{_who(subgroup)}: {whom} answered: {_with_interval(answered)} of the test pictures."
+    return Finding("nearly_nobody_answered", subgroup, "reported", answered.value, ANSWERED, text)
+
+
+def _untested(test: Mapping[str, Any]) -> Iterator[Finding]:
+    for name in test.get("absent", ()):
+        if name != UNDECLARED:
+            yield Finding(
+                "untested", name, "n", None, 1, f"{_who(name)}: no test pictures, so nothing is known of it."
+            )
+    for name, row in patient_figures(test).items():
+        of_both_kinds = row.figures["malignant_specificity"].value is not None
+        if name not in (ALL, UNDECLARED) and row.n_malignant == 0 and of_both_kinds:
+            text = "no malignant test pictures, so it is unknown whether malignant lesions are found."
+            yield Finding("untested", name, "n_malignant", 0, 1, f"{_who(name)}: {text}")
+
+
+def _answered_by(stage: Judged) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Each subgroup with its metrics, and what was fixed of the model that answers for it."""
+    test = _rows_together(stage.test)
+    for name, row in {ALL: test, **test["by_subgroup"]}.items():
+        yield name, row, stage.models.get(name, stage.models.get(GLOBAL, {}))
+
+
+def _rows_together(test: Mapping[str, Any]) -> dict[str, Any]:
+    """The test metrics; those of all pictures are left out where all are of one subgroup."""
+    rows = test.get("by_subgroup") or {}
+    return {"by_subgroup": rows} if len(rows) == 1 else {**test, "by_subgroup": rows}
+
+
+def _limits(figure: Told) -> Limits:
+    assert figure.value is not None, "a figure that is there"
+    low, high = figure.interval or (0.0, 1.0)
+    return Limits(*(np.array(end) for end in (figure.value, low, high)))
+
+
+def _who(subgroup: str) -> str:
+    return "All pictures" if subgroup == ALL else subgroup
+
+
+def _found(figure: Told, of: PatientFigures) -> str:
+    """`18 of 21`."""
+    if figure.value is None or of.n_malignant is None:
+        return "of unknown number"
+    return f"{round(figure.value * of.n_malignant)} of {of.n_malignant}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _with_interval(figure: Told) -> str:
+    assert figure.value is not None, "a figure that is there"
+    if figure.interval is None:
+        return _share(figure.value)
+    low, high = figure.interval
+    return f"{_share(figure.value)} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _chance(certain: bool) -> str:
+    return "That is more than chance." if certain else "It may be chance."
 
 
 _HALVINGS = 50
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -148,23 +347,6 @@ class Gain:
     lost: int
 
 
-def sensitivity_gain(counts: PairedCounts, level: float) -> Gain | None:
-    """That of malignant sensitivity at the most probable class; None without malignant pictures."""
-    row = counts.malignant
-    return _mean_gain(counts, np.arange(row, row + 1), level)
-
-
-def balanced_accuracy_gain(counts: PairedCounts, level: float) -> Gain | None:
-    """That of the mean recall of the classes that have pictures; None without any."""
-    return _mean_gain(counts, np.flatnonzero(counts.n[counts.classes] > 0), level)
-
-
-GAINS: Mapping[str, Callable[[PairedCounts, float], Gain | None]] = {
-    "malignant_sensitivity": sensitivity_gain,
-    "balanced_accuracy": balanced_accuracy_gain,
-}
-
-
 def _mean_gain(counts: PairedCounts, rows: NDArray[np.intp], level: float) -> Gain | None:
     n, gained, lost, nn = (each[rows].astype(np.float64) for each in counts.to_array().T)
     if not len(rows) or not n.all():
@@ -182,7 +364,7 @@ def _mean_gain(counts: PairedCounts, rows: NDArray[np.intp], level: float) -> Ga
     )
 
 
-def tango_low(gained: Real, lost: Real, n: Real, level: float) -> Real:
+def tango_low(gained: Figure, lost: Figure, n: Figure, level: float) -> Figure:
     """The one-sided lower limit of (gained − lost) / n, `(...)`, by bisection."""
     z = NormalDist().inv_cdf(level)
     low, high = np.full(np.shape(n), -1.0), (gained - lost) / n
@@ -193,10 +375,20 @@ def tango_low(gained: Real, lost: Real, n: Real, level: float) -> Real:
     return (low + high) / 2
 
 
-def _score(gained: Real, lost: Real, n: Real, difference: Real) -> Real:
+def _score(gained: Figure, lost: Figure, n: Figure, difference: Figure) -> Figure:
     a = 2 * n
     b = -gained - lost + (2 * n - gained + lost) * difference
     c = -lost * difference * (1 - difference)
     q = (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b) / (2 * a)
     variance = np.maximum(n * (2 * q + difference * (1 - difference)), 1e-12)
     return np.asarray((gained - lost - n * difference) / np.sqrt(variance))
+
+
+GAINS: Final[Mapping[str, Callable[[PairedCounts, float], Gain | None]]] = {
+    "malignant_sensitivity": lambda counts, level: _mean_gain(counts, np.array([counts.malignant]), level),
+    "balanced_accuracy": lambda counts, level: _mean_gain(
+        counts, np.flatnonzero(counts.n[counts.classes] > 0), level
+    ),
+}
+"""The gain of malignant sensitivity at the most probable class, and of the mean recall of the classes with
+pictures, with one-sided limits of a level; None without such pictures."""

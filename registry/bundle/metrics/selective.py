@@ -1,29 +1,24 @@
 """Selective prediction: risk and coverage, and what the thresholds of a model do to test pictures.
 
-Selective prediction: risk and coverage by confidence threshold (Geifman & El-Yaniv 2017).
+At a threshold of confidence, coverage is the share of pictures that are answered and risk the share of wrong
+answers among them (Geifman & El-Yaniv 2017).
 
-At a threshold, coverage is the share of pictures that are answered and risk the share of wrong
-answers among them.
+With the order of confidence given, the area under the risk-coverage curve is AURC = Σ_b w_b x_b of x_b wrong
+answers of confidence b, and w_b what one adds there: those of high confidence add most. Its variance is
+Σ_b d w_b² x_b with d the design effect, as of Poisson counts. It is smoothed by half a wrong answer of the
+largest weight that there is (as the upper limit of Fay & Feuer 1997 by a whole one), so that no wrong answer
+is not certain. The limits follow (`Moments`).
 
-The variance of the area under the risk-coverage curve, as of a weighted sum of wrong answers.
-
-With the order of confidence given, AURC = Σ_b w_b x_b of x_b wrong answers of confidence b, and w_b what one
-adds there: those of high confidence add most. Its variance is Σ_b d w_b² x_b with d the design effect, as of
-Poisson counts. It is smoothed by half a wrong answer of the largest weight that there is (as the upper limit
-of Fay & Feuer 1997 by a whole one), so that no wrong answer is not certain. The limits follow (`moments`).
-
-At a working point also sensitivity and specificity: the share of malignant pictures that are suspicious, and
-of others that are not.
-
-From counts that clients made at those thresholds, so exact. Intervals are of lesions: with x of n pictures so
-and the cluster-robust variance Σ_g (x_g − r n_g)² / n² of r = x / n, r is as certain as x / deff of n / deff
-independent pictures, deff being that variance over r (1 − r) / n and at least 1 (Korn & Graubard 1998).
+What thresholds do is counted by clients at those thresholds, so it is exact. At a working point there are
+also sensitivity and specificity: the share of malignant pictures that are suspicious, and of others that are
+not. Intervals are of lesions: with x of n pictures so and the cluster-robust variance Σ_g (x_g − r n_g)² / n²
+of r = x / n, r is as certain as x / deff of n / deff independent pictures, deff being that variance over
+r (1 − r) / n and at least 1 (Korn & Graubard 1998).
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +29,7 @@ from registry.bundle.metrics.intervals import (
     Figure,
     Moments,
     Sample,
+    Z,
     clopper_pearson,
     harmonic_between,
     ratio,
@@ -109,33 +105,26 @@ def _weights(total: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray((own + below) / n)
 
 
-_Z = 1.959963984540054  # the 0.975-quantile of the normal distribution
-
-SHARES: Mapping[str, Callable[[Decisions], LesionSums]] = {
-    "coverage": lambda decisions: decisions.covered,
-    "reported": lambda decisions: decisions.reported,
-    "reported_risk": lambda decisions: decisions.wrong,
+_SHARES: Final = {
+    "coverage": "covered",
+    "reported": "reported",
+    "reported_risk": "wrong",
+    "set_size": "set_sizes",
 }
-
-AT_WORKING_POINT: Mapping[str, Callable[[Decisions], LesionSums]] = {
-    "sensitivity_at_threshold": lambda decisions: decisions.suspicious,
-    "specificity_at_threshold": lambda decisions: decisions.cleared,
-}
+_AT_WORKING_POINT: Final = {"sensitivity_at_threshold": "suspicious", "specificity_at_threshold": "cleared"}
 
 
 def decided(decisions: Decisions) -> dict[str, Any]:
     """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON.
 
-    And `AT_WORKING_POINT`, where the model has one.
+    And sensitivity and specificity at the working point, where the model has one.
     """
-    sums = {name: of(decisions) for name, of in SHARES.items()} | {"set_size": decisions.set_sizes}
-    if decisions.at_working_point:
-        sums |= {name: of(decisions) for name, of in AT_WORKING_POINT.items()}
-    figures: dict[str, Any] = {name: mean_of(of) for name, of in sums.items()}
-    figures["intervals"] = {
+    names = _SHARES | (_AT_WORKING_POINT if decisions.at_working_point else {})
+    sums: dict[str, LesionSums] = {name: getattr(decisions, share) for name, share in names.items()}
+    intervals = {
         name: (mean_interval(of) if name == "set_size" else share_interval(of)) for name, of in sums.items()
     }
-    return figures
+    return {**{name: mean_of(of) for name, of in sums.items()}, "intervals": intervals}
 
 
 def mean_of(sums: LesionSums) -> float | None:
@@ -143,7 +132,7 @@ def mean_of(sums: LesionSums) -> float | None:
     return float(sums.x[0] / sums.n[0]) if sums.n[0] else None
 
 
-def robust_variance(sums: LesionSums) -> float:
+def _robust_variance(sums: LesionSums) -> float:
     """Σ_g (x_g − r n_g)² / n² of one share."""
     r = sums.x[0] / sums.n[0]
     return float(sums.xx[0] - 2 * r * sums.xn[0] + r**2 * sums.nn[0]) / float(sums.n[0]) ** 2
@@ -157,7 +146,7 @@ def share_interval(sums: LesionSums) -> list[float] | None:
     r = sums.x[0] / n
     binomial = r * (1 - r) / n
     largest = float(sums.nn[0]) / n  # where pictures of a lesion are all alike
-    effect = largest if not binomial else min(max(robust_variance(sums) / binomial, 1.0), largest)
+    effect = largest if not binomial else min(max(_robust_variance(sums) / binomial, 1.0), largest)
     return list(clopper_pearson(sums.x[0] / effect, n / effect))
 
 
@@ -166,5 +155,5 @@ def mean_interval(sums: LesionSums) -> list[float] | None:
     mean = mean_of(sums)
     if mean is None:
         return None
-    half = _Z * sqrt(max(robust_variance(sums), 0.0))
+    half = Z * sqrt(max(_robust_variance(sums), 0.0))
     return [mean - half, mean + half]

@@ -1,39 +1,203 @@
-"""Every metric of an evaluation, as the `test` block of `summary.json`: subgroups, intersections, clients.
+"""Every metric by its name in `summary.json`, and the summary of an evaluation: subgroups, cells, clients.
 
-Few pictures tell little: an intersection of fewer than `FEWEST` is unknown, and is shown as that and not as a
-number.
+`METRICS`, `MALIGNANCY` and `BY_CLASS` say how each metric and its interval are computed:
 
-Figures at single clients, of their own models or of the global one, and their means over clients.
+| metric | limits |
+| --- | --- |
+| of right and wrong answers | exact, of effective numbers (`Moments`), by the variance of `Shares` |
+| an area under a ROC, precision-recall or risk-coverage curve | likewise, by the variance of the area |
+| a calibration error | of a distance (`calibration.Distance`) |
+| a fairness metric | of a distance (`fairness.fairness_limits`) |
+| a mean over clients | as of the metric; clients are independent |
 
-"The recall and precision averaged over all devices are reported, and on each device, the recall and precision
-are averaged over all classes" (Wu et al. 2022, Table I). "Mean (Median) ± Std. of different evaluation
-metrics" (Bdair et al. 2022, Table 2), means over the clients of a community (Table 3) and, class by class,
-over clients (Tables 5 to 7).
+`summarise` makes the `test` block of `summary.json`. An intersection of a subgroup and a trait of which
+clients disclosed fewer than `FEWEST` pictures is unknown, and is shown as that and not as a number.
 
+`over_clients` is of single clients, of their own models or of the global one. "The recall and precision
+averaged over all devices are reported, and on each device, the recall and precision are averaged over all
+classes" (Wu et al. 2022, Table I). "Mean (Median) ± Std. of different evaluation metrics" (Bdair et al. 2022,
+Table 2), means over the clients of a community (Table 3) and, class by class, over clients (Tables 5 to 7).
 Departures: the papers do not say which deviation and what of a class that a client lacks. Here it is that of
 the population of clients, and a client without a class has no part in the means of that class.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Cell, Counts, HasConfusion
+from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, selective
-from registry.bundle.metrics.estimate import figures_and_intervals, mean_of_limits, number
-from registry.bundle.metrics.fairness import differences, fairness_limits
-from registry.bundle.metrics.intervals import DesignEffect, Figure, Sample, mean_defined, sample_of
+from registry.bundle.metrics.calibration import Distance, mean_distance
+from registry.bundle.metrics.classification import (
+    ACCURACY,
+    F1,
+    PRECISIONS,
+    RECALLS,
+    SPECIFICITIES,
+    Shares,
+    by_pictures,
+    each_share,
+    mean_share,
+)
+from registry.bundle.metrics.intervals import (
+    DesignEffect,
+    Figure,
+    Limits,
+    Moments,
+    Sample,
+    mean_defined,
+    sample_of,
+)
 
-FEWEST = 30
-UNKNOWN = "unknown"
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is computed.
+
+    Attributes:
+        value: from counts, or from a confusion matrix where that is enough.
+        of_sample: what its limits follow from.
+    """
+
+    value: Callable[[Any], Figure]
+    of_sample: Callable[[Sample[Any]], Moments | Distance]
+
+
+def _macro(shares: Shares) -> Metric:
+    return Metric(lambda counts: mean_defined(shares.figure(counts)), partial(mean_share, shares))
+
+
+def _weighted(shares: Shares) -> Metric:
+    return Metric(
+        lambda counts: classification.weighted(shares.figure(counts), counts), partial(by_pictures, shares)
+    )
+
+
+def _each(shares: Shares) -> Metric:
+    return Metric(shares.figure, partial(each_share, shares))
+
+
+ANSWERS: Final[Mapping[str, Metric]] = {
+    "accuracy": Metric(classification.accuracy, partial(mean_share, ACCURACY)),
+    "balanced_accuracy": _macro(RECALLS),
+    "macro_precision": _macro(PRECISIONS),
+    "macro_f1": _macro(F1),
+    "weighted_precision": _weighted(PRECISIONS),
+    "weighted_recall": Metric(_weighted(RECALLS).value, partial(mean_share, ACCURACY)),
+    "weighted_f1": _weighted(F1),
+    "specificity": _macro(SPECIFICITIES),
+}
+"""Metrics of right and wrong answers: a confusion matrix is enough."""
+
+METRICS: Final[Mapping[str, Metric]] = {
+    **ANSWERS,
+    "auroc": Metric(classification.auroc, classification.mean_auroc_moments),
+    "auprc": Metric(classification.auprc, classification.mean_auprc_moments),
+    "malignancy_auroc": Metric(classification.malignancy_auroc, classification.malignancy_moments),
+    "ece": Metric(calibration.ece, calibration.expected_error),
+    "mce": Metric(calibration.mce, calibration.largest_error),
+    "aurc": Metric(selective.aurc, selective.aurc_variance),
+}
+
+MALIGNANCY: Final[Mapping[str, Callable[[NDArray[np.bool_]], Metric]]] = {
+    "malignant_sensitivity": lambda malignant: _macro(classification.malignant_answers(malignant)),
+    "malignant_specificity": lambda malignant: _macro(classification.other_answers(malignant)),
+}
+"""Metrics that need to know which classes are malignant, `(classes,)`."""
+
+BY_CLASS: Final[Mapping[str, Metric]] = {
+    "recall": _each(RECALLS),
+    "precision": _each(PRECISIONS),
+    "f1": _each(F1),
+    "specificity": _each(SPECIFICITIES),
+    "auroc": Metric(classification.aurocs, classification.auroc_moments),
+    "auprc": Metric(classification.auprcs, classification.auprc_moments),
+}
+"""Metrics of each class, `(..., classes)`."""
+
+_OF_SUBGROUPS: Final = (
+    *("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece", "mce"),
+    *MALIGNANCY,
+)
+_OF_CLIENTS: Final = (
+    *("accuracy", "balanced_accuracy", "macro_precision", "macro_f1", "specificity", "auroc", "auprc"),
+    *("ece", "mce", "aurc"),
+)
+_OF_CLASSES_OF_CLIENTS: Final = ("recall", "precision", "f1", "auroc", "auprc")
+_OF_CELLS: Final = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
+
+FAIRNESS: Final[Mapping[str, Callable[[Mapping[str, Confusion]], Figure]]] = {
+    "variance": fairness.variance,
+    "gap": fairness.gap,
+    "worst": fairness.worst,
+    "spread": fairness.spread,
+    "spread_standardised": fairness.spread_standardised,
+}
+
+FEWEST: Final = 30
+"""Pictures of an intersection that is shown."""
+
+UNKNOWN: Final = "unknown"
 """The value of a picture of which nothing is known in a column; the last of all values."""
+
+
+def metric(name: str, malignant: NDArray[np.bool_] | None = None) -> Metric:
+    """A metric by its name in `summary.json`.
+
+    Args:
+        name: of `METRICS` or `MALIGNANCY`.
+        malignant: which classes are malignant, `(classes,)`, where the metric is of `MALIGNANCY`.
+    """
+    if name not in MALIGNANCY:
+        return METRICS[name]
+    assert malignant is not None, f"{name} is of malignant classes"
+    return MALIGNANCY[name](malignant)
+
+
+def limits_of(name: str, sample: Sample[Any], malignant: NDArray[np.bool_] | None = None) -> Limits:
+    """The limits of a metric by its name, `malignant` as of `metric`.
+
+    The sample is of counts, or of a confusion matrix where that is enough.
+    """
+    return metric(name, malignant).of_sample(sample).limits()
+
+
+def mean_of_limits(name: str, samples: Sequence[Sample[Counts]]) -> Limits:
+    """The limits of the mean of a metric over independent samples, such as clients, that define it."""
+    found = [METRICS[name].of_sample(sample) for sample in samples]
+    distances = [one for one in found if isinstance(one, Distance)]
+    if distances:
+        held = zip(distances, samples, strict=True)
+        return mean_distance([one for one, sample in held if sample.counts.n > 0]).limits()
+    return Moments.stack([one for one in found if isinstance(one, Moments)]).mean().limits()
+
+
+def number(value: Figure) -> float | None:
+    """A metric; None where it is undefined."""
+    return None if np.isnan(value) else float(value)
+
+
+def _numbers(
+    sample: Sample[Any], names: Sequence[str], malignant: NDArray[np.bool_] | None
+) -> dict[str, Any]:
+    """`n`, metrics of the counts of a block or a cell by name, and their `intervals`."""
+    values = {name: metric(name, malignant).value(sample.counts) for name in names}
+    return {
+        "n": int(sample.counts.n),
+        **{name: number(value) for name, value in values.items()},
+        "intervals": {
+            name: None if np.isnan(value) else limits_of(name, sample, malignant).ends()
+            for name, value in values.items()
+        },
+    }
 
 
 def intersections(
@@ -54,16 +218,18 @@ def intersections(
         known: the columns that were asked for, and their values as far as they are known beforehand, in
             order; what clients send of other columns is left out.
     """
-    effects = {name: DesignEffect.of(block) for name, block in blocks.items()}
+    effects = {name: DesignEffect.estimated(block.by_lesion) for name, block in blocks.items()}
     traits = {trait for block in blocks.values() for trait in block.cells}
+
+    def of_cell(name: str, trait: tuple[str, str]) -> dict[str, Any] | None:
+        cell = blocks[name].cells.get(trait) if name in blocks else None
+        if cell is None or cell.n < FEWEST:
+            return None
+        return _numbers(Sample(cell, effects[name]), _OF_CELLS, malignant)
+
     return {
         column: {
-            value: {
-                name: _figures_of_cell(blocks[name].cells.get((column, value)), effects[name], malignant)
-                if name in blocks
-                else None
-                for name in subgroups
-            }
+            value: {name: of_cell(name, (column, value)) for name in subgroups}
             for value in _in_order({value for own, value in traits if own == column}, values)
         }
         for column, values in known.items()
@@ -74,52 +240,6 @@ def _in_order(found: set[str], known: Sequence[str]) -> list[str]:
     """Values as they are known, then others by name, and last what is unknown."""
     values = dict.fromkeys([*known, *sorted(found)])
     return sorted(values, key=lambda value: value == UNKNOWN)
-
-
-def _figures_of_cell(
-    cell: Cell | None, effect: DesignEffect, malignant: NDArray[np.bool_]
-) -> dict[str, Any] | None:
-    if cell is None or cell.point.n < FEWEST:
-        return None
-    figures: Mapping[str, Callable[[HasConfusion], Figure]] = {
-        "accuracy": classification.accuracy,
-        "balanced_accuracy": classification.balanced_accuracy,
-        "malignant_sensitivity": partial(classification.malignant_sensitivity, malignant=malignant),
-    }
-    return figures_and_intervals(Sample(cell.point, effect), figures, malignant)
-
-
-FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
-    "accuracy": classification.accuracy,
-    "balanced_accuracy": classification.balanced_accuracy,
-    "macro_precision": classification.macro_precision,
-    "macro_f1": classification.macro_f1,
-    "weighted_precision": classification.weighted_precision,
-    "weighted_recall": classification.weighted_recall,
-    "weighted_f1": classification.weighted_f1,
-    "specificity": classification.specificity,
-    "auroc": classification.auroc,
-    "auprc": classification.auprc,
-    "malignancy_auroc": classification.malignancy_auroc,
-    "ece": calibration.ece,
-    "mce": calibration.mce,
-    "aurc": selective.aurc,
-}
-
-MALIGNANCY: Mapping[str, Callable[..., Figure]] = {
-    "malignant_sensitivity": classification.malignant_sensitivity,
-    "malignant_specificity": classification.malignant_specificity,
-}
-
-SUBGROUP_FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece", "mce", *MALIGNANCY)
-
-FAIRNESS: Mapping[str, Callable[[Mapping[str, Counts]], Figure]] = {
-    "variance": fairness.variance,
-    "gap": fairness.gap,
-    "worst": fairness.worst,
-    "spread": fairness.spread,
-    "spread_standardised": fairness.spread_standardised,
-}
 
 
 def summarise(
@@ -155,12 +275,12 @@ def summarise(
     compared = {name: present[name] for name in fair_over if name in present}
     malignant = malignant_classes(labels)
     summary = {
-        **_figures(total, [*FIGURES, *MALIGNANCY], malignant),
+        **_figures(total, [*METRICS, *MALIGNANCY], malignant),
         "by_class": _by_class(total.point, labels),
         "fairness": _fairness(compared),
-        "differences": differences(compared),
+        "differences": fairness.differences(compared),
         "by_subgroup": {
-            name: _with(_figures(block, SUBGROUP_FIGURES, malignant), (details or {}).get(name, {}))
+            name: _with(_figures(block, _OF_SUBGROUPS, malignant), (details or {}).get(name, {}))
             for name, block in present.items()
         },
         "absent": [name for name in dict.fromkeys([*fair_over, *blocks]) if name not in present],
@@ -172,13 +292,9 @@ def summarise(
 
 
 def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -> dict[str, Any]:
-    known: Mapping[str, Callable[[Counts], Figure]] = {
-        **FIGURES,
-        **{name: partial(figure, malignant=malignant) for name, figure in MALIGNANCY.items()},
-    }
     of_class = block.point.confusion.sum(axis=-1)
     sides = {"n_malignant": int(of_class[malignant].sum()), "n_other": int(of_class[~malignant].sum())}
-    return sides | figures_and_intervals(sample_of(block), {name: known[name] for name in names}, malignant)
+    return sides | _numbers(sample_of(block), names, malignant)
 
 
 def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,14 +303,7 @@ def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
-    figures = {
-        "recall": classification.recalls(counts),
-        "precision": classification.precisions(counts),
-        "f1": classification.f1_scores(counts),
-        "specificity": classification.specificities(counts),
-        "auroc": classification.aurocs(counts),
-        "auprc": classification.auprcs(counts),
-    }
+    figures = {name: metric.value(counts) for name, metric in BY_CLASS.items()}
     support = counts.confusion.sum(axis=-1)
     return {
         label.code: {"n": int(support[k])} | {name: number(values[k]) for name, values in figures.items()}
@@ -205,33 +314,11 @@ def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
 def _fairness(blocks: Mapping[str, Block]) -> dict[str, Any]:
     points = {name: block.point for name, block in blocks.items()}
     figures: dict[str, Any] = {name: number(figure(points)) for name, figure in FAIRNESS.items()}
-    found = fairness_limits({name: sample_of(block) for name, block in blocks.items()})
+    found = fairness.fairness_limits({name: sample_of(block) for name, block in blocks.items()})
     figures["intervals"] = (
         {name: found[name].ends() for name in FAIRNESS} if found else dict.fromkeys(FAIRNESS)
     )
     return figures
-
-
-CLIENT_FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
-    "accuracy": classification.accuracy,
-    "balanced_accuracy": classification.balanced_accuracy,
-    "macro_precision": classification.macro_precision,
-    "macro_f1": classification.macro_f1,
-    "specificity": classification.specificity,
-    "auroc": classification.auroc,
-    "auprc": classification.auprc,
-    "ece": calibration.ece,
-    "mce": calibration.mce,
-    "aurc": selective.aurc,
-}
-
-CLASS_FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
-    "recall": classification.recalls,
-    "precision": classification.precisions,
-    "f1": classification.f1_scores,
-    "auroc": classification.aurocs,
-    "auprc": classification.auprcs,
-}
 
 
 def over_clients(
@@ -258,7 +345,10 @@ def over_clients(
         CountsError: the counts are not of as many classes as there are codes.
     """
     samples = [sample_of(block) for block in blocks.values()]
-    points = {client: _points(block.point) for client, block in blocks.items()}
+    points = {
+        client: {name: METRICS[name].value(block.point) for name in _OF_CLIENTS}
+        for client, block in blocks.items()
+    }
     facts: dict[str, Any] = {
         "by_client": {
             client: {
@@ -267,7 +357,7 @@ def over_clients(
             }
             for client, own in points.items()
         },
-        "over_clients": {name: _over(name, figure, samples) for name, figure in CLIENT_FIGURES.items()},
+        "over_clients": {name: _over(name, samples) for name in _OF_CLIENTS},
     }
     if communities is not None:
         judged = {name: [client for client in of if client in blocks] for name, of in communities.items()}
@@ -277,7 +367,7 @@ def over_clients(
                 "n": sum(int(blocks[client].point.n) for client in members),
                 **{
                     key: number(mean_defined(np.array([points[client][key] for client in members])))
-                    for key in CLIENT_FIGURES
+                    for key in _OF_CLIENTS
                 },
             }
             for name, members in judged.items()
@@ -288,12 +378,8 @@ def over_clients(
     return facts
 
 
-def _points(counts: Counts) -> dict[str, Figure]:
-    return {name: figure(counts) for name, figure in CLIENT_FIGURES.items()}
-
-
-def _over(name: str, figure: Callable[[Counts], Figure], samples: list[Sample[Counts]]) -> dict[str, Any]:
-    points = np.array([float(figure(sample.counts)) for sample in samples])
+def _over(name: str, samples: list[Sample[Counts]]) -> dict[str, Any]:
+    points = np.array([float(METRICS[name].value(sample.counts)) for sample in samples])
     defined = points[~np.isnan(points)]
     return {
         "mean": number(mean_defined(points)),
@@ -313,8 +399,10 @@ def _classes_over_clients(clients: list[Counts], codes: Sequence[str]) -> dict[s
             )
     held = _over_classes([counts.confusion.sum(axis=-1) > 0 for counts in clients], len(codes)).sum(axis=0)
     means = {
-        name: mean_defined(_over_classes([figure(counts) for counts in clients], len(codes)), axis=0)
-        for name, figure in CLASS_FIGURES.items()
+        name: mean_defined(
+            _over_classes([BY_CLASS[name].value(counts) for counts in clients], len(codes)), axis=0
+        )
+        for name in _OF_CLASSES_OF_CLIENTS
     }
     return {
         code: {"clients": int(held[k])} | {name: number(values[k]) for name, values in means.items()}

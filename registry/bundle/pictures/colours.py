@@ -1,18 +1,14 @@
-"""Colours as they were meant: which colour profiles are looked at, and from them to sRGB by LittleCMS.
-
-Colours as they were meant: from what a colour profile says to sRGB, by LittleCMS.
+"""Colours as they were meant: which colour profiles are used, and from them to sRGB by LittleCMS.
 
 The intent is relative colorimetric with black-point compensation: colours that sRGB has stay what they were,
 skin among them, and others move to its border. Perceptual tables would move all colours, each maker's by
 rules of his own. A profile that moves no colour by more than `ALIKE` is sRGB under whatever name, and leaves
 pixels as they are, to the bit; so nothing is done to most pictures.
 
-Colour profiles from untrusted bytes: which are looked at further, by their size, header and list of tags.
-
-A profile is a small program for LittleCMS, and whoever sends the picture writes it. Accepted is what cameras,
+A profile is a small program for LittleCMS, and the sender of the picture writes it. Accepted is what cameras,
 phones, scanners and editors embed: of one device, for RGB, grey or CMYK, made of curves, a matrix and tables,
 each of which LittleCMS bounds. Refused are links, abstract spaces and named colours, and what may ask for any
-amount of work: `multiProcessElements`, which hold as many steps as fit.
+amount of work: `multiProcessElements`, which have as many steps as fit.
 """
 
 import io
@@ -106,15 +102,6 @@ class Conversion:
         return self.transform.apply(image)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A profile that was looked at: what it converts, nothing where it is sRGB, or why it is not used."""
-
-    mode: str = "RGB"
-    conversion: Conversion | None = None
-    why_not: str = ""
-
-
 def conversion_of(image: Image.Image) -> Conversion | None:
     """The conversion for an opened picture; None where its colours are sRGB, or nothing says otherwise.
 
@@ -128,12 +115,12 @@ def conversion_of(image: Image.Image) -> Conversion | None:
         raise ProfileNotUsed(DAMAGED)
     if len(profile) > MAX_PROFILE:
         profile_space(profile)
-    judged = _judged(profile) if len(profile) <= _MEMORABLE else _judged.__wrapped__(profile)
-    if judged.why_not:
-        raise ProfileNotUsed(judged.why_not)
-    if judged.mode not in _modes_for(image):
-        raise ProfileNotUsed(f"it is for pictures of the mode {judged.mode}, and this one is {image.mode}")
-    return judged.conversion
+    mode, judged = _judged(profile) if len(profile) <= _MEMORABLE else _judged.__wrapped__(profile)
+    if isinstance(judged, str):
+        raise ProfileNotUsed(judged)
+    if mode not in _modes_for(image):
+        raise ProfileNotUsed(f"it is for pictures of the mode {mode}, and this one is {image.mode}")
+    return judged
 
 
 def _modes_for(image: Image.Image) -> tuple[str, ...]:
@@ -144,7 +131,8 @@ def _modes_for(image: Image.Image) -> tuple[str, ...]:
 
 
 @lru_cache(_REMEMBERED)
-def _judged(profile: bytes) -> _Judged:
+def _judged(profile: bytes) -> tuple[str, Conversion | str | None]:
+    """The mode that a profile is for, and its conversion, nothing where it is sRGB, or why it is not used."""
     try:
         mode = _MODES[profile_space(profile)]
         transform = ImageCms.buildTransform(
@@ -156,10 +144,10 @@ def _judged(profile: bytes) -> _Judged:
             ImageCms.Flags.BLACKPOINTCOMPENSATION,
         )
     except ProfileNotUsed as error:
-        return _Judged(why_not=str(error))
+        return "RGB", str(error)
     except (ImageCms.PyCMSError, OSError):
-        return _Judged(why_not=DAMAGED)
-    return _Judged(mode, None if _is_srgb(mode, transform) else Conversion(mode, transform))
+        return "RGB", DAMAGED
+    return mode, None if _is_srgb(mode, transform) else Conversion(mode, transform)
 
 
 def _is_srgb(mode: str, transform: ImageCms.ImageCmsTransform) -> bool:

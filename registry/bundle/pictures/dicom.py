@@ -4,22 +4,16 @@ Accepted are VL Photographic and Dermoscopic Photography images of one frame, as
 implicit VR, little endian), deflated, or with a baseline JPEG inside. pydicom walks the data elements; their
 lengths are compared with the bytes there are, and they rise in tag, as the standard asks. Of their values
 the dozen that describe the pixels are read, each strictly in its own representation, and no other: nothing
-about the patient is. A file of strangers can make pydicom take gigabytes: the service reads it in a worker
-that has limits on memory and time, and `is_dermoscopic` stops at the first sequence.
+about the patient is. A hostile file can make pydicom take gigabytes: the service reads it in a worker that
+has limits on memory and time, and `is_dermoscopic` stops at the first sequence.
 
 A JPEG inside goes the way of every JPEG, draft mode and all. Pixels that lie as they are are unpacked by
-pydicom's decoders, once the picture rule's ceiling has been held against Rows and Columns. The lowest
+pydicom's decoders, once the picture rule's ceiling has been compared with Rows and Columns. The lowest
 `BitsStored` bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr
 becomes RGB by the equations of JPEG. Look-up tables and windows are not applied. The file's colour profile
-goes where Pillow keeps that of other files; the file's goes before that of a JPEG inside.
+goes where Pillow keeps that of other files, and before that of a JPEG inside.
 
-pydicom comes with the extra `dicom`, and is imported when the first such file is.
-
-The data elements of a DICOM file, walked by pydicom, and the few values that are read.
-
-Lengths are compared with the bytes there are, and elements rise in tag, as the standard asks. Values are
-left as they lie in the file, and each is read strictly in its own representation: nothing about the patient
-is read.
+pydicom comes with the extra `dicom`, and is imported when the first such file is opened.
 """
 
 import io
@@ -70,7 +64,7 @@ class Elements:
     """Data elements by keyword; pydicom leaves their values as they lie in the file."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Any] = {}
+        self.found: dict[str, Any] = {}
 
     def walk(self, file: io.BytesIO, *, explicit: bool, until: int, sequences: bool = True) -> None:
         """Adds the wanted ones of a data set.
@@ -110,7 +104,7 @@ class Elements:
         tags = [tag_for_keyword(name) for name in ("TransferSyntaxUID", *_WANTED)]
         try:
             for one in data_element_generator(file, not explicit, True, stop, specific_tags=tags):
-                self._found[keyword_for_tag(one.tag)] = one
+                self.found[keyword_for_tag(one.tag)] = one
         except (PictureError, MemoryError):
             raise
         except EOFError as error:
@@ -134,7 +128,7 @@ class Elements:
         """
         from pydicom.datadict import dictionary_VR
 
-        if (element := self._found.get(name)) is None:
+        if (element := self.found.get(name)) is None:
             return b""
         if element.VR not in (dictionary_VR(name), None) or not isinstance(element.value or b"", bytes):
             raise DamagedPicture(
@@ -191,7 +185,7 @@ class Elements:
         """The pixels as they lie in the file, or the JPEG that they are."""
         from pydicom.encaps import get_frame
 
-        element = self._found.get("PixelData")
+        element = self.found.get("PixelData")
         if element is None or element.VR not in ("OB", "OW", None) or not isinstance(element.value, bytes):
             raise DamagedPicture(f"the DICOM file has no {named('PixelData')}. {WAY_OUT}")
         if (element.length == UNDEFINED) != is_jpeg:
@@ -204,11 +198,6 @@ class Elements:
             raise DamagedPicture(
                 "the DICOM file's compressed pixels are not those of one frame; write it anew"
             ) from error
-
-    def profile(self) -> bytes | None:
-        """The colour profile, of whatever representation: Pillow finds out whether it is one."""
-        element = self._found.get("ICCProfile")
-        return element.value if element is not None and isinstance(element.value, bytes) else None
 
 
 def open_data_set(content: bytes, most: int) -> tuple[io.BytesIO, str]:
@@ -258,41 +247,16 @@ _SAMPLES: Final[Mapping[str, int]] = {"RGB": 3, "YBR_FULL": 3, "YBR_FULL_422": 3
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The one frame of a file, as its header describes it.
-
-    Attributes:
-        rows: pixels from top to bottom.
-        columns: pixels from left to right.
-        photometric: what the samples of a pixel are.
-        planar: whether the file holds one plane of samples after the other.
-        bits_allocated: of a sample, 8 or 16.
-        bits_stored: of those, the ones that say something: the lowest.
-        pixels: as they lie in the file, or the JPEG that they are.
-        is_jpeg: which of these.
-        profile: the colour profile of the pixels, as it lies in the file; None where there is none.
-    """
+class _Frame:
+    """The one frame of a file, as its header describes it; `pixels` as they lie there, or a JPEG."""
 
     rows: int
     columns: int
     photometric: str
-    planar: bool
+    planar: int
     bits_allocated: int
     bits_stored: int
     pixels: bytes
-    is_jpeg: bool
-    profile: bytes | None
-
-    @property
-    def samples(self) -> int:
-        """How many numbers a pixel is."""
-        return _SAMPLES[self.photometric]
-
-    @property
-    def length(self) -> int:
-        """The bytes that raw pixels have, without the one that makes them even."""
-        samples = 2 if self.photometric == "YBR_FULL_422" else self.samples
-        return self.rows * self.columns * samples * self.bits_allocated // 8
 
 
 def open_dicom(content: bytes) -> Image.Image:
@@ -311,9 +275,10 @@ def open_dicom(content: bytes) -> Image.Image:
         raise PictureTooLarge(f"the deflated DICOM file has more than {MAX_INFLATED:,} bytes. {WAY_OUT}")
     elements.walk(file, explicit=syntax != IMPLICIT, until=UNDEFINED)
     frame = _described(elements, is_jpeg=syntax == JPEG)
-    image = _open_jpeg(frame) if frame.is_jpeg else _Unpacked(frame, decoder)
-    if frame.profile is not None:
-        image.info["icc_profile"] = frame.profile
+    image = _open_jpeg(frame) if syntax == JPEG else _Unpacked(frame, decoder)
+    # Of whatever representation: Pillow finds out whether it is a profile.
+    if isinstance(profile := getattr(elements.found.get("ICCProfile"), "value", None), bytes):
+        image.info["icc_profile"] = profile
     return image
 
 
@@ -337,7 +302,7 @@ def is_dermoscopic(content: bytes) -> bool:
         return False  # whoever decodes it says what is wrong
 
 
-def _described(elements: Elements, *, is_jpeg: bool) -> Frame:
+def _described(elements: Elements, *, is_jpeg: bool) -> _Frame:
     elements.uid("SOPClassUID", SOP_CLASSES, "a")
     if elements.value("NumberOfFrames").strip(b" \0") not in (b"", b"1"):
         raise UnsupportedPicture(
@@ -369,8 +334,7 @@ def _described(elements: Elements, *, is_jpeg: bool) -> Frame:
             f"the DICOM file's Rows ({rows}), Columns ({columns}) and PlanarConfiguration ({planar}) are "
             f"none that {photometric} can have; write it anew"
         )
-    bits = (allocated, stored)
-    return Frame(rows, columns, photometric, planar == 1, *bits, pixels, is_jpeg, elements.profile())
+    return _Frame(rows, columns, photometric, planar, allocated, stored, pixels)
 
 
 def _decoder() -> Any:
@@ -391,11 +355,11 @@ class _Unpacked(Image.Image):
 
     format = "DICOM"
 
-    def __init__(self, frame: Frame, decoder: Any) -> None:
+    def __init__(self, frame: _Frame, decoder: Any) -> None:
         super().__init__()
         self._size = (frame.columns, frame.rows)
         self._mode = {"RGB": "RGB", "MONOCHROME2": "L"}.get(frame.photometric, "YCbCr")
-        self._packed: tuple[Frame, Any] | None = (frame, decoder)
+        self._packed: tuple[_Frame, Any] | None = (frame, decoder)
 
     def load(self) -> Any:
         """Unpacks the pixels, the first time.
@@ -410,23 +374,25 @@ class _Unpacked(Image.Image):
         return super().load()
 
 
-def _samples(frame: Frame, decoder: Any) -> NDArray[np.uint8]:
+def _samples(frame: _Frame, decoder: Any) -> NDArray[np.uint8]:
     """The samples of a frame, `(rows, columns)` or `(rows, columns, 3)`, eight bits each."""
-    if len(frame.pixels) not in (frame.length, frame.length + frame.length % 2):
+    paired, samples = frame.photometric == "YBR_FULL_422", _SAMPLES[frame.photometric]
+    length = frame.rows * frame.columns * (2 if paired else samples) * frame.bits_allocated // 8
+    if len(frame.pixels) not in (length, length + length % 2):  # a byte may make them even
         raise DamagedPicture(
             f"the DICOM file has {len(frame.pixels):,} bytes of pixels; {frame.columns} x {frame.rows} "
-            f"{frame.photometric} has {frame.length:,}. Write the file anew"
+            f"{frame.photometric} has {length:,}. Write the file anew"
         )
     found, _ = decoder.as_array(
         frame.pixels,
         index=0,
         raw=True,
-        view_only=frame.photometric != "YBR_FULL_422",
+        view_only=not paired,
         rows=frame.rows,
         columns=frame.columns,
-        samples_per_pixel=frame.samples,
+        samples_per_pixel=samples,
         photometric_interpretation=frame.photometric,
-        planar_configuration=int(frame.planar),
+        planar_configuration=frame.planar,
         bits_allocated=frame.bits_allocated,
         # Which bits are said to be unused is seen to below; pydicom would warn of them.
         bits_stored=frame.bits_allocated,
@@ -439,22 +405,23 @@ def _samples(frame: Frame, decoder: Any) -> NDArray[np.uint8]:
     return np.ascontiguousarray(found, dtype=np.uint8)
 
 
-def _open_jpeg(frame: Frame) -> Image.Image:
+def _open_jpeg(frame: _Frame) -> Image.Image:
     """The JPEG of a frame, if it is what the file says of it."""
-    content = frame.pixels
+    content, samples = frame.pixels, _SAMPLES[frame.photometric]
     if not content.startswith(b"\xff\xd8\xff"):
         raise DamagedPicture(
             "the DICOM file's pixels are said to be a JPEG and are none; write the file anew"
         )
     refuse_many_parts(content)
     image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
-    if image.size != (frame.columns, frame.rows) or image.layers != frame.samples:
+    if image.size != (frame.columns, frame.rows) or image.layers != samples:
         raise DamagedPicture(
             f"the JPEG in the DICOM file has {image.width} x {image.height} pixels of {image.layers} "
-            f"samples; the file says {frame.columns} x {frame.rows} of {frame.samples}. Write it anew"
+            f"samples; the file says {frame.columns} x {frame.rows} of {samples}. Write it anew"
         )
-    if frame.samples == 3 and not _says_its_colours(image):
-        # Without a mark the decoder goes by the names of the samples, and libraries differ in what they do.
+    # A JPEG of three samples that is marked as YCbCr or RGB is that (PS3.5, 8.2.1). Without a mark the
+    # decoder goes by the names of the samples, and libraries differ in what they do.
+    if samples == 3 and not image.info.keys() & {"jfif", "adobe_transform"}:
         rgb = [layer[0] for layer in image.layer] == list(b"RGB")
         if rgb != (frame.photometric == "RGB"):
             raise DamagedPicture(
@@ -462,8 +429,3 @@ def _open_jpeg(frame: Frame) -> Image.Image:
                 "would be taken for something else. Write it anew, or send the JPEG alone"
             )
     return image
-
-
-def _says_its_colours(image: JpegImagePlugin.JpegImageFile) -> bool:
-    """Whether a JPEG of three samples is marked as YCbCr or RGB: then that holds (PS3.5, 8.2.1)."""
-    return "jfif" in image.info or "adobe_transform" in image.info

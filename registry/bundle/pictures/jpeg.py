@@ -1,25 +1,22 @@
 """JPEG files: whole ones alone, and of no more pieces than a decoder should walk over.
 
-The pixels of a JPEG that is whole: one of which bytes are missing is refused, whatever mark is at its end.
+libjpeg fills what is missing of a JPEG with grey and only warns, and Pillow passes no warning on. simplejpeg
+runs the same library, gives the same pixels to the bit, and raises on warnings. Those about lost pixels are
+errors here; others, such as of bytes that a camera put between two segments, are none. Two things
+simplejpeg cannot tell. A file that ends between two of its scans lacks nothing that was begun, so what its
+scans hold is added up here. And a header that no encoder we know writes (another sampling of colours, an
+unknown revision of JFIF) it does not read at all: such a JPEG is Pillow's, without this check.
 
-libjpeg fills what is missing with grey and only warns, and Pillow passes no warning on. simplejpeg runs the
-same library, gives the same pixels to the bit, and raises on warnings. Those that tell of lost pixels are
-errors here; others, such as of bytes that a camera put between two segments, are none.
-
-Two things simplejpeg cannot tell. A file that ends between two of its scans lacks nothing that was begun, so
-what its scans hold is added up here. And a header that no encoder we know writes (another sampling of
-colours, an unknown revision of JFIF) it does not read at all: such a JPEG is Pillow's, without this check.
-
-Limits on the pieces of a JPEG or PNG (chunks, segments, scans), against files that keep a decoder busy.
-
-Pillow walks over the pieces of a JPEG or PNG in Python, and joins pieces of EXIF by copying what it has. A
-progressive JPEG is decoded once for each of its scans, however few bytes a scan has. What cameras, phones and
-editors write stays far below these bounds; a walk up to them takes milliseconds.
+The pieces of a JPEG or PNG (chunks, segments, scans) are bounded, against files that keep a decoder busy:
+Pillow walks over them in Python, and joins pieces of EXIF by copying what it has. A progressive JPEG is
+decoded once for each of its scans, however few bytes a scan has. What cameras, phones and editors write stays
+far below these bounds; a walk up to them takes milliseconds.
 """
 
 import io
 import re
 import struct
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import numpy as np
@@ -54,7 +51,9 @@ def refuse_many_parts(content: bytes) -> None:
         pixels = _jpeg_pixels(content)
         if content.count(_EXIF, 0, pixels) > MAX_EXIF:
             raise _too_many("JPEG", f"pieces of EXIF than {MAX_EXIF}")
-        _count_scans(content, pixels)
+        for number, _ in enumerate(one for one in _segments(content, pixels) if one[0] == _SCAN):
+            if number >= MAX_SCANS:
+                raise _too_many("JPEG", f"scans than {MAX_SCANS}")
     elif content.startswith(b"\x89PNG"):
         _count_chunks(content)
 
@@ -90,21 +89,22 @@ def _jpeg_pixels(content: bytes) -> int:
             at = start + 2 + max(2, int.from_bytes(content[start + 2 : start + 4], "big"))
 
 
-def _count_scans(content: bytes, at: int) -> None:
-    """Counts scans as a decoder meets them: from marker to marker, and over each segment by its length.
+def _segments(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    """Each marker from a place to the end mark, with its segment, as a decoder meets them.
 
-    Phones append films, whose bytes look like anything; and a comment may hold what looks like the end.
+    Over each segment by its length: phones append films, whose bytes look like anything, and a comment may
+    have what looks like the end.
     """
-    scans = 0
     while found := _MARKER.search(content, at):
         at, marker = found.end(), content[found.end() - 1]
         if marker == _END:
             return
-        scans += marker == _SCAN
-        if scans > MAX_SCANS:
-            raise _too_many("JPEG", f"scans than {MAX_SCANS}")
-        if marker not in (0x01, 0xD8):  # which stand alone
-            at += max(2, int.from_bytes(content[at : at + 2], "big"))
+        if marker == 0x01 or 0xD0 <= marker <= 0xD8:  # stands alone
+            yield marker, b""
+            continue
+        length = int.from_bytes(content[at : at + 2], "big")
+        yield marker, content[at + 2 : at + length]
+        at += max(2, length)
 
 
 def _too_many(kind: str, what: str) -> DamagedPicture:
@@ -122,7 +122,6 @@ _PROFILE, _NO_PROFILE = b"ICC_PROFILE\0", b"ICC_UNKNOWN\0"
 # How Pillow's modes are asked for; the fourth byte of a pixel lets Pillow take the array without a copy.
 _ASKED: Final[dict[str, Literal["GRAY", "RGBX", "CMYK"]]] = {"L": "GRAY", "RGB": "RGBX", "CMYK": "CMYK"}
 
-# The next marker within compressed data: neither a stuffed byte nor a restart.
 _FRAMES: Final = (0xC0, 0xC1, 0xC2)
 _PROGRESSIVE: Final = 0xC2
 _COEFFICIENTS: Final = 64  # of a block
@@ -158,12 +157,27 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
     Raises:
         TruncatedPicture, DamagedPicture: some are missing.
     """
-    strict = True
+    strict, scale = True, image.decoderconfig[0] if image.decoderconfig else 1
     while True:
         try:
-            return _decoded(content, image, strict=strict)
+            decoded: NDArray[np.uint8] = simplejpeg.decode_jpeg(
+                content,
+                _ASKED[image.mode],
+                min_factor=scale,
+                min_width=image.width,
+                min_height=image.height,
+                strict=strict,
+            )
+            return decoded
         except ValueError as error:
-            _refuse_loss(error)
+            if _ENDS_EARLY.search(str(error)):
+                raise TruncatedPicture(
+                    f"the picture's bytes end early ({error}); send the whole file again"
+                ) from error
+            if _SPOILT.search(str(error)):
+                raise DamagedPicture(
+                    f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
+                ) from error
             if "ICC marker" in str(error) and _PROFILE in content:
                 content = content.replace(_PROFILE, _NO_PROFILE)
             elif strict:
@@ -172,47 +186,15 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
                 return None
 
 
-def _refuse_loss(error: ValueError) -> None:
-    if _ENDS_EARLY.search(str(error)):
-        raise TruncatedPicture(
-            f"the picture's bytes end early ({error}); send the whole file again"
-        ) from error
-    if _SPOILT.search(str(error)):
-        raise DamagedPicture(
-            f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
-        ) from error
-
-
-def _decoded(content: bytes, image: JpegImagePlugin.JpegImageFile, *, strict: bool) -> NDArray[np.uint8]:
-    scale = image.decoderconfig[0] if image.decoderconfig else 1
-    decoded: NDArray[np.uint8] = simplejpeg.decode_jpeg(
-        content,
-        _ASKED[image.mode],
-        min_factor=scale,
-        min_width=image.width,
-        min_height=image.height,
-        strict=strict,
-    )
-    return decoded
-
-
 def _refuse_missing_scans(content: bytes) -> None:
     """Refuses a JPEG of several scans that lacks a part of its coefficients.
 
     Raises:
         TruncatedPicture: one of its components lacks some, or some of their bits.
     """
-    at, progressive = 2, False
+    progressive = False
     missing: dict[int, list[int]] = {}  # of each component, which bit of each coefficient comes next
-    while found := _MARKER.search(content, at):
-        at, marker = found.end(), content[found.end() - 1]
-        if marker == _END:
-            break
-        if marker == 0x01 or 0xD0 <= marker <= 0xD8:  # stands alone
-            continue
-        length = int.from_bytes(content[at : at + 2], "big")
-        segment = content[at + 2 : at + length]
-        at += max(2, length)
+    for marker, segment in _segments(content, 2):
         if marker in _FRAMES:
             progressive = marker == _PROGRESSIVE
             missing = {name: [1] * _COEFFICIENTS for name in segment[6::3]}

@@ -9,7 +9,6 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
@@ -58,83 +57,53 @@ _PNG_END = b"IEND\xaeB`\x82"
 _DICOM = bytes(128) + b"DICM"
 
 
-@dataclass(frozen=True)
-class _Refused:
-    """A kind of file that people do send: where its first bytes are, what it is, and what to do with it.
-
-    Some are pictures or hold some, and others no pictures at all.
-    """
-
-    offset: int
-    magic: bytes
-    name: str
-    what_to_do: str
-    is_picture: bool = True
-
-
 def _convert(suffix: str) -> str:
     return f"convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`"
 
 
-def _raw(kind: str) -> str:
-    return f"a camera's raw file ({kind})"
-
-
 _PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
 _RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
-_PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
-_FILM = "take the one picture out of it that is meant"
-_WEB = "it was saved in place of the picture, as where one is not let in: fetch it again"
 _TIFF_OR_RAW = "TIFF, or a camera's raw file of its kind"
-_HEIF = {
-    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
-    **dict.fromkeys((b"mif1", b"mif2", b"msf1"), "HEIF"),
-}
+_HEIC = tuple(b"ftyp" + brand for brand in b"heic heix heim heis hevc hevx hevm hevs".split())
+_FILMS = tuple(b"ftyp" + brand for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc"))
 
-# Files that people do send, told apart from bytes that are no picture at all; the first that fits is taken.
-_REFUSED_FORMATS: tuple[_Refused, ...] = (
-    _Refused(0, b"GIF8", "GIF", _convert("gif")),
-    _Refused(0, b"BM", "BMP", _convert("bmp")),
-    _Refused(8, b"CR\x02", _raw("CR2"), _RAW),
-    _Refused(0, b"II*\x00", _TIFF_OR_RAW, _convert("tif")),
-    _Refused(0, b"MM\x00*", _TIFF_OR_RAW, _convert("tif")),
-    _Refused(0, b"II+\x00", "TIFF", _convert("tif")),
-    _Refused(0, b"MM\x00+", "TIFF", _convert("tif")),
-    *(_Refused(4, b"ftyp" + brand, name, _PHONE) for brand, name in _HEIF.items()),
-    _Refused(4, b"ftypavif", "AVIF", _convert("avif")),
-    _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
-    _Refused(4, b"ftypcrx", _raw("CR3"), _RAW),
-    *(
-        _Refused(4, b"ftyp" + brand, "a film", _FILM, is_picture=False)
-        for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc")
-    ),
-    _Refused(0, b"FUJIFILMCCD-RAW", _raw("RAF"), _RAW),
-    _Refused(0, b"IIRO", _raw("ORF"), _RAW),
-    _Refused(0, b"IIU\x00", _raw("RW2"), _RAW),
-    _Refused(0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000", _convert("jp2")),
-    _Refused(0, b"\xffO\xffQ", "JPEG 2000", _convert("j2k")),
-    _Refused(0, b"\x00\x00\x00\x0cJXL ", "JPEG XL", _convert("jxl")),
-    _Refused(0, b"\xff\x0a", "JPEG XL", _convert("jxl")),
-    _Refused(0, b"8BPS", "a Photoshop file (PSD)", _convert("psd")),
-    _Refused(0, b"%PDF", "PDF", _PAGE),
-    _Refused(
+# Files that people do send: where their first bytes are, how they may begin, what they are, and what to do
+# with them. The first that fits is taken.
+_Kinds = tuple[tuple[int, tuple[bytes, ...], str, str], ...]
+_OTHER_PICTURES: _Kinds = (
+    (0, (b"GIF8",), "GIF", _convert("gif")),
+    (0, (b"BM",), "BMP", _convert("bmp")),
+    (8, (b"CR\x02",), "a camera's raw file (CR2)", _RAW),
+    (0, (b"II*\x00", b"MM\x00*"), _TIFF_OR_RAW, _convert("tif")),
+    (0, (b"II+\x00", b"MM\x00+"), "TIFF", _convert("tif")),
+    (4, _HEIC, "HEIC", _PHONE),
+    (4, (b"ftypmif1", b"ftypmif2", b"ftypmsf1"), "HEIF", _PHONE),
+    (4, (b"ftypavif", b"ftypavis"), "AVIF", _convert("avif")),
+    (4, (b"ftypcrx",), "a camera's raw file (CR3)", _RAW),
+    (0, (b"FUJIFILMCCD-RAW",), "a camera's raw file (RAF)", _RAW),
+    (0, (b"IIRO",), "a camera's raw file (ORF)", _RAW),
+    (0, (b"IIU\x00",), "a camera's raw file (RW2)", _RAW),
+    (0, (b"\x00\x00\x00\x0cjP  ",), "JPEG 2000", _convert("jp2")),
+    (0, (b"\xffO\xffQ",), "JPEG 2000", _convert("j2k")),
+    (0, (b"\x00\x00\x00\x0cJXL ", b"\xff\x0a"), "JPEG XL", _convert("jxl")),
+    (0, (b"8BPS",), "a Photoshop file (PSD)", _convert("psd")),
+    (0, (b"%PDF",), "PDF", "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"),
+)
+_NO_PICTURES: _Kinds = (
+    (4, _FILMS, "a film", "take the one picture out of it that is meant"),
+    (
         0,
-        b"\x00\x05\x16\x07",
+        (b"\x00\x05\x16\x07",),
         "what a Mac keeps beside a file (AppleDouble)",
         "name the picture itself",
-        is_picture=False,
     ),
-    *(
-        _Refused(0, mark, "a web page", _WEB, is_picture=False)
-        for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")
-    ),
-    _Refused(
+    (
         0,
-        b"PK\x03\x04",
-        "a zip file or an Office document",
-        "take the picture out of it",
-        is_picture=False,
+        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML"),
+        "a web page",
+        "it was saved in place of the picture, as where one is not let in: fetch it again",
     ),
+    (0, (b"PK\x03\x04",), "a zip file or an Office document", "take the picture out of it"),
 )
 
 
@@ -182,26 +151,19 @@ def picture_format(content: bytes) -> Format:
         return "WebP"
     if content.startswith(_DICOM):
         return "DICOM"
-    for refused in _REFUSED_FORMATS:
-        if content[refused.offset : refused.offset + len(refused.magic)] == refused.magic:
-            kind = UnsupportedPicture if refused.is_picture else NotAPicture
-            raise kind(
-                f"the picture is {refused.name}, which is not read; JPEG, PNG and WebP are accepted: "
-                f"{refused.what_to_do}"
-            )
+    for error, kinds in ((UnsupportedPicture, _OTHER_PICTURES), (NotAPicture, _NO_PICTURES)):
+        for offset, starts, name, what_to_do in kinds:
+            if content.startswith(starts, offset):
+                raise error(
+                    f"the picture is {name}, which is not read; JPEG, PNG and WebP are accepted: {what_to_do}"
+                )
     if content[128:132] == _DICOM[128:]:
         raise UnsupportedPicture(
             "the file is DICOM, but its preamble is not empty and may be another file's beginning; write it "
             "anew with a preamble of 128 zeros"
         )
-    if not content:
-        raise NotAPicture(
-            "no bytes at all: JPEG, PNG and WebP are accepted, told by their content and not their name"
-        )
-    raise NotAPicture(
-        f"{len(content):,} bytes that are no picture: JPEG, PNG and WebP are accepted, told by their content "
-        "and not their name"
-    )
+    found = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
+    raise NotAPicture(f"{found}: JPEG, PNG and WebP are accepted, told by their content and not their name")
 
 
 def _refuse_early_end(content: bytes, kind: Format) -> None:

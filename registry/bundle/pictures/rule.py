@@ -101,7 +101,7 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
         raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
-    conversion = _conversion(image)
+    conversion, _ = _conversion(image)
     loaded = _loaded(image)
     inks = conversion is not None and conversion.mode == "CMYK"
     square = (loaded if inks else _rgb(loaded)).resize(
@@ -127,18 +127,15 @@ def unused_profile(image: Image.Image) -> str | None:
 
     It may be asked before or after decoding.
     """
+    return _conversion(image)[1]
+
+
+def _conversion(image: Image.Image) -> tuple[Conversion | None, str | None]:
+    """The conversion of an opened picture, if it needs one, or why its profile is not applied."""
     try:
-        conversion_of(image)
+        return conversion_of(image), None
     except ProfileNotUsed as error:
-        return str(error)
-    return None
-
-
-def _conversion(image: Image.Image) -> Conversion | None:
-    try:
-        return conversion_of(image)
-    except ProfileNotUsed:
-        return None
+        return None, str(error)
 
 
 def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:

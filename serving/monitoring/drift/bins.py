@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.familiarity import BINS_PER_DECADE, DISTANCE_BINS
+from registry.bundle.model import BINS_PER_DECADE, DISTANCE_BINS
 
 _DISTANCES_IN_ONE: Final = 10
 _NEAREST, _FARTHEST = -20, 10  # edges, in tens of distance bins from the threshold

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from prometheus_client import Counter, Histogram
 
 from registry.bundle.counts.score_bins import malignancy_probability
-from registry.bundle.familiarity import distance_bin
 from registry.bundle.labels import malignant_classes
+from registry.bundle.model import distance_bin
 from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.metrics.metrics import Metrics

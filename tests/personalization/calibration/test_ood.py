@@ -18,7 +18,7 @@ from personalization.calibration.ood import (
     no_distances,
     read_histogram,
 )
-from registry.bundle.familiarity import DISTANCE_BINS, distance_bin, upper_edge
+from registry.bundle.model import DISTANCE_BINS, distance_bin, upper_edge
 from training.errors import MessageError
 from training.messages.message import Update
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import personalization.report
-from registry.bundle.page import FOLDER
+from registry.bundle.text import PAGE_FOLDER as FOLDER
 
 STYLE = "".join(
     path.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from personalization.calibration.temperature import Temperature
 from personalization.report.page import render_report
 from personalization.report.run_report import judged, no_working_point, report_data
 from personalization.report.tables.run_facts import stages_table
-from registry.bundle.metrics.findings import Judged, findings
+from registry.bundle.metrics.patient import Judged, findings
 from training.jobs.pipeline import run_stages
 from training.jobs.stage_result import FinishedStage
 from training.jobs.stages.base import StageResult

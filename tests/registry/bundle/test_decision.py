@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.cases import read_pattern
+from registry.bundle.cases import read_given, read_pattern
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
-from registry.bundle.decision import decide
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Abstention, Conformal, WorkingPoint
-from registry.bundle.metrics.selective import risk_coverage
-from tests.case_bundles import PATTERNS, case_bundle
+from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
 from tests.thresholds import at_log_odds
 
@@ -93,24 +92,6 @@ def test_a_subgroup_model_promises_only_to_its_own_tones(manifest, tone, scale, 
     assert decision.warnings == () if warned is None else any(warned in said for said in decision.warnings)
 
 
-@pytest.mark.parametrize(
-    ("tone", "scale", "guarantee"),
-    [
-        ("VI", "fitzpatrick", "subgroup"),
-        ("0", "milk10k", "subgroup"),
-        ("5", "milk10k", "none"),
-        ("5", "monk", "none"),
-    ],
-)
-def test_a_model_of_several_scales_promises_to_the_tones_of_each(manifest, tone, scale, guarantee):
-    over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
-    whole = manifest(subgroup=over, conformal=FOR_DARK)
-    decision = decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale=scale)
-    assert decision.guarantee == guarantee
-    said = "for skin tones 5, 6 (fitzpatrick) or 0, 1 (milk10k) answered; it was not calibrated for 5"
-    assert any(said in each for each in decision.warnings) is (guarantee == "none")
-
-
 def test_the_global_model_says_whom_it_answers_for(manifest):
     undeclared = decide(PROBABILITIES, manifest())
     declared = decide(PROBABILITIES, manifest(), skin_tone="5", skin_tone_scale="fitzpatrick")
@@ -128,59 +109,6 @@ def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
     assert not decision.reported  # though 0.62 reaches the threshold of 0.562
     assert decision.confidence_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
     assert any("No class is likely enough" in said for said in decision.warnings)
-
-
-@given(p=st.floats(0.34, 1), thresholds=st.tuples(st.floats(0, 1), st.floats(0, 1)))
-@settings(max_examples=60, deadline=None)
-def test_what_is_reported_has_a_class_in_its_set(manifest, p, thresholds):
-    in_set_from, reported_from = (round(share * SCORE_BINS) for share in thresholds)
-    decision = decide(
-        np.array([p, (1 - p) / 2, (1 - p) / 2]),
-        manifest(
-            conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
-            abstention=Abstention(threshold_bin=reported_from),
-        ),
-    )
-    if SCORE_BINS in (reported_from, in_set_from):
-        assert not decision.reported
-        return
-    enough = p >= LOGIT_BINS.lower(reported_from)
-    assert decision.reported == (bool(decision.in_set) and enough)
-    assert decision.reported == (decision.confidence >= decision.confidence_threshold)
-
-
-@given(
-    seed=st.integers(0, 2**32),
-    in_set_from=st.integers(0, SCORE_BINS),
-    reported_from=st.integers(0, SCORE_BINS),
-)
-@settings(max_examples=25)
-def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set_from, reported_from):
-    """Coverage, set size and selective risk from counts are exactly those of the decisions."""
-    probabilities, labels = predictions(seed, 40, 3)
-    whole = manifest(
-        conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
-        abstention=Abstention(threshold_bin=reported_from),
-    )
-    decisions = [decide(row, whole) for row in probabilities]
-    truth = [whole.labels[label].code for label in labels]
-    counts = count(probabilities, labels, malignant=np.arange(3) < 1).point
-    held = [code in decision.in_set for code, decision in zip(truth, decisions, strict=True)]
-    assert counts.scores[:, 1, in_set_from:].sum() / counts.n == pytest.approx(np.mean(held))
-    sizes = [len(decision.in_set) for decision in decisions]
-    assert counts.scores[..., in_set_from:].sum() / counts.n == pytest.approx(np.mean(sizes))
-    reported = [
-        decision.findings[0].label.code != code
-        for code, decision in zip(truth, decisions, strict=True)
-        if decision.reported
-    ]
-    if (from_bin := max(reported_from, in_set_from)) < SCORE_BINS:
-        curve = risk_coverage(counts)
-        assert curve.coverage[from_bin] == pytest.approx(len(reported) / 40)
-        if reported:
-            assert curve.risk[from_bin] == pytest.approx(np.mean(reported))
-    else:
-        assert not reported
 
 
 def working_point(threshold_bin):
@@ -257,15 +185,16 @@ def test_a_subgroups_figures_are_told_to_nobody_else(manifest):
 
 @given(
     seed=st.integers(0, 2**32),
+    in_set_from=st.integers(0, 200),
     reported_from=st.integers(100, 200),
     suspicious_from=st.integers(100, 200),
     malignant=st.integers(1, 11),
 )
 @settings(max_examples=40, deadline=None)
-def test_what_is_decided_at_a_working_point_is_what_was_counted(
-    manifest, predictions, seed, reported_from, suspicious_from, malignant
+def test_what_is_decided_is_what_was_counted(
+    manifest, predictions, seed, in_set_from, reported_from, suspicious_from, malignant
 ):
-    """Referral, its risk, sensitivity and specificity are those of the decisions, of however many classes."""
+    """Of however many classes: sets, referral, its risk, sensitivity and specificity."""
     labels = tuple(
         Label(code=f"C{k}", name=f"c{k}", malignancy="malignant" if k < malignant else "benign")
         for k in range(12)
@@ -274,18 +203,20 @@ def test_what_is_decided_at_a_working_point_is_what_was_counted(
     probabilities = probabilities.astype(np.float32)
     whole = manifest(
         labels=labels,
-        conformal=Conformal(),
+        conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
         abstention=Abstention(threshold_bin=reported_from),
         working_point=working_point(suspicious_from),
     )
     decisions = [decide(row, whole) for row in probabilities]
-    thresholds = Thresholds(0, whole.reports_from, whole.suspicious_from)
+    thresholds = Thresholds(in_set_from, whole.reports_from, whole.suspicious_from)
     counted = count(
         probabilities, truth, malignant=np.arange(12) < malignant, thresholds=thresholds
     ).decisions
     said = [decision.reported for decision in decisions]
     wrong = [one.findings[0].label.code != f"C{k}" for one, k in zip(decisions, truth, strict=True)]
     above = np.array([decision.malignancy.above for decision in decisions])
+    assert counted.covered.x[0] == sum(f"C{k}" in one.in_set for one, k in zip(decisions, truth, strict=True))
+    assert counted.set_sizes.x[0] == sum(len(decision.in_set) for decision in decisions)
     assert counted.reported.x[0] == sum(said)
     assert counted.wrong.x[0] == sum(np.array(wrong) & np.array(said))
     assert counted.suspicious.x[0] == above[truth < malignant].sum()
@@ -319,21 +250,56 @@ def test_the_rules_of_what_is_given_decide(pattern, in_set, reported):
     assert decision.confidence_calibrated_on == (412 if rules is None else 90)
 
 
-def test_what_was_not_calibrated_promises_nothing_and_says_so():
-    manifest = case_bundle().manifest
-    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("dermoscopic+context")).warnings
-    assert any("not calibrated on dermoscopic pictures with all facts" in said for said in warnings)
-    assert not any("of what kind" in said for said in warnings)
-    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("unknown")).warnings
-    assert any("of what kind each picture is: close-up or dermoscopic" in said for said in warnings)
-    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("close-up")).warnings
-    assert not any("promises nothing" in said for said in warnings)
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("dermoscopic+context", "not calibrated on dermoscopic pictures with all facts"),
+        ("unknown", "of what kind each picture is: close-up or dermoscopic"),
+        ("close-up", None),
+    ],
+)
+def test_what_was_not_calibrated_promises_nothing_and_says_so(pattern, said):
+    warnings = " ".join(decide(PROBABILITIES, case_bundle().manifest, pattern=read_pattern(pattern)).warnings)
+    assert said is None or said in warnings
+    assert ("promises nothing" in warnings) is (said is not None)
+    assert ("of what kind" in warnings) is (pattern == "unknown")
 
 
 def test_a_pattern_of_too_few_cases_is_told_from_one_that_was_not_looked_at():
     few = PATTERNS[0].model_copy(update={"conformal": Conformal(n=5)})
-    manifest = case_bundle(patterns=(few,)).manifest
-    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("close-up")).warnings
-    assert any(
-        "Too few cases of close-up pictures without facts to calibrate on" in said for said in warnings
+    decision = decide(PROBABILITIES, case_bundle(patterns=(few,)).manifest, pattern=read_pattern("close-up"))
+    assert any("Too few cases of close-up pictures without facts" in said for said in decision.warnings)
+
+
+ALL = {"age": "70", "sex": "male", "site": "trunk"}
+
+
+def helps(kinds, facts, **parts):
+    manifest = case_bundle(**parts).manifest
+    return would_help(read_given(CASE, kinds, facts), manifest)
+
+
+def test_the_best_comes_first_with_what_it_brought_in_calibration():
+    assert helps(["close-up"], {}) == (
+        Help(("dermoscopic",), 0.9, 0.3),
+        Help(("age", "sex", "site"), 0.5, 0.15),
     )
+
+
+def test_only_what_is_missing_is_named():
+    assert helps(["close-up"], {"age": "70"}) == (
+        Help(("dermoscopic",), 0.6, 0.2),
+        Help(("sex", "site"), 0.2, 0.05),
+    )
+    assert helps(["close-up", "dermoscopic"], ALL) == ()
+
+
+def test_what_was_not_calibrated_helps_nobody():
+    assert helps(["dermoscopic"], {}) == (Help(("close-up",), 0.5, 0.2),)  # with facts it was not
+    assert helps([None], {}) == ()
+
+
+def test_from_what_promises_nothing_every_class_is_spared():
+    none = rules("close-up", -3, 1, 2.4, 0.4).model_copy(update={"set_size": None, "reported": None})
+    patterns = (none, rules("close-up+dermoscopic", -2, 0.25, 1.25, 0.7))
+    assert helps(["close-up"], {}, patterns=patterns) == (Help(("dermoscopic",), 1.8, 0.7),)

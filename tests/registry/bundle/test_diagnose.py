@@ -12,10 +12,9 @@ from registry.bundle import diagnose as diagnose_module
 from registry.bundle.cases import read_given
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import read_bundle, write_bundle
 from registry.bundle.manifest import Abstention, ModelFile, OutOfDistribution
-from registry.bundle.model import Graph
+from registry.bundle.model import Gaussians, Graph
 from registry.bundle.pictures.rule import decode_picture
 from tests.case_bundles import CASE, SIZE, case_bundle, case_graph, case_logits, softmax
 from tests.closeness import assert_close_in_norm
@@ -36,17 +35,6 @@ def png():
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "PNG")
     return content.getvalue()
-
-
-def test_a_picture_gets_the_answer_of_the_graph_on_its_pixels(bundle_folder, png):
-    bundle = read_bundle(bundle_folder)
-    image = decode_picture(png, bundle.manifest.picture)
-    expected = Graph(bundle.model).run(image[None]).probabilities[0]
-    findings = diagnose_module.diagnose(bundle, png).to_json()["findings"]
-    codes = [label.code for label in bundle.manifest.labels]
-    assert {finding["code"]: finding["probability"] for finding in findings} == pytest.approx(
-        dict(zip(codes, expected.tolist(), strict=True))
-    )
 
 
 @pytest.mark.parametrize(("away", "decision"), [(0, "report"), (3, "refer")])
@@ -154,26 +142,6 @@ def test_cases_of_any_number_of_pictures_go_together():
         assert_close_in_norm(together.logits[row], alone.logits[0], 1e-6)
         np.testing.assert_allclose(together.probabilities[row], softmax(expected(question)), atol=1e-5)
         assert_close_in_norm(together.embedding[row], question.images.mean(axis=(0, 1, 2)), 1e-5)
-
-
-def test_kinds_and_facts_change_the_answer():
-    graph = Graph(case_graph())
-    known, unknown = (
-        ask(graph, questions()[:1]),
-        ask(graph, [Question(IMAGES[[0, 1]], read_given(CASE, [None, None], {}))]),
-    )
-    assert np.abs(known.logits - unknown.logits).max() > 0.1
-
-
-def test_what_is_in_an_empty_slot_does_not_count():
-    images = np.stack([IMAGES[:2], IMAGES[2:4]])[:1]
-    kinds, context = np.array([[1, -1]]), np.full((1, 3), np.nan, np.float32)
-    other = images.copy()
-    other[0, 1] = 255 - other[0, 1]
-    graph = Graph(case_graph())
-    first, second = (graph.run_cases(one, kinds, context) for one in (images, other))
-    np.testing.assert_array_equal(first.logits, second.logits)
-    np.testing.assert_array_equal(first.embedding, second.embedding)
 
 
 def test_a_case_is_none_for_a_model_of_pictures_nor_the_other_way(onnx_graph):

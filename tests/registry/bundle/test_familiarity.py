@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.spatial.distance import mahalanobis
 
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
-from registry.bundle.manifest import OutOfDistribution, canonical, read_manifest
+from registry.bundle.manifest import OutOfDistribution
+from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin
 
 # Two features of variance 4 and 0.25; L⁻¹ is diagonal with 1/2 and 2.
 BY_HAND = Gaussians(np.array([[0, 0], [10, 1]], np.float32), np.diag([0.5, 2]).astype(np.float32))
@@ -54,17 +52,6 @@ def test_an_embedding_of_other_features_is_refused(shape):
         BY_HAND.distances(np.zeros(shape, np.float32))
 
 
-def test_a_manifest_comes_back_and_decides_the_same(manifest):
-    gaussians, _ = drawn(1, 2, 30)
-    whole = manifest(out_of_distribution=entry(gaussians))
-    back = read_manifest(canonical(whole))
-    assert back == whole
-    known = back.out_of_distribution.gaussians
-    np.testing.assert_array_equal(known.means, gaussians.means)
-    np.testing.assert_array_equal(known.whitening, gaussians.whitening)
-    assert back.out_of_distribution.threshold == upper_edge(int(distance_bin(np.array(5.9))))
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -96,13 +83,6 @@ def test_a_picture_unlike_those_trained_on_is_referred_however_certain(manifest,
     assert decision.to_json()["decision"] == ("refer" if unfamiliar else "report")
 
 
-def test_a_low_confidence_is_referred_though_the_picture_is_familiar(manifest):
-    decision = decide(
-        np.array([0.4, 0.35, 0.25]), manifest(out_of_distribution=entry()), embedding=np.zeros(2)
-    )
-    assert (decision.reported, decision.unfamiliar) == (False, False)
-
-
 def test_without_a_threshold_nothing_is_unfamiliar_and_the_answer_says_so(manifest):
     few = manifest(out_of_distribution=entry(n=18, threshold_bin=None))
     decision = decide(CERTAIN, few, embedding=np.array([1e6, 0]))
@@ -114,15 +94,3 @@ def test_without_a_threshold_nothing_is_unfamiliar_and_the_answer_says_so(manife
 def test_an_embedding_that_is_none_is_refused(manifest, embedding):
     with pytest.raises(GraphError, match="one finite number for each of the 2 features"):
         decide(CERTAIN, manifest(out_of_distribution=entry()), embedding=embedding)
-
-
-@given(seed=st.integers(0, 2**32), place=st.integers(500, 1100))
-@settings(max_examples=25)
-def test_what_is_decided_is_what_was_counted(manifest, seed, place):
-    """The share referred for being unfamiliar is exactly that of the histogram above the threshold."""
-    gaussians, _ = drawn(seed, 2, 4)
-    embedding = np.random.default_rng(seed).normal(5, 4, (30, 4)).astype(np.float32)
-    whole = manifest(out_of_distribution=entry(gaussians, threshold_bin=place))
-    histogram = np.bincount(distance_bin(gaussians.distances(embedding)), minlength=DISTANCE_BINS)
-    said = [decide(CERTAIN, whole, embedding=row).unfamiliar for row in embedding]
-    assert sum(said) == histogram[place + 1 :].sum()

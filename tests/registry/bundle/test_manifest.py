@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from registry.bundle.cases import AGE, CaseInput, read_pattern
-from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
-from registry.bundle.evaluation import Evaluation, GroupCounts, ReferenceHistograms
+from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, Subgroup, malignant_classes, short
 from registry.bundle.manifest import (
     Abstention,
@@ -38,17 +37,6 @@ OTHER = Coding(system=SNOMED_CT, version="http://snomed.info/sct/1/version/2", c
 def test_the_short_form_has_one_code_for_each_system():
     assert short((CERTAIN, OTHER)) == {"icd10": "C43.9", "snomed": "93655004"}
     assert short(()) == {}
-
-
-def test_codings_are_written_and_read_again(manifest):
-    labels = (
-        Label(code="MEL", name="Melanoma", malignancy="malignant", codings=(CERTAIN, OTHER)),
-        Label(code="NV", name="Naevus"),
-    )
-    told = manifest(labels=labels)
-    read = read_manifest(canonical(told))
-    assert read == told
-    assert read.labels[0].codings == (CERTAIN, OTHER)
 
 
 def test_only_malignant_classes_count_as_malignant():
@@ -135,30 +123,16 @@ def test_nothing_is_promised_for_a_pattern_without_rules(of_cases):
     assert under.abstention == whole.abstention
 
 
+HARMLESS = [Label(code=code, name=code, malignancy="benign") for code in ("A", "B")]
+POINT = {
+    "target": 0.95,
+    "level": 0.95,
+    "threshold_bin": 140,
+    "sensitivity_low": 0.96,
+    "n": 80,
+    "reached": True,
+}
 OVER_SCALES = Subgroup(name="dark", tones={"fitzpatrick": ("V", "6"), "milk10k": ("0", "1")})
-
-
-def test_an_uncalibrated_model_promises_nothing_and_refers_everything(manifest):
-    plain = manifest(conformal=Conformal(), abstention=Abstention())
-    assert (plain.conformal.guarantee, plain.conformal.threshold_bin) == ("none", 0)
-    assert plain.abstention.threshold_bin == SCORE_BINS
-
-
-def test_a_manifest_survives_json(manifest, predictions):
-    counts = count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point
-    tones = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
-    whole = manifest(
-        subgroup=tones,
-        evaluation=Evaluation(all=GroupCounts(n=30, estimates={"auroc": None})),
-        reference=ReferenceHistograms.from_counts(counts),
-    )
-    assert BundleManifest.model_validate_json(whole.model_dump_json()) == whole
-
-
-@pytest.mark.parametrize("n", [0, 8])
-def test_too_few_lesions_cannot_carry_a_guarantee(n):
-    with pytest.raises(ValidationError, match="at least 9 are needed"):
-        Conformal(alpha=0.1, threshold_bin=10, n=n, guarantee="subgroup")
 
 
 @pytest.mark.parametrize(("alpha", "fewest"), [(0.1, 9), (0.05, 19), (0.2, 4), (0.07, 14), (1 / 11, 10)])
@@ -192,19 +166,23 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
         (
             {"abstention": {"threshold_bin": SCORE_BINS + 1}},
-            f"abstention.threshold_bin is .* from 0 to {SCORE_BINS}",
+            f"less than or equal to {SCORE_BINS}",
         ),
         (
             {"conformal": {"threshold_bin": SCORE_BINS + 1, "n": 9, "guarantee": "global"}},
-            f"conformal.threshold_bin is {SCORE_BINS + 1}",
+            f"less than or equal to {SCORE_BINS}",
         ),
         ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
         (
             {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * 500,) * 3}},
-            f"500 bins; it has {SCORE_BINS}",
+            f"at most {SCORE_BINS} items",
         ),
         ({"schema_version": 2}, "schema_version"),
         ({"picture": {"size": 8, "version": 3}}, "picture version 3"),
+        ({"working_point": {**POINT, "reached": False}}, "`reached` is not false"),
+        ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
+        ({"working_point": {**POINT, "threshold_bin": 321}}, "less than or equal to 320"),
+        ({"working_point": POINT, "labels": HARMLESS}, "no label is malignant"),
         ({"author": "me"}, "author"),
         ({"file": {"sha256": "abc", "size": 3}}, "pattern"),
     ],
@@ -212,22 +190,6 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
 def test_what_cannot_be_is_refused(manifest, parts, message):
     with pytest.raises(ValidationError, match=message):
         manifest(**parts)
-
-
-@pytest.mark.parametrize(
-    ("values", "tone", "scale", "theirs"),
-    [
-        (("5", "6"), "5", "fitzpatrick", True),
-        (("V", "VI"), "5", "fitzpatrick", True),
-        (("5",), "V", "fitzpatrick", True),
-        (("5",), "4", "fitzpatrick", False),
-        (("5",), "5", "monk", False),
-        (("5",), None, "fitzpatrick", False),
-        (("5",), "5", None, False),
-    ],
-)
-def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale, theirs):
-    assert Subgroup(name="dark", scale="fitzpatrick", values=values).covers(tone, scale) is theirs
 
 
 @pytest.mark.parametrize(
@@ -241,35 +203,11 @@ def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale,
         ("1", "fitzpatrick", False),
         ("5", "monk", False),
         (None, "milk10k", False),
+        ("5", None, False),
     ],
 )
 def test_a_subgroup_over_scales_covers_the_values_of_each_and_converts_none(tone, scale, theirs):
     assert OVER_SCALES.covers(tone, scale) is theirs
-
-
-HARMLESS = [Label(code=code, name=code, malignancy="benign") for code in ("A", "B")]
-POINT = {
-    "target": 0.95,
-    "level": 0.95,
-    "threshold_bin": 140,
-    "sensitivity_low": 0.96,
-    "n": 80,
-    "reached": True,
-}
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"working_point": {**POINT, "reached": False}}, "`reached` is not false"),
-        ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
-        ({"working_point": {**POINT, "threshold_bin": 321}}, "working_point.threshold_bin is 321"),
-        ({"working_point": POINT, "labels": HARMLESS}, "no label is malignant"),
-    ],
-)
-def test_a_working_point_that_cannot_be_is_refused(manifest, parts, message):
-    with pytest.raises(ValidationError, match=message):
-        manifest(**parts)
 
 
 def test_a_pattern_without_a_working_point_has_that_of_all():
@@ -290,27 +228,15 @@ def text(record) -> bytes:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def test_the_text_is_canonical_json(manifest):
-    content = canonical(manifest())
-    record = json.loads(content)
-    assert text(record) == content
-    assert record["schema_version"] == 1
-
-
 def shown(auroc):
     dark = GroupCounts(n=3, right=2)
     return Evaluation(all=GroupCounts(n=3, estimates={"auroc": auroc}), by_subgroup={"dark": dark})
 
 
-def test_reading_gives_back_what_was_written(manifest):
-    whole = manifest(model="Läsion", evaluation=shown(0.1 + 0.2))
-    assert read_manifest(canonical(whole)) == whole
-
-
 @given(value=st.floats(0, 1))
 @settings(max_examples=50)
 def test_every_figure_comes_back_to_the_last_bit(manifest, value):
-    content = canonical(manifest(evaluation=shown(value)))
+    content = canonical(manifest(model="Läsion", evaluation=shown(value)))
     assert read_manifest(content).metrics["auroc"] == value
     assert canonical(read_manifest(content)) == content
 

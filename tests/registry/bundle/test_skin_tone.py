@@ -1,8 +1,5 @@
 """"""
 
-import ast
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,7 +14,6 @@ from registry.bundle.skin_tone import (
     read_tone,
     skin_pixels,
     skin_tone_angle,
-    typology_angle,
 )
 
 
@@ -44,16 +40,11 @@ def test_values_off_the_scale_are_refused_with_what_is_allowed(value: str, scale
         read_tone(value, scale)
 
 
-def test_monk_ten_is_not_cut_to_one() -> None:
-    assert read_tone("10.0", "monk") == "10"
-
-
 def test_unknown_scale_names_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean `fitzpatrick`"):
         read_scale("fitspatrick")
 
 
-ROOT = Path(__file__).parents[3]
 LIGHT, BROWN, DARK = (227, 187, 158), (168, 120, 88), (78, 50, 40)
 
 # Published CIELAB values (D65) of sRGB colours, to two places.
@@ -88,21 +79,6 @@ def angle_of(colour: tuple[int, int, int]) -> float:
 @pytest.mark.parametrize(("colour", "published"), PUBLISHED.items())
 def test_cielab_is_the_published_one(colour, published):
     assert lab(np.array(colour, dtype=np.uint8)) == pytest.approx(published, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("lightness", "yellowness", "angle"),
-    [(70, 20, 45.0), (50, 15, 0.0), (30, 20, -45.0), (50 + 15 * 3**0.5, 15, 60.0)],
-)
-def test_the_angle_is_that_of_the_triangle(lightness, yellowness, angle):
-    assert typology_angle(lightness, yellowness) == pytest.approx(angle)
-
-
-def test_the_angles_of_three_skins_by_hand():
-    # (227, 187, 158) is L* 78.7, b* 20.1; (168, 120, 88) 54.5, 25.0; (78, 50, 40) 23.9, 11.5.
-    assert skin_tone_angle(plain(LIGHT)) == pytest.approx(np.degrees(np.arctan(28.7 / 20.1)), abs=0.3)
-    assert skin_tone_angle(plain(BROWN)) == pytest.approx(np.degrees(np.arctan(4.5 / 25.0)), abs=0.3)
-    assert skin_tone_angle(plain(DARK)) == pytest.approx(np.degrees(np.arctan(-26.1 / 11.5)), abs=0.3)
 
 
 def with_lesion(pixels: np.ndarray) -> None:
@@ -168,17 +144,6 @@ def test_a_patch_of_darker_skin_does_not_move_the_angle():
     assert skin_tone_angle(pixels) == pytest.approx(angle_of(LIGHT), abs=0.01)
 
 
-def test_hair_and_marks_are_no_skin_and_skin_is():
-    pixels = plain(LIGHT)
-    pixels[:, 5:7] = (40, 28, 22)
-    pixels[-25:] = (30, 70, 140)
-    skin = skin_pixels(lab(pixels))
-    assert not skin[:, 4:8].any()
-    assert not skin[-25:].any()
-    assert not skin[48, 64]  # the middle
-    assert skin[:60, 118:].all()
-
-
 @pytest.mark.parametrize(
     "colour", [(128, 128, 128), (190, 181, 178), (30, 70, 140), (255, 255, 255), (2, 1, 1)]
 )
@@ -225,32 +190,6 @@ RANGES = {tone: spread(10.0 * place) for place, tone in enumerate(("0", "1", "2"
 )
 def test_a_picture_contradicts_its_tone_beyond_its_range_amid_a_far_one(angle, tone, expected):
     assert contradicted_by(angle, tone, "milk10k", RANGES) == expected
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "serving/protocol/routing.py",
-        "serving/protocol/parameters.py",
-        "registry/bundle/decision.py",
-        "registry/bundle/diagnose.py",
-        "registry/releases/compose.py",
-        "clients/data/labels/subgroups.py",
-        "clients/data/manifests/csv_file.py",
-        "clients/data/prepare.py",
-    ],
-)
-def test_nothing_that_routes_or_reads_tones_knows_angles(module):
-    tree = ast.parse((ROOT / module).read_text())
-    imported = [
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (getattr(node, "module", "") or "", *(alias.name for alias in node.names))
-    ]
-    assert imported
-    angles = ("typology_angle", "skin_tone_angle", "tone_angles", "tone_check")
-    assert not [name for name in imported if any(word in name for word in angles)]
 
 
 def test_bins_are_degrees():

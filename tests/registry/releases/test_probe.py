@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from registry.bundle.cases import CaseInput
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest import ModelFile, OutOfDistribution
+from registry.bundle.model import Gaussians
 from registry.errors import BundleRefused
 from registry.gates import GateSet, SpreadGate
 from registry.releases import probe

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import Abstention, Conformal, OutOfDistribution, WorkingPoint
+from registry.bundle.model import Gaussians
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode, QualityIssue

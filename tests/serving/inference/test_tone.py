@@ -10,9 +10,8 @@ from PIL import Image
 from pydantic import ValidationError
 
 from registry.bundle.cases import read_given
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest import OutOfDistribution, canonical, read_manifest
-from registry.bundle.model import Graph
+from registry.bundle.model import Gaussians, Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRange, ToneRanges, skin_tone_angle
 from registry.records import Version

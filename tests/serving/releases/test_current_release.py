@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest import OutOfDistribution
+from registry.bundle.model import Gaussians
 from registry.errors import DatabaseError, ObjectCorrupt
 from serving.metrics.metrics import Metrics
 from serving.releases import current_release

@@ -96,9 +96,9 @@ def check_cells(data, test):
     """Sizes by hand, and parts that add up to the block."""
     assert test
     for name, block in test.items():
-        found = {trait: int(cell.point.n) for trait, cell in block.cells.items()}
+        found = {trait: int(cell.n) for trait, cell in block.cells.items()}
         assert found == expected_cells(data, name, minimum=2), name
-        ages = [cell.point.confusion for (column, _), cell in block.cells.items() if column == "age"]
+        ages = [cell.confusion for (column, _), cell in block.cells.items() if column == "age"]
         np.testing.assert_array_equal(sum(ages), block.point.confusion)
 
 

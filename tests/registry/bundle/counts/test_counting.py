@@ -23,11 +23,11 @@ from registry.bundle.counts.counting import (
     shifted,
 )
 from registry.bundle.counts.counts import Counts, Thresholds
-from registry.bundle.counts.score_bins import COARSE_BINS, LOGIT_BINS, SCORE_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
-from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.intervals import sample_of
+from registry.bundle.metrics.summary import limits_of
 
 MALIGNANT = np.array([True, False, False])
 
@@ -135,24 +135,6 @@ def test_sums_by_lesion_are_those_of_the_definition(predictions):
         assert lesion_sums.to_array()[row].tolist() == expected
 
 
-def test_decisions_are_those_of_each_picture(predictions):
-    probabilities, labels = predictions(8, 50, 3)
-    block = count(
-        probabilities, labels, malignant=MALIGNANT, thresholds=Thresholds(150, 166), smallest_cell=5
-    )
-    bins = LOGIT_BINS.bin(probabilities)
-    answers = probabilities.argmax(axis=1)
-    reported = bins.max(axis=1) >= 166
-    found = block.decisions
-    assert found.covered.x[0] == (bins[np.arange(50), labels] >= 150).sum()
-    assert found.set_sizes.x[0] == (bins >= 150).sum()
-    assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
-    assert found.wrong.x[0] == ((answers != labels) & reported).sum()
-    again = Block.from_arrays(block.to_arrays())
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
-    np.testing.assert_array_equal((block + again).decisions.sums.to_array(), 2 * found.sums.to_array())
-
-
 def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     probabilities, labels = predictions(8, 50, 3)
     lesions = np.arange(50) // 2
@@ -173,6 +155,9 @@ def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     wrong = probabilities.argmax(axis=1) != labels
     found = block.decisions
     assert (held_back & (LOGIT_BINS.bin(probabilities).max(axis=1) >= 150)).any()
+    bins = LOGIT_BINS.bin(probabilities)
+    assert found.covered.x[0] == (bins[np.arange(50), labels] >= 140).sum()
+    assert found.set_sizes.x[0] == (bins >= 140).sum()
     assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
     assert found.wrong.x[0] == (reported & wrong).sum()
     assert (found.suspicious.n[0], found.suspicious.x[0]) == (malignant.sum(), (malignant & suspicious).sum())
@@ -182,7 +167,7 @@ def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     assert not without.decisions.at_working_point
     assert (block + without).decisions.suspicious.n[0] == malignant.sum()
     again = Block.from_arrays(block.to_arrays())
-    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
+    np.testing.assert_array_equal(again.decisions.to_array(), found.to_array())
 
 
 @pytest.mark.parametrize("smallest", [1, 5])
@@ -203,51 +188,25 @@ def test_a_count_too_large_to_travel_is_refused(predictions):
         many.to_arrays()
 
 
-def _missing(arrays):
-    del arrays["scores"]
-
-
-def _negative(arrays):
-    arrays["scores"][0, 0, 0] = -1
-
-
-def _floats(arrays):
-    arrays["confidence"] = arrays["confidence"].astype(float)
-
-
-def _misshapen(arrays):
-    arrays["malignancy"] = arrays["malignancy"][:, :-1]
-
-
-def _not_square(arrays):
-    arrays["confusion"] = arrays["confusion"][:-1]
-
-
-def _one_more(arrays):
-    arrays["confusion"][0, 0] += 1
-
-
-def _half_malignancy(arrays):
-    arrays["malignancy"][0] = 0
-
-
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("name", "spoil", "message"),
     [
-        (_missing, "counts are the arrays confusion"),
-        (_negative, "never negative"),
-        (_floats, "confidence.*float64"),
-        (_misshapen, "malignancy.*shape"),
-        (_not_square, "classes by classes"),
-        (_one_more, "do not hold the pictures"),
-        (_half_malignancy, "do not hold the pictures"),
+        ("scores", lambda array: None, "counts are the arrays confusion"),
+        ("scores", lambda array: array - 1, "never negative"),
+        ("confidence", lambda array: array.astype(float), "confidence.*float64"),
+        ("malignancy", lambda array: array[:, :-1], "malignancy.*shape"),
+        ("confusion", lambda array: array[:-1], "classes by classes"),
+        ("confusion", lambda array: array + np.eye(3, dtype=int), "do not hold the pictures"),
+        ("malignancy", lambda array: array * [[0], [1]], "do not hold the pictures"),
+        ("confidence", lambda array: array[::-1], "do not hold the pictures"),
+        ("scores", lambda array: array[:, ::-1], "do not hold the pictures"),
     ],
 )
-def test_broken_arrays_are_refused_at_the_door(predictions, spoil, message):
+def test_broken_arrays_are_refused(predictions, name, spoil, message):
     arrays = count(*predictions(9, 25, 3), malignant=MALIGNANT).point.to_arrays()
-    spoil(arrays)
+    arrays[name] = spoil(arrays[name])
     with pytest.raises(CountsError, match=message):
-        Counts.from_arrays(arrays)
+        Counts.from_arrays({name: array for name, array in arrays.items() if array is not None})
 
 
 def test_what_does_not_add_up_is_refused(predictions):
@@ -447,8 +406,3 @@ def coverage(figure, exact_too=False):
 def test_intervals_contain_the_noise(figure):
     assert coverage(figure) >= 0.91  # 0.95 less two standard errors of 150
     assert coverage(figure, exact_too=True) < 0.9  # the control: intervals that forget it
-
-
-def test_bins_of_histograms_with_noise():
-    assert len(COARSE_BINS) == 16
-    assert np.allclose(COARSE_BINS.middles + COARSE_BINS.middles[::-1], 1.0)

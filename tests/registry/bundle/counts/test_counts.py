@@ -33,7 +33,7 @@ def test_a_cell_counts_its_pictures(predictions):
     expected = np.zeros((3, 3), int)
     for place in range(0, 50, 3):
         expected[labels[place], probabilities[place].argmax()] += 1
-    np.testing.assert_array_equal(counted(predictions).cells[FEMALE].point.confusion, expected)
+    np.testing.assert_array_equal(counted(predictions).cells[FEMALE].confusion, expected)
 
 
 def test_cells_travel_with_their_block_and_add_up(predictions):
@@ -45,9 +45,9 @@ def test_cells_travel_with_their_block_and_add_up(predictions):
     assert set(total.cells) == {FEMALE, MALE, ALL}
     for trait in (FEMALE, ALL):
         np.testing.assert_array_equal(
-            total.cells[trait].to_array(), first.cells[trait].to_array() + second.cells[trait].to_array()
+            total.cells[trait].confusion, first.cells[trait].confusion + second.cells[trait].confusion
         )
-    np.testing.assert_array_equal(total.cells[MALE].to_array(), first.cells[MALE].to_array())
+    np.testing.assert_array_equal(total.cells[MALE].confusion, first.cells[MALE].confusion)
 
 
 def test_what_is_no_part_of_the_block_is_refused(predictions):

@@ -1,4 +1,7 @@
-"""The gain of a second model: Tango's limits against his equation, and against draws."""
+"""What matters for a patient, findings by hand, and Tango's limits of a gain against his equation."""
+
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +14,11 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,
-    balanced_accuracy_gain,
+    GAINS,
+    Judged,
+    Kind,
+    findings,
     patient_figures,
-    sensitivity_gain,
     sides,
     tango_low,
 )
@@ -85,22 +90,6 @@ def test_the_limit_is_where_the_score_test_rejects(gained, lost, n, level):
     assert found == pytest.approx(by_likelihood(gained, lost, n, level), abs=2e-4)
 
 
-def test_where_nothing_changed_there_is_a_limit_too():
-    z = norm.ppf(0.95)
-    for n in (5.0, 20.0, 59.0):
-        found = tango_low(np.array(0.0), np.array(0.0), np.array(n), 0.95)
-        assert found == pytest.approx(-(z**2) / (n + z**2), abs=1e-4)
-
-
-def test_of_many_draws_few_limits_are_above_the_truth():
-    random = np.random.default_rng(0)
-    for n in (20, 50, 200):
-        for gain, loss in ((0.05, 0.05), (0.2, 0.2), (0.1, 0.2), (0.3, 0.1)):
-            drawn = random.multinomial(n, [gain, loss, 1 - gain - loss], 4000).astype(float)
-            low = tango_low(drawn[:, 0], drawn[:, 1], np.full(4000, float(n)), 0.95)
-            assert (low > gain - loss + 1e-9).mean() < 0.065
-
-
 def counts_of(rows):
     """Paired counts of independent pictures: n, gained and lost of each row."""
     n, gained, lost = np.array(rows, dtype=np.int64).T
@@ -109,22 +98,118 @@ def counts_of(rows):
 
 def test_the_gain_of_balanced_accuracy_is_the_mean_over_classes_that_have_pictures():
     counts = counts_of([(10, 4, 1), (40, 2, 6), (0, 0, 0), (10, 3, 0), (40, 1, 1)])
-    found = balanced_accuracy_gain(counts, 0.95)
+    found = GAINS["balanced_accuracy"](counts, 0.95)
     assert found.value == pytest.approx((0.3 - 0.1) / 2)
     lows = [float(tango_low(*(np.array(float(x)) for x in row), 0.95)) for row in ((4, 1, 10), (2, 6, 40))]
     assert found.low == pytest.approx(0.1 - np.hypot(0.3 - lows[0], -0.1 - lows[1]) / 2)
     assert (found.n, found.gained, found.lost) == (50, 6, 7)
-    sensitivity = sensitivity_gain(counts, 0.95)
+    sensitivity = GAINS["malignant_sensitivity"](counts, 0.95)
     assert (sensitivity.value, sensitivity.n) == (pytest.approx(0.3), 10)
-    assert sensitivity_gain(counts_of([(3, 0, 0), (0, 0, 0), (3, 0, 0)]), 0.95) is None
+    assert GAINS["malignant_sensitivity"](counts_of([(3, 0, 0), (0, 0, 0), (3, 0, 0)]), 0.95) is None
 
 
 def test_pictures_of_one_lesion_are_worth_less():
     alone = counts_of([(40, 8, 0), (0, 0, 0), (40, 8, 0)])
     lesions_of_four = PairedCounts(alone.n, alone.gained, alone.lost, alone.n * 4)
-    assert sensitivity_gain(alone, 0.95) is None
-    wide, narrow = balanced_accuracy_gain(lesions_of_four, 0.95), balanced_accuracy_gain(alone, 0.95)
+    assert GAINS["malignant_sensitivity"](alone, 0.95) is None
+    wide, narrow = GAINS["balanced_accuracy"](lesions_of_four, 0.95), GAINS["balanced_accuracy"](alone, 0.95)
     assert wide.value == narrow.value
     expected = tango_low(np.array(2.0), np.array(0.0), np.array(10.0), 0.95)
     assert wide.low == pytest.approx(float(expected))
     assert wide.low < narrow.low
+
+
+TARGETS = {"abstention": {"target_risk": 0.1}, "working_point": {"target": 0.95}}
+
+
+def judged(stage, fair_over=(), models=(), details=None, **blocks):
+    return Judged(stage, summarise(blocks, LABELS, [*fair_over, *blocks], details), dict(models))
+
+
+def of_kind(kind, stages):
+    return [one for one in findings(stages) if one.kind == kind]
+
+
+def test_a_stage_that_gains_accuracy_and_loses_sensitivity_on_dark_skin_is_named():
+    light = block(80, 20, 150, 50)
+    before = judged("federate", light=light, dark=block(18, 3, 55, 24))
+    after = judged("personalize", light=light, dark=block(7, 14, 72, 7))
+    told = [stage.test["by_subgroup"]["dark"] for stage in (before, after)]
+    assert told[1]["accuracy"] > told[0]["accuracy"]
+    assert [round(one["malignant_sensitivity"], 3) for one in told] == [0.857, 0.333]
+
+    lost = {one.subgroup: one for one in of_kind("lost_sensitivity", [before, after])}
+
+    dark = lost["dark"]
+    assert (dark.figure, round(dark.value, 3), round(dark.limit, 3)) == (
+        "malignant_sensitivity",
+        0.333,
+        0.857,
+    )
+    assert dark.text.startswith(
+        "dark: personalize lowered malignant sensitivity from 85.7 % to 33.3 % (18 of 21, then 7 of 21 "
+        "malignant pictures), by 52.4 points ("
+    )
+    assert dark.text.endswith("That is more than chance.")
+    assert set(lost) == {"dark", "all"}, "98 of 121, then 87 of 121"
+
+
+@pytest.mark.parametrize(("found", "told"), [(21, 0), (20, 0), (19, 1)])
+def test_of_21_pictures_one_more_missed_is_told_of_nobody_and_two_may_be_chance(found, told):
+    stages = [
+        judged(name, dark=block(x, 21 - x, 9, 1)) for name, x in (("federate", 21), ("personalize", found))
+    ]
+    lost = of_kind("lost_sensitivity", stages)
+    assert len(lost) == told
+    assert all(one.text.endswith("It may be chance.") for one in lost)
+
+
+def test_a_small_loss_that_is_more_than_chance_is_told():
+    stages = [
+        judged("federate", dark=block(5000, 0, 9, 1)),
+        judged("personalize", dark=block(4900, 100, 9, 1)),
+    ]
+    (lost,) = of_kind("lost_sensitivity", stages)
+    assert lost.text.endswith("That is more than chance.")
+
+
+def test_a_missed_working_point_is_told_apart_from_one_that_is_not_shown():
+    details = {
+        "dark": {"sensitivity_at_threshold": 0.6, "intervals": {"sensitivity_at_threshold": [0.4, 0.78]}},
+        "medium": {"sensitivity_at_threshold": 0.9, "intervals": {"sensitivity_at_threshold": [0.7, 0.99]}},
+        "light": {"sensitivity_at_threshold": 0.95, "intervals": {"sensitivity_at_threshold": [0.9, 0.99]}},
+    }
+    three = dict.fromkeys(details, block(9, 1, 9, 1))
+    stage = judged("calibrate", models={"global": TARGETS}, details=details, **three)
+    missed = {one.subgroup: one for one in of_kind("missed_sensitivity", [stage])}
+    assert set(missed) == {"dark", "medium"}
+    assert (missed["dark"].value, missed["dark"].limit) == (0.6, 0.95)
+    assert "60.0 % (40.0 to 78.0)" in missed["dark"].text
+    assert missed["dark"].text.endswith("the target is missed.")
+    assert missed["medium"].text.endswith("it is not shown to be reached.")
+
+
+def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it():
+    details = {
+        "dark": {"reported_risk": 0.17, "intervals": {"reported_risk": [0.118, 0.238]}},
+        "light": {"reported_risk": 0.17, "intervals": {"reported_risk": [0.05, 0.3]}},
+        "medium": {"reported_risk": 0.17, "intervals": {"reported_risk": [0.118, 0.238]}},
+    }
+    models = {"global": TARGETS, "medium": {"abstention": {"target_risk": 0.2}}}
+    stage = judged("calibrate", models=models, details=details, **dict.fromkeys(details, block(9, 1, 9, 1)))
+    missed = {one.subgroup: one for one in of_kind("missed_risk", [stage])}
+    assert {name: (one.value, one.limit) for name, one in missed.items()} == {
+        "dark": (0.17, 0.1),
+        "light": (0.17, 0.1),
+    }
+    assert missed["dark"].text == (
+        "dark: 17.0 % (11.8 to 23.8) of the answers given are wrong, where at most 10.0 % are allowed. "
+        "That is more than chance."
+    )
+    assert missed["light"].text.endswith("It may be chance.")
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_is_documented(kind):
+    docs = Path(__file__).parents[4] / "docs"
+    assert f"| `{kind}` |" in (docs / "report.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
-from registry.bundle.familiarity import DISTANCE_BINS, Gaussians
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest import OutOfDistribution
+from registry.bundle.model import DISTANCE_BINS, Gaussians
 from registry.records import Release, Version
 from serving.inference.predictor import LoadedVersion
 from serving.releases.current_release import LoadedRelease

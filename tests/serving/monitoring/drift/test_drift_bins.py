@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.familiarity import DISTANCE_BINS, distance_bin, upper_edge
+from registry.bundle.model import DISTANCE_BINS, distance_bin, upper_edge
 from serving.monitoring.drift.bins import (
     DISTANCE_EDGES,
     LOG_ODDS_EDGES,

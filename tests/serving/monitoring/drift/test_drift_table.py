@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.familiarity import DISTANCE_BINS, distance_bin
 from registry.bundle.manifest import Abstention
+from registry.bundle.model import DISTANCE_BINS, distance_bin
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters
