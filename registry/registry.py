@@ -377,7 +377,9 @@ class Registry:
     ) -> Event:
         """Roll the alias back to the release before the one it points to, or before it was stopped.
 
-        Gates are not asked. Releases with a withdrawn version are skipped. `expect` as for `promote`.
+        Gates are not asked. Releases with a withdrawn version are skipped.
+
+        With `expect` it is done only if the alias points to the release of this number.
 
         Raises:
             AliasMoved: the alias points to another release by then.

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from registry.database.changes import AuditContext, insert_event, insert_withdrawal, move_alias
-from registry.database.connection import reading, writing
+from registry.database.connection import writing
 from registry.database.queries import (
     alias_names,
     current_release,
@@ -54,19 +54,17 @@ def roll_back(
     """Rolls an alias back to the release before the one it points to, or before it was stopped.
 
     Raises:
-        AliasMoved: the alias points to another release than `expect`, by default the one at the beginning.
+        AliasMoved: the alias points to another release than `expect`.
         NotFound: there is no such model or alias.
         NothingToRollBack: there is no release before it that may answer.
     """
-    if expect is None:
-        with reading(engine) as connection:
-            expect = release_number(current_release(connection, model, alias))
     with writing(engine) as connection:
         require_model(connection, model)
         stack = stack_of(moves_of(connection, model, alias))
         if not stack:
             raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
-        if release_number(running := current_release(connection, model, alias)) != expect:
+        running = current_release(connection, model, alias)
+        if expect is not None and release_number(running) != expect:
             raise AliasMoved(f"nothing was rolled back: {alias_moved(model, alias, expect, running)}")
         withdrawn = withdrawn_members(connection, model)
         release, skipped = _before(stack, withdrawn)
