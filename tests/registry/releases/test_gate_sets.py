@@ -1,12 +1,15 @@
-"""Gate sets as the registry keeps them: numbered, for one model or for all, and asked at promotion."""
+"""Gate sets as the registry keeps them: numbered, of a model and alias or of all, and asked at promotion."""
 
 import pytest
 
-from registry.errors import GateRefusal, ReleaseRefused
+from registry.errors import GateRefusal, InvalidName, ReleaseRefused
 from registry.gates import DEFAULT, GateSet, SpreadGate
 from registry.gates.running import NonInferiorityGate
 from registry.gates.threshold import CountGate
 from registry.releases import promote
+from registry.releases.gate_sets import takes_the_place_of
+from registry.views.changes import gate_table
+from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite
 
@@ -27,7 +30,6 @@ def filled(registry, bundle, tested):
 def test_sets_are_numbered_and_the_newest_is_asked(filled, places):
     first = filled.set_gates(LENIENT, reason="a lenient board")
     second = filled.set_gates(STRICT, reason=" a strict one ")
-    assert filled.gates().gates == STRICT
     assert [filled.gates(number=number).gates for number in (0, 1, 2)] == [DEFAULT, LENIENT, STRICT]
     assert (first.kind, first.actor, first.model, first.reason) == (
         "gates-changed", "tester", "", "a lenient board",
@@ -39,40 +41,67 @@ def test_sets_are_numbered_and_the_newest_is_asked(filled, places):
     assert [event for event in filled.history(MODEL) if event.kind == "gates-changed"] == [first, second]
     with places.open() as again:
         kept = again.gates()
-        assert (kept.number, kept.gates, kept.actor, kept.created.tzinfo is not None) == (
-            2,
-            STRICT,
-            "tester",
-            True,
-        )
+        assert (kept.number, kept.gates, kept.actor) == (2, STRICT, "tester")
+    assert filled.verify() == ()
+    for reason in ("", "  \n"):
+        with pytest.raises(ReleaseRefused, match="--reason"):
+            filled.set_gates(LENIENT, reason=reason)
+    with pytest.raises(InvalidName):
+        filled.set_gates(LENIENT, reason="t", alias="a/b")
+    assert filled.gates().number == 2
+
+
+def test_the_narrowest_set_is_asked_and_a_promotion_says_which(filled, bundle):
+    filled.add([bundle(model="other")])
+
+    def asked(model, alias):
+        kept = filled.gates(model, alias=alias)
+        return kept.model, kept.alias, kept.number
+
+    assert asked(MODEL, "production") == ("", "", 0)
+    filled.set_gates(LENIENT, reason="t", alias="production")
+    assert (asked(MODEL, "production"), asked(MODEL, "staging")) == (("", "production", 1), ("", "", 0))
+    filled.set_gates(STRICT, reason="t")
+    assert (asked(MODEL, "production"), asked(MODEL, "staging")) == (("", "production", 1), ("", "", 2))
+    own = filled.set_gates(LENIENT, reason="t", model=MODEL)
+    assert (asked(MODEL, "production"), asked(MODEL, "staging")) == ((MODEL, "", 1), (MODEL, "", 1))
+    event = filled.set_gates(STRICT, reason="t", model=MODEL, alias="production")
+    assert (asked(MODEL, "production"), asked(MODEL, "staging")) == ((MODEL, "production", 2), (MODEL, "", 1))
+    assert (asked("other", "production"), asked(None, None)) == (("", "production", 1), ("", "", 2))
+    assert filled.set_gates(STRICT, reason="again", model=MODEL, alias="production") is None
+    assert str(filled.gates(MODEL, 2)) == f"gate set 2 of {MODEL} under production"
+    assert f"set 1 of {MODEL} -> set 2 of {MODEL} under production" in event_lines(event)
+    assert own not in filled.history("other")
+    with pytest.raises(GateRefusal) as refused:
+        filled.promote(MODEL, [1], to="production")
+    assert (refused.value.report.set_number, refused.value.report.set_alias) == (2, "production")
+    assert gate_table(refused.value.report).startswith(f"gate set 2 of {MODEL} under production\n")
+    done = filled.promote(MODEL, [1], to="staging")
+    assert (done.gates.set_model, done.gates.set_number, done.gates.set_alias) == (MODEL, 1, "")
+    assert [result.limit for result in done.gates.results] == [0.25]
     assert filled.verify() == ()
 
 
-def test_a_model_with_gates_of_its_own_is_asked_those_alone(filled, bundle):
-    filled.add([bundle(model="other")])
-    filled.set_gates(STRICT, reason="all")
-    event = filled.set_gates(LENIENT, reason="this one", model=MODEL)
-    assert [event.details[end]["model"] for end in ("before", "after")] == ["", MODEL]
-    assert (filled.gates(MODEL).model, filled.gates(MODEL).number, filled.gates(MODEL).gates) == (
-        MODEL,
-        1,
-        LENIENT,
-    )
-    assert filled.gates("other") == filled.gates() != filled.gates(MODEL)
-    promoted = filled.promote(MODEL, [1], to="production")
-    assert (promoted.gates.set_model, promoted.gates.set_number) == (MODEL, 1)
-    assert [result.limit for result in promoted.gates.results] == [0.25]
-    assert event not in filled.history("other")
+ALL, PRODUCTION, OF_MODEL, BOTH = ("", ""), ("", "production"), (MODEL, ""), (MODEL, "production")
 
 
-@pytest.mark.parametrize("reason", ["", "  \n"])
-def test_other_gates_need_a_reason(filled, reason):
-    with pytest.raises(ReleaseRefused, match="--reason"):
-        filled.set_gates(LENIENT, reason=reason)
-    assert filled.gates().number == 0
+@pytest.mark.parametrize(
+    ("place", "replaced"),
+    [
+        (ALL, {ALL}),
+        (PRODUCTION, {ALL, PRODUCTION}),
+        (OF_MODEL, {ALL, PRODUCTION, OF_MODEL}),
+        (BOTH, {ALL, PRODUCTION, OF_MODEL, BOTH}),
+    ],
+)
+def test_a_set_takes_the_place_of_wider_ones_where_they_overlap(place, replaced):
+    places = [ALL, PRODUCTION, OF_MODEL, BOTH, ("", "staging"), ("other", ""), ("other", "production")]
+    if place == OF_MODEL:  # under any alias
+        replaced = {*replaced, ("", "staging")}
+    assert {other for other in places if takes_the_place_of(place, other)} == replaced
 
 
-def test_every_gate_that_refuses_is_told_and_all_are_kept(filled):
+def test_every_gate_that_refuses_is_named_and_all_are_kept(filled):
     filled.set_gates(GateSet(gates=(*STRICT.gates[:1], CountGate(minimum=201))), reason="strict")
     with pytest.raises(GateRefusal) as refused:
         filled.promote(MODEL, [2], to="production")
@@ -89,11 +118,10 @@ def test_the_running_release_is_compared_of_the_same_alias(filled):
     assert filled.promote(MODEL, [1], to="staging").gates.results[0].verdict == "not applicable"
     with pytest.raises(GateRefusal, match=r"accuracy for dark: 0\.150 \(n 200, 0\.850 -> 0\.700\)"):
         filled.promote(MODEL, [1], to="production")
-    better = filled.promote(MODEL, [2], to="staging")
-    assert better.gates.results[0].value == pytest.approx(0)
+    assert filled.promote(MODEL, [2], to="staging").gates.results[0].value == pytest.approx(0)
 
 
-def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compared(
+def test_a_running_release_that_is_damaged_keeps_nothing_out_unless_it_is_compared(
     filled, places, bundle, tested
 ):
     filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
@@ -110,15 +138,15 @@ def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compar
     assert filled.promote(MODEL, [3], to="production") is not None
 
 
-def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
-    """Somebody sets stricter gates between a judgement and its release."""
+@pytest.mark.parametrize("alias", [None, "production"])
+def test_gates_that_are_set_while_a_release_is_judged_are_asked(filled, places, monkeypatch, alias):
     swap, tries = promote.swap, []
 
     def interrupted(*judged):
         tries.append(judged)
         if len(tries) == 1:
             with places.open() as other:
-                other.set_gates(STRICT, reason="at once")
+                other.set_gates(STRICT, reason="at once", alias=alias)
         return swap(*judged)
 
     monkeypatch.setattr(promote, "swap", interrupted)
@@ -133,12 +161,13 @@ def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
     [
         ("UPDATE gate_sets SET content = '{\"gates\": [{\"name\": \"spread\"}]}' WHERE number = 1",
          "gate set 1 for all models", "instead of"),
-        ("DELETE FROM gate_sets WHERE model <> ''", f"gate set 1 of {MODEL}", "tell of it and it is gone"),
-        ("UPDATE gate_sets SET number = 7 WHERE model = ''", "gate set 7 for all models", "no event tells"),
+        ("DELETE FROM gate_sets WHERE model <> ''", f"gate set 1 of {MODEL}", "it is gone"),
+        ("UPDATE gate_sets SET number = 7 WHERE model = ''", "gate set 7 for all models", "no event"),
+        ("UPDATE gate_sets SET alias = 'staging' WHERE model = ''", "gate set 1 for all models", "staging"),
     ],
 )  # fmt: skip
 def test_a_gate_set_that_was_tampered_with_is_found(filled, places, statement, about, text):
-    filled.set_gates(STRICT, reason="all")
+    filled.set_gates(STRICT, reason="all", alias="production")
     filled.set_gates(LENIENT, reason="one", model=MODEL)
     assert filled.verify() == ()
     places.tamper(statement)
