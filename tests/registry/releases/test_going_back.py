@@ -11,6 +11,8 @@ from registry.errors import (
     VersionWithdrawn,
 )
 from registry.gates import GateSet, SpreadGate
+from registry.gates.approval import ApprovalsGate
+from registry.releases import promote
 from registry.views.records import event_lines
 
 pytestmark = pytest.mark.sqlite_first
@@ -81,18 +83,31 @@ def test_a_stopped_alias_points_to_nothing_and_goes_back_to_what_ran(released):
     assert released.verify() == ()
 
 
-def test_what_cannot_be_stopped(released):
-    with pytest.raises(ReleaseRefused, match="needs a reason"):
-        released.stop(MODEL, alias="production", reason=" ")
-    with pytest.raises(NotFound, match=r"no alias 'prodcution' of .* the nearest: production"):
-        released.stop(MODEL, alias="prodcution", reason="t")
-    with pytest.raises(NotFound, match="model"):
-        released.stop("other", alias="production", reason="t")
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda one: one.stop(MODEL, alias="production", reason=" "), ReleaseRefused, "needs a reason"),
+        (lambda one: one.stop(MODEL, alias="prodction", reason="t"), NotFound, "the nearest: production"),
+        (lambda one: one.stop("other", alias="production", reason="t"), NotFound, "model"),
+        (lambda one: one.withdraw(MODEL, [3], reason=" "), ReleaseRefused, "needs a reason"),
+        (
+            lambda one: one.withdraw(MODEL, [], reason="t"),
+            ReleaseRefused,
+            "no version of skin-lesion is named",
+        ),
+        (lambda one: one.withdraw(MODEL, [3, 9], reason="t"), NotFound, "no version 9"),
+        (lambda one: one.rollback("other", alias="production"), NotFound, "no model"),
+        (lambda one: one.rollback(MODEL, alias="staging"), NotFound, "no alias 'staging'"),
+        (lambda one: one.approve(MODEL, [3], to="production"), NothingToApprove, "points to version 3"),
+    ],
+)
+def test_what_cannot_be_done(released, call, error, text):
+    with pytest.raises(error, match=text):
+        call(released)
+    assert (released.withdrawals(), numbers(released)) == ((), [3])
 
 
 def test_a_stop_forgets_approvals(released, person):
-    from registry.gates.approval import ApprovalsGate
-
     anna, released = person("anna", "approver"), person("olga")
     released.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")
     anna.approve(MODEL, [1], to="production")
@@ -202,40 +217,8 @@ def test_the_same_model_file_under_another_manifest_is_told_and_takes_a_reason(r
     assert released.withdraw(MODEL, [1], reason="t").same_file == ()
 
 
-@pytest.mark.parametrize(
-    ("given", "reason", "error", "text"),
-    [
-        ([3], " ", ReleaseRefused, "needs a reason"),
-        ([], "t", ReleaseRefused, "no version of skin-lesion is named"),
-        ([3, 9], "t", NotFound, "no version 9"),
-    ],
-)
-def test_what_cannot_be_withdrawn(released, given, reason, error, text):
-    with pytest.raises(error, match=text):
-        released.withdraw(MODEL, given, reason=reason)
-    assert released.withdrawals() == ()
-    assert numbers(released) == [3]
-
-
-def test_what_is_withdrawn_while_it_is_judged_is_not_promoted(released, monkeypatch):
-    from registry.releases import promote
-
-    judge = promote.judge
-
-    def judge_and_withdraw(*given):
-        found = judge(*given)
-        released.withdraw(MODEL, [1], reason="just now")
-        return found
-
-    monkeypatch.setattr(promote, "judge", judge_and_withdraw)
-    with pytest.raises(VersionWithdrawn, match="just now"):
-        released.promote(MODEL, [1], to="production", override_gates=True, **WHY)
-    assert numbers(released) == [3]
-
-
-def test_what_is_withdrawn_while_it_is_approved_is_not_approved(released, monkeypatch):
-    from registry.releases import promote
-
+@pytest.mark.parametrize("action", ["promote", "approve"])
+def test_what_is_withdrawn_while_it_is_looked_at_is_refused(released, monkeypatch, action):
     check = promote.check_integrity
 
     def check_and_withdraw(*given):
@@ -244,12 +227,8 @@ def test_what_is_withdrawn_while_it_is_approved_is_not_approved(released, monkey
 
     monkeypatch.setattr(promote, "check_integrity", check_and_withdraw)
     with pytest.raises(VersionWithdrawn, match="just now"):
-        released.approve(MODEL, [1], to="production")
-
-
-def test_nothing_to_approve_is_still_told(released):
-    with pytest.raises(NothingToApprove):
-        released.approve(MODEL, [3], to="production")
+        getattr(released, action)(MODEL, [1], to="production", override_gates=True, **WHY)
+    assert numbers(released) == [3]
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,6 @@ def test_a_rollback_asks_no_gate_and_leaves_other_aliases(filled):
     assert numbers(filled, "staging") == [1, 2]
 
 
-def test_there_must_be_something_to_roll_back(filled):
+def test_of_an_alias_that_never_was_nothing_is_rolled_back(filled):
     with pytest.raises(NotFound, match="no alias 'production' of model 'skin-lesion'; there is no alias yet"):
         filled.rollback(MODEL, alias="production")
-    filled.promote(MODEL, [1, 2], to="production")
-    with pytest.raises(NothingToRollBack):
-        filled.rollback(MODEL, alias="production")
-    with pytest.raises(NotFound, match="the nearest: production"):
-        filled.rollback(MODEL, alias="prodution")
-    with pytest.raises(NotFound, match="no model"):
-        filled.rollback("other", alias="production")
