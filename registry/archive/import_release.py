@@ -42,7 +42,7 @@ from registry.releases.validate_bundle import check_bundle, check_size
 from registry.signing.envelope import bundle_files
 from registry.signing.versions import Signature, insert_signatures, signatures_of_version
 from registry.store.base import Store
-from registry.store.garbage import restore_collected
+from registry.store.bundles import restore_collected
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.keys import Trust
@@ -153,7 +153,7 @@ def import_release(
     bundles = [(one.manifest.model, one.digest) for one in archive.bundles]
     put_contents(engine, store, context, contents, bundles)
     with writing(engine) as connection:
-        restore_collected(connection, store, contents)
+        restore_collected(store, contents)
         inserted = [insert_version(connection, one.manifest, one.digest) for one in archive.bundles]
         refuse_withdrawn(connection, [version for version, _ in inserted])
         versions = tuple(version for version, _ in inserted)

@@ -23,7 +23,7 @@ from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
     from registry.audit import ComparedHead
-    from registry.store.garbage import Collected
+    from registry.store.bundles import Collected
 
 AUDIT_EXAMPLES = ("--out audit.jsonl", "--model demo > demo.jsonl")
 

@@ -29,8 +29,7 @@ from registry.releases.validate_bundle import (
     title_of,
 )
 from registry.store.base import Staged, Store
-from registry.store.bundles import require_not_lost
-from registry.store.garbage import restore_collected
+from registry.store.bundles import require_not_lost, restore_collected
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ def _add(engine: Engine, store: Store, context: AuditContext, incoming: Sequence
     for digest in damaged:
         logger.warning("object %s was missing or altered, and is right again", digest)
     with writing(engine) as connection:
-        restore_collected(connection, store, sources | {one.digest: one.text for one in incoming})
+        restore_collected(store, sources | {one.digest: one.text for one in incoming})
         inserted = [insert_version(connection, one.manifest, one.digest) for one in incoming]
         new = tuple(version for version, is_new in inserted if is_new)
         for model in dict.fromkeys(version.model for version in new):

@@ -1,6 +1,5 @@
 """The content-addressed object store: objects by their sha256, in a folder or on any filesystem of fsspec.
 
-- `base`: the interface, and a store in a folder; `remote`: one on fsspec.
-- `bundles`: opening a store by its address, and reading a version's bundle back, verified.
-- `garbage`: garbage collection.
+- `base`: the store, opened by its address.
+- `bundles`: a version's bundle read back and verified, a store that was lost, and garbage collection.
 """
