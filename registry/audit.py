@@ -58,8 +58,8 @@ from registry.records import MOVES, RESTORE, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
 from registry.releases.labels import all_tags
 from registry.signing.versions import signature_issues
+from registry.store.base import Store
 from registry.store.bundles import require_not_lost
-from registry.store.objects import Store
 
 if TYPE_CHECKING:
     from registry.signing.keys import Trust

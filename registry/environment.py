@@ -1,11 +1,7 @@
 """Defaults from the environment, addresses without their secrets, and the version of dermfed.
 
-Addresses of databases and stores in messages, without what may be secret in them.
-
-Whoever mistypes an address puts the password where no parser looks for one. So nothing here parses: all that
-stands before the last `@` may be secret, and so may what follows a colon in a host's place, and a query.
-
-The version of dermfed itself, also where it runs from its sources: in a bento it is not installed.
+A mistyped address has its password where no parser looks for one. So nothing here parses: all that stands
+before the last `@` may be secret, and so may what follows a colon in a host's place, and a query.
 """
 
 import getpass
@@ -16,7 +12,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import platformdirs
 
@@ -76,10 +72,7 @@ def _user_folder() -> Path:
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/*")
-_PORT = re.compile(r"[0-9]*")
 _SECRET_OPTION = re.compile(r"(?i)pass|secret|token|key|sig|cred|auth")
-_SHORTEST: Final = 4
-"""Letters of a part of a password that is hidden within a text; where a shorter part occurs, the text is."""
 
 
 def masked(address: str) -> str:
@@ -91,30 +84,26 @@ def masked(address: str) -> str:
     shown = re.split(r"[?#]", shown, maxsplit=1)[0]
     if at:
         return f"{start}***@{shown}"
-    slashes = len(shown) - len(shown.lstrip("/"))
-    host, slash, path = shown[slashes:].partition("/")
-    name, colon, port = host.partition(":")
-    if start and colon and not host.startswith("[") and not _PORT.fullmatch(port):
-        return f"{start}{shown[:slashes]}{name}:***{slash}{path}"
+    name, colon, port = shown.partition("/")[0].partition(":")
+    if start and colon and not name.startswith("[") and not port.isdecimal():
+        return f"{start}{name}:***"
     return f"{start}{shown}"
 
 
-def holds_credentials(address: str) -> bool:
-    """Whether an address has a user or a password, wherever they were typed."""
-    start, rest = _parts(address)
-    hidden, at, _ = rest.rpartition("@")
-    return bool(at) and (bool(start) or ":" in hidden)
-
-
 def without_secrets(text: str, address: str) -> str:
-    """A text, such as a library's error, without what is secret in an address that it may quote."""
+    """A text, such as a library's error, without what may be secret in an address that it may quote."""
     text = text.replace(address, masked(address))
-    secrets = _secrets(address)
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
-            text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
-        elif secret.lower() in text.lower():
-            return "what was said of it may hold the password, and is not repeated"
+    _, rest = _parts(address)
+    hidden, at, after = rest.rpartition("@")
+    name, _, password = (hidden if at else rest).partition(":")
+    if not at and (name.startswith("[") or re.match(r"[0-9]*(/|$)", password)):
+        password = ""  # a port
+    options = [option.partition("=") for option in re.split(r"[?&]", after)[1:]]
+    secret = {value for name, _, value in options if _SECRET_OPTION.search(name)}
+    parts = {*re.split(r"[:@/?#&=]", password), *secret}
+    plain = {unquote(part) for part in parts}
+    if any(one.lower() in text.lower() for one in parts | plain if one):
+        return "the text of the error may hold the password and is not repeated"
     return text
 
 
@@ -125,25 +114,6 @@ def _parts(address: str) -> tuple[str, str]:
     if start.endswith("///"):  # a path
         start = start.rstrip("/") + "//"
     return start, address[len(start) :]
-
-
-def _secrets(address: str) -> set[str]:
-    """The parts of an address that may be those of a password, in each form that a text may have them in."""
-    _, rest = _parts(address)
-    hidden, at, after = rest.rpartition("@")
-    if not at:
-        hidden, after = re.split(r"[/?#]", rest.lstrip("/"), maxsplit=1)[0], rest
-        if _PORT.fullmatch(hidden.partition(":")[2]):
-            hidden = ""
-    password = re.split(r"[:/]", hidden, maxsplit=1)[1:]
-    found = {*password, *(part for one in password for part in re.split(r"[:@/?#&=]", one))}
-    for option in re.split(r"[?&]", after)[1:]:
-        name, _, value = option.partition("=")
-        if _SECRET_OPTION.search(name):
-            found.add(value)
-    plain = {unquote(one) for one in found}
-    forms = {*found, *plain, *map(quote, plain), *(repr(one)[1:-1] for one in plain)}
-    return {one for one in forms if one}
 
 
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"

@@ -39,9 +39,15 @@ from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Event, EventKin
 from registry.releases import add, gate_sets, labels, promote, rollback, rollout
 from registry.releases.promote import Promotion
 from registry.signing import versions as signing
-from registry.store.bundles import fetch_bundle, stored_bundle, stored_manifest
-from registry.store.garbage import GRACE, Collected, collect_garbage
-from registry.store.objects import Store, open_store
+from registry.store.base import Store, open_store
+from registry.store.bundles import (
+    GRACE,
+    Collected,
+    collect_garbage,
+    fetch_bundle,
+    stored_bundle,
+    stored_manifest,
+)
 from registry.views.changes import Difference, compare
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from registry.records import Release
 from registry.releases.labels import refuse_withdrawn
 from registry.releases.rollback import required_release
 from registry.signing.versions import Signature, signatures_of_version
+from registry.store.base import Store
 from registry.store.bundles import stored_manifest
-from registry.store.objects import Store
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ from registry.releases.add import check_bundle, check_size, put_contents
 from registry.releases.labels import refuse_withdrawn, shared_files
 from registry.signing.envelope import bundle_files
 from registry.signing.versions import Signature, insert_signatures, signatures_of_version
-from registry.store.garbage import restore_collected
-from registry.store.objects import Store
+from registry.store.base import Store
+from registry.store.bundles import restore_collected
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.keys import Trust
@@ -152,7 +152,7 @@ def import_release(
     bundles = [(one.manifest.model, one.digest) for one in archive.bundles]
     put_contents(engine, store, context, contents, bundles)
     with writing(engine) as connection:
-        restore_collected(connection, store, contents)
+        restore_collected(store, contents)
         inserted = [insert_version(connection, one.manifest, one.digest) for one in archive.bundles]
         refuse_withdrawn(connection, [version for version, _ in inserted])
         versions = tuple(version for version, _ in inserted)

@@ -36,7 +36,7 @@ from registry.views.records import event_lines, version_table
 from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
-    from registry.store.garbage import Collected
+    from registry.store.bundles import Collected
 
 _Trusted = Annotated[
     list[Path] | None,

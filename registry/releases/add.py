@@ -34,9 +34,8 @@ from registry.records import Added, EventKind
 from registry.releases.labels import shared_files
 from registry.releases.probe import probe_model
 from registry.signing.attestation import check_attestation
-from registry.store.bundles import require_not_lost
-from registry.store.garbage import restore_collected
-from registry.store.objects import Staged, Store
+from registry.store.base import Staged, Store
+from registry.store.bundles import require_not_lost, restore_collected
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +112,7 @@ def add_bundles(
     for digest in damaged:
         logger.warning("object %s was missing or altered, and is right again", digest)
     with writing(engine) as connection:
-        restore_collected(connection, store, sources | {one.digest: one.text for one in incoming})
+        restore_collected(store, sources | {one.digest: one.text for one in incoming})
         inserted = [insert_version(connection, one.manifest, one.digest) for one in incoming]
         new = tuple(version for version, is_new in inserted if is_new)
         for model in dict.fromkeys(version.model for version in new):

@@ -26,7 +26,7 @@ from registry.releases.add import alike_among, subgroup_names
 from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.versions import check_version, signatures_of_version
-from registry.store.objects import Store
+from registry.store.base import Store
 
 if TYPE_CHECKING:
     from registry.signing.keys import Trust

@@ -14,9 +14,8 @@ from registry.database.tables import SignatureRow, VersionRow
 from registry.errors import SignatureRefused, StoreError
 from registry.records import Version
 from registry.signing.envelope import bundle_files, read_envelope, read_statement
-from registry.store.bundles import check_stored, stored_manifest
-from registry.store.garbage import restore_collected
-from registry.store.objects import Store
+from registry.store.base import Store
+from registry.store.bundles import check_stored, restore_collected, stored_manifest
 
 if TYPE_CHECKING:
     from registry.signing.check import CheckedSignature
@@ -106,7 +105,7 @@ def sign_versions(
             new.append(made[version.number])
     if new:
         with writing(engine) as connection:
-            restore_collected(connection, store, contents)
+            restore_collected(store, contents)
             insert_signatures(connection, new)
             details = {
                 "signatures": [

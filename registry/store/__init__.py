@@ -1,5 +1,5 @@
-"""The content-addressed object store: objects by their sha256, on any filesystem of fsspec.
+"""The content-addressed object store: objects by their sha256, in a folder or on any filesystem of fsspec.
 
-- `objects`: the store, and opening it by its address.
-- `bundles`: reading a version's bundle back, verified; `garbage`: garbage collection.
+- `base`: the store, opened by its address.
+- `bundles`: a version's bundle read back and verified, a store that was lost, and garbage collection.
 """

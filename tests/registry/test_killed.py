@@ -15,7 +15,6 @@ from pathlib import Path
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
 from registry.releases import add
-from registry.store import objects
 
 url, store, point, before, *folders = sys.argv[1:]
 left = int(before)
@@ -38,14 +37,15 @@ def deadly(call, after=False):
 bundles = [read_bundle(Path(folder)) for folder in folders]
 with Registry.open(url, store) as opened:
     if point == "before a rename":
-        Path.replace = deadly(Path.replace)
+        os.rename = deadly(os.rename)
     elif point == "after a rename":
-        Path.replace = deadly(Path.replace, after=True)
+        os.rename = deadly(os.rename, after=True)
     elif point == "while flushing":
         os.fsync = deadly(os.fsync)
     elif point == "half way through a file":
-        objects._copy = lambda source, target, most: (
-            target.write_bytes(source[: len(source) // 2]), die()
+        from fsspec.implementations.local import LocalFileSystem
+        LocalFileSystem.put_file = lambda self, source, target: (
+            Path(target).write_bytes(Path(source).read_bytes()[:99]), die()
         )
     elif point == "after inserting a version":
         add.insert_version = deadly(add.insert_version, after=True)

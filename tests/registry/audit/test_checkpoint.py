@@ -23,7 +23,7 @@ def test_a_head_that_was_kept_is_not_written_over(registry, command, tmp_path):
     file.write_text("an earlier one")
     ended = command("head", "--out", file)
     assert ended.code == 2
-    assert "is there already" in ended.err
+    assert "exists already" in ended.err
     assert file.read_text() == "an earlier one"
 
 

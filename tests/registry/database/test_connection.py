@@ -6,7 +6,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from registry.database import postgresql, sqlite
+from registry.database import connection as database
 from registry.database.connection import open_database, reading, writing
 from registry.errors import DatabaseError, InvalidName
 from registry.registry import Registry
@@ -59,8 +59,7 @@ def test_a_reader_sees_one_moment_and_keeps_no_writer_waiting(engine):
 
 
 def test_a_writer_has_the_lock_from_its_beginning(engine, monkeypatch):
-    monkeypatch.setattr(postgresql, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
     impatient = open_database(engine.url.render_as_string(hide_password=False))
     with writing(engine):
         began = time.monotonic()
@@ -194,7 +193,7 @@ def test_no_message_tells_a_password(more):
 
 
 def test_without_the_driver_the_way_to_install_it_is_told(monkeypatch):
-    monkeypatch.setattr(postgresql, "find_spec", lambda name: None)
+    monkeypatch.setattr(database, "find_spec", lambda name: None)
     with pytest.raises(DatabaseError, match=r"pip install dermfed\[postgres\]"):
         open_database("postgresql://host/db")
 

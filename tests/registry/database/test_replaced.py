@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 
-from registry.database.connection import keep_to, open_database, reading, writing
+from registry.database.connection import open_database, open_registry, reading, writing
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
 
@@ -210,8 +210,7 @@ def test_a_server_that_only_reads_is_read(places, registry, server):
 
 
 def test_a_transaction_within_the_wrong_database_writes_nothing(places, registry):
-    engine = open_database(places.url)
-    keep_to(engine, "0" * 32)
+    engine = open_registry(places.url, "0" * 32)
     with pytest.raises(DatabaseError), writing(engine) as connection:
         connection.execute(text("DELETE FROM api_keys"))
     engine.dispose()

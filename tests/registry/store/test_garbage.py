@@ -12,9 +12,9 @@ import pytest
 from registry.database.connection import writing
 from registry.errors import StoreError
 from registry.registry import Registry
-from registry.store import garbage
-from registry.store.garbage import restore_collected
-from registry.store.objects import FolderStore, open_store
+from registry.store import bundles
+from registry.store.base import Store, object_name, open_store
+from registry.store.bundles import restore_collected
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -23,7 +23,7 @@ WORDS = [b"nobody's", b"nobody's either"]
 
 def age(store, digest_or_name, by):
     """Makes a file older, as time would."""
-    path = store.folder / digest_or_name if "/" in digest_or_name else store.path(digest_or_name)
+    path = store.folder / (digest_or_name if "/" in digest_or_name else object_name(digest_or_name))
     then = time.time() - by.total_seconds()
     os.utime(path, (then, then))
 
@@ -33,7 +33,8 @@ def store(places, bundle, graph):
     """The store of a registry that has a version of another model."""
     with places.open() as registry:
         registry.add([bundle(model="other", graph=graph(name="other"))])
-    opened = FolderStore(places.store)
+    opened = open_store(str(places.store))
+    opened.folder = places.store
     opened.known = {file.digest for file in opened.files()}
     return opened
 
@@ -96,7 +97,7 @@ def test_a_dry_run_lists_the_same_and_removes_nothing(registry, store):
 
 def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, store):
     digest = store.put(WORDS[0])
-    folder = store.path(digest).parent
+    folder = (store.folder / object_name(digest)).parent
     left = folder / f".{digest[7:]}.0123456789abcdef"
     left.write_bytes(b"half")
     stranger = folder / ".nfs0001"
@@ -111,7 +112,7 @@ def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, st
 
 def test_what_is_being_written_stays_whatever_age_is_asked(registry, store):
     digest = store.put(WORDS[0])
-    left = store.path(digest).with_name(f".{digest[7:]}.0123456789abcdef")
+    left = (store.folder / object_name(digest)).with_name(f".{digest[7:]}.0123456789abcdef")
     left.write_bytes(b"half")
     age(store, left.relative_to(store.folder).as_posix(), timedelta(minutes=59))
     assert [file.digest for file in registry.collect(older_than=timedelta(0)).files] == [digest]
@@ -141,7 +142,7 @@ def test_objects_of_versions_whose_event_is_gone_stay(registry, bundle, store, p
 
 
 def test_many_are_removed_a_transaction_at_a_time(registry, store, monkeypatch):
-    monkeypatch.setattr(garbage, "_AT_ONCE", 2)
+    monkeypatch.setattr(bundles, "_AT_ONCE", 2)
     for number in range(5):
         age(store, store.put(b"%d" % number), 2 * DAY)
     assert len(registry.collect().files) == 5
@@ -152,7 +153,7 @@ def test_many_are_removed_a_transaction_at_a_time(registry, store, monkeypatch):
 def test_history_tells_of_what_went_before_the_disk_refused(registry, store, monkeypatch):
     for word in (*WORDS, b"third"):
         age(store, store.put(word), 2 * DAY)
-    remove, asked = FolderStore.remove, []
+    remove, asked = Store.remove, []
 
     def refuse(self, name):
         asked.append(name)
@@ -160,7 +161,7 @@ def test_history_tells_of_what_went_before_the_disk_refused(registry, store, mon
             raise StoreError(f"{name} cannot be removed")
         remove(self, name)
 
-    monkeypatch.setattr(FolderStore, "remove", refuse)
+    monkeypatch.setattr(Store, "remove", refuse)
     with pytest.raises(StoreError, match="cannot be removed"):
         registry.collect()
     assert len(present(store)) == 2
@@ -171,14 +172,14 @@ def test_history_tells_of_what_went_before_the_disk_refused(registry, store, mon
 def test_one_that_is_put_again_between_listing_and_removing_stays(registry, store, monkeypatch):
     digest = store.put(WORDS[0])
     age(store, digest, 2 * DAY)
-    files = FolderStore.files
+    files = Store.files
 
     def list_and_put(self):
         listed = list(files(self))
         store.put(WORDS[0])  # another process: its transaction is still to come
         yield from listed
 
-    monkeypatch.setattr(FolderStore, "files", list_and_put)
+    monkeypatch.setattr(Store, "files", list_and_put)
     assert registry.collect().files == ()
     assert store.get(digest) == WORDS[0]
 
@@ -187,7 +188,7 @@ def test_one_that_becomes_a_version_between_listing_and_removing_stays(
     registry, bundle, store, places, monkeypatch
 ):
     given = bundle()
-    files = FolderStore.files
+    files = Store.files
 
     def list_and_add(self):
         listed = list(files(self))
@@ -196,7 +197,7 @@ def test_one_that_becomes_a_version_between_listing_and_removing_stays(
         yield from listed
 
     registry.add([bundle(seed=1)])  # the model's bytes are there already
-    monkeypatch.setattr(FolderStore, "files", list_and_add)
+    monkeypatch.setattr(Store, "files", list_and_add)
     store.put(b"nobody's")
     registry.collect(older_than=timedelta(0))
     assert registry.verify() == ()
@@ -276,19 +277,17 @@ def test_keeping_writes_only_what_is_gone(registry, store, monkeypatch, tmp_path
     (tmp_path / "file").write_bytes(b"of a file")
     objects[f"sha256:{hashlib.sha256(b'of a file').hexdigest()}"] = tmp_path / "file"
     asked = []
-    keep = FolderStore.keep
-    monkeypatch.setattr(FolderStore, "keep", lambda self, copy: asked.append(copy.digest) or keep(self, copy))
-    with writing(registry._engine) as connection:
-        restore_collected(connection, store, objects)
+    keep = Store.keep
+    monkeypatch.setattr(Store, "keep", lambda self, copy: asked.append(copy.digest) or keep(self, copy))
+    restore_collected(store, objects)
     assert asked == [digest for digest in objects if digest != there]
     assert present(store) == set(objects)
 
 
 def test_a_file_that_has_changed_since_is_not_kept_under_its_old_name(registry, store, tmp_path):
     (tmp_path / "file").write_bytes(b"another")
-    with pytest.raises(StoreError, match="has changed while it was added"), writing(registry._engine) as one:
-        restore_collected(one, store, {"sha256:" + 64 * "0": tmp_path / "file"})
-    assert present(store) == set()
+    with pytest.raises(StoreError, match="has changed while it was added"):
+        restore_collected(store, {"sha256:" + 64 * "0": tmp_path / "file"})
 
 
 def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
@@ -296,7 +295,7 @@ def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
         registry.add([bundle()])
         open_store(address).put(WORDS[0])
-        monkeypatch.setattr("registry.store.objects._TIMES", ())
+        monkeypatch.setattr("registry.store.base._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
         monkeypatch.undo()
         assert len(registry.collect(older_than=timedelta(0)).files) == 1
