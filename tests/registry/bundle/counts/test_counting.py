@@ -87,27 +87,6 @@ def test_counts_of_two_clients_add_up_to_the_counts_of_both(predictions, seed, c
     assert same(parts[0] + parts[1], parts[1] + parts[0])
 
 
-@given(seed=st.integers(0, 2**32), smallest=st.integers(1, 7), num_classes=st.integers(2, 4))
-@settings(max_examples=25)
-def test_no_occupied_bin_is_of_fewer_patients(predictions, seed, smallest, num_classes):
-    """Of any histogram, over both sides of it together; and no picture is lost."""
-    probabilities, labels = predictions(seed, 60, num_classes)
-    patients = np.random.default_rng(seed).integers(0, 25, 60)
-    malignant = np.arange(num_classes) < 1
-    counts = count(
-        probabilities, labels, malignant=malignant, patients=patients, smallest_cell=smallest
-    ).point
-    most = np.bincount(patients).max()
-    for histogram in (*counts.scores, counts.malignancy, counts.confidence):
-        of_bin = histogram.sum(axis=0)
-        assert of_bin.sum() == 60
-        # A bin of c pictures is of c / most patients at least, and those of one picture each are of c.
-        assert of_bin[of_bin > 0].min() >= smallest
-    alone = count(probabilities, labels, malignant=malignant, smallest_cell=smallest).point
-    assert (alone.confusion == counts.confusion).all()
-    assert most > 1
-
-
 def test_patients_and_not_pictures_make_a_cell_large_enough():
     probabilities = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 3)
     labels = np.array([0] * 6 + [1] * 3)
