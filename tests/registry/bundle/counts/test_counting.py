@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.counting import (
+    DECISIONS,
     GRAIN,
     HISTOGRAM,
+    LESIONS,
     MATRIX,
     NOISE,
     PATIENTS,
@@ -186,6 +188,27 @@ def test_broken_arrays_are_refused(predictions, name, spoil, message):
     arrays[name] = spoil(arrays[name])
     with pytest.raises(CountsError, match=message):
         Counts.from_arrays({name: array for name, array in arrays.items() if array is not None})
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "more", "message"),
+    [
+        (LESIONS, (0, 5), -50, "no pictures have"),  # Σ n² below Σ n
+        (LESIONS, (0, 2), 50, "no pictures have"),
+        (LESIONS, (0, 1), -1, "do not hold the pictures"),
+        (DECISIONS, (0, 0), 1, "no pictures have|does not hold the pictures"),
+        (DECISIONS, (1, 1), 1, "does not hold the pictures"),  # reported, and not those of the wrong ones
+        (DECISIONS, (2, 1), 100, "does not hold the pictures"),
+        (DECISIONS, (4, 0), 1, "no pictures have|does not hold the pictures"),
+    ],
+)
+def test_broken_sums_by_lesion_are_refused(predictions, name, at, more, message):
+    thresholds = Thresholds(140, 150, 130)
+    arrays = count(*predictions(9, 25, 3), malignant=MALIGNANT, thresholds=thresholds).to_arrays()
+    Block.from_arrays(arrays)
+    arrays[name][at] += more
+    with pytest.raises(CountsError, match=message):
+        Block.from_arrays(arrays)
 
 
 def test_what_does_not_add_up_is_refused(predictions):
