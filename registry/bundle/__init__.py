@@ -7,10 +7,11 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 - `labels`: classes and subgroups; `evaluation`: the counts of a test, from which metrics are computed;
   `consistency`: counts that contradict each other.
 - `counts`, `metrics`: the counts that clients send of their predictions, and every metric computed from them.
-- `pictures`: decoding a picture to the pixels that a model sees; `skin_tone`: scales, and angles in pictures.
+- `pictures`: decoding a picture to the pixels that a model sees, and maps laid over it.
+- `skin_tone`: the scales of skin tones, and how light skin looks in a picture.
 - `cases`: what a model may be given of a lesion.
 - `decision`: from probabilities to the answer a clinician gets; `diagnose`: that, without a service.
-- `model_check`: what a graph is refused for; `saliency`: maps of what an answer rests on.
+- `model_check`: what a graph is refused for.
 - `plugins`: tables of parts that other distributions may add to; `text`: names and texts of others, shown.
 - `errors`; `page/base.css`: the style that pages of a run and of data share.
 

@@ -533,6 +533,10 @@ class BundleManifest(Frozen):
                     f"the reference histograms are of {len(one.scores)} classes; there are {len(codes)} "
                     "labels"
                 )
+            if wrong := {len(row) for row in one.rows} - {SCORE_BINS}:
+                raise ValueError(
+                    f"a reference histogram of scores has {min(wrong)} bins; it has {SCORE_BINS}"
+                )
         counted = self.evaluation.by_class if self.evaluation is not None else {}
         if counted and set(counted) != set(codes):
             raise ValueError(

@@ -277,41 +277,50 @@ class Graph:
         return Outputs(*self._session.run([*OUTPUTS, MAP], feed))
 
 
+def _sizes(value: Any, kind: str, *shape: int | str | None) -> dict[str, int] | None:
+    """The sizes that are named in a shape, if the value of a graph has this type and shape; else None.
+
+    Args:
+        value: an input or output.
+        kind: of its numbers.
+        shape: of each dimension its size, the name of a fixed one, or None where it is free.
+    """
+    found: dict[str, int] = {}
+    given = list(value.shape)
+    if value.type != f"tensor({kind})" or len(given) != len(shape):
+        return None
+    for size, wanted in zip(given, shape, strict=True):
+        if wanted is None:
+            fits = not isinstance(size, int)
+        elif isinstance(wanted, int):
+            fits = size == wanted
+        else:
+            fits = isinstance(size, int) and found.setdefault(wanted, size) == size
+        if not fits:
+            return None
+    return found
+
+
 def _inputs(inputs: Sequence[Any]) -> tuple[int, bool, int]:
     """The picture size, whether the graph takes cases, and the number of facts."""
     by_name = {one.name: one for one in inputs}
-    types = {name: one.type for name, one in by_name.items()}
-    cases = {INPUT: "tensor(uint8)", KINDS: "tensor(int64)", CONTEXT: "tensor(float)"}
-    without_facts = {name: kind for name, kind in cases.items() if name != CONTEXT}
-    pictures = {INPUT: cases[INPUT]}
-    takes_cases = types in (cases, without_facts)
-    free = 2 if takes_cases else 1  # dimensions of a batch of pictures that any number may have
-    shapes = {name: list(one.shape) for name, one in by_name.items()}
-    facts = shapes[CONTEXT][1:] if CONTEXT in types else [0]
-    fits = (
-        (takes_cases or types == pictures)
-        and _free(shapes[INPUT], free)
-        and len(shapes[INPUT]) == free + 3
-        and isinstance(shapes[INPUT][free], int)
-        and shapes[INPUT][free:] == [shapes[INPUT][free]] * 2 + [3]
-        and (not takes_cases or (_free(shapes[KINDS], 2) and len(shapes[KINDS]) == 2))
-        and (CONTEXT not in types or (_free(shapes[CONTEXT], 1) and len(facts) == 1))
-        and isinstance(facts[0], int)
-    )
-    if not fits:
-        found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in inputs)
+    takes_cases = KINDS in by_name
+    wanted: dict[str, tuple[Any, ...]] = {INPUT: ("uint8", None, "size", "size", 3)}
+    if takes_cases:
+        wanted = {INPUT: ("uint8", None, None, "size", "size", 3), KINDS: ("int64", None, None)}
+        wanted |= {CONTEXT: ("float", None, "facts")} if CONTEXT in by_name else {}
+    found = [_sizes(by_name[name], *shape) for name, shape in wanted.items() if name in by_name]
+    sizes = [one for one in found if one is not None]
+    if by_name.keys() != wanted.keys() or len(sizes) < len(wanted):
+        given = ", ".join(f"{one.name} {one.type} {one.shape}" for one in inputs)
         raise GraphError(
-            f"the graph takes {found}; a bundle's graph takes one input `{INPUT}`, tensor(uint8) of shape "
+            f"the graph takes {given}; a bundle's graph takes one input `{INPUT}`, tensor(uint8) of shape "
             f"(batch, size, size, 3) with a free batch; or, of cases, `{INPUT}` (batch, slots, size, size, "
             f"3), `{KINDS}`, tensor(int64) of shape (batch, slots), and `{CONTEXT}`, tensor(float) of shape "
             "(batch, facts), with free batch and slots"
         )
-    return int(shapes[INPUT][free]), takes_cases, int(facts[0])
-
-
-def _free(shape: list[Any], dimensions: int) -> bool:
-    """Whether the first dimensions may have any size."""
-    return len(shape) >= dimensions and not any(isinstance(size, int) for size in shape[:dimensions])
+    known = {name: size for one in sizes for name, size in one.items()}
+    return known["size"], takes_cases, known.get("facts", 0)
 
 
 def _map_shape(given: Any, takes_cases: bool, classes: int) -> tuple[int, int]:
@@ -320,21 +329,13 @@ def _map_shape(given: Any, takes_cases: bool, classes: int) -> tuple[int, int]:
     Raises:
         GraphError: it is none.
     """
-    shape, free = list(given.shape), 2 if takes_cases else 1
-    fixed = shape[free:]
-    fits = (
-        given.type == "tensor(float)"
-        and _free(shape, free)
-        and len(fixed) == 3
-        and fixed[0] == classes
-        and all(isinstance(side, int) and 1 <= side <= FINEST_MAP for side in fixed[1:])
-    )
-    if not fits:
+    found = _sizes(given, "float", *([None] * (1 + takes_cases)), classes, "rows", "columns")
+    if found is None or not all(1 <= side <= FINEST_MAP for side in found.values()):
         raise GraphError(
-            f"the graph answers `{MAP}` {given.type} {shape}; it is tensor(float) of shape (batch, "
+            f"the graph answers `{MAP}` {given.type} {given.shape}; it is tensor(float) of shape (batch, "
             f"{'slots, ' * takes_cases}{classes} classes, rows, columns) with at most {FINEST_MAP} of either"
         )
-    return int(fixed[1]), int(fixed[2])
+    return found["rows"], found["columns"]
 
 
 def _output_widths(outputs: Sequence[Any]) -> dict[str, int]:

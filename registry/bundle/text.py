@@ -5,11 +5,11 @@ clear the screen or rename the window, a newline would end a line, a mark of dir
 round, and letters without width would make two names look like one. On a terminal, in a page or in a log each
 is displayed as Python writes it: `\x1b`. A page escapes HTML besides, which is the template's part.
 
-A name must not look like another: `dark` with a Cyrillic `а` must be no second `dark`. Two rules, after UTS39
-(Unicode Security Mechanisms) and weaker than it. A word is of one of the scripts whose letters are drawn like
-Latin ones (its "moderately restrictive" level). And two names are alike if they are equal without regard to
-case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like a Latin one has given way to
-it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not told apart, nor are letters of
+A name must not look like another: `dark` with a Cyrillic `а` must be no second `dark`. Two rules follow
+UTS 39 (Unicode Security Mechanisms) and are weaker. A word is of one of the scripts whose letters are drawn
+like Latin ones (its "moderately restrictive" level). And two names are alike if they are equal without regard
+to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like a Latin one has given way
+to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not told apart, nor are letters of
 scripts that are not listed here.
 """
 

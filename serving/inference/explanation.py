@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Outputs
-from registry.bundle.saliency import Placement, overlay_png, relevance
+from registry.bundle.pictures.rule import Placement, overlay_png, relevance
 from serving.protocol.schemas import Explanation, PictureMap
 
 _SWITCHED_OFF: Final = (

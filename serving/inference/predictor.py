@@ -20,7 +20,7 @@ from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPic
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph, Outputs
-from registry.bundle.saliency import Placement, placement
+from registry.bundle.pictures.rule import Placement, placement
 from registry.records import Version
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.device import Device

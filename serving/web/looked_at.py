@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from registry.bundle.saliency import Placement, frame_size, pixel_box
+from registry.bundle.pictures.rule import Placement, frame_size, pixel_box
 from serving.protocol.schemas import Diagnosis
 
 _GREY: Final = (128, 128, 128)

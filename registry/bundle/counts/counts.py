@@ -13,7 +13,7 @@ served are therefore counted by the client, exactly.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Self
+from typing import Any, Self
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -313,7 +313,7 @@ class Decisions:
         return found
 
 
-Histogram = Annotated[tuple[int, ...], Field(min_length=SCORE_BINS, max_length=SCORE_BINS)]
+Histogram = tuple[int, ...]
 
 
 class ScoreHistograms(Frozen):

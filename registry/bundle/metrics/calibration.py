@@ -3,22 +3,19 @@
 ECE and MCE are those of paper 002, equations 13 and 14. Confidence is the highest probability, seen as the
 middle of its bin.
 
-Limits of distances from equality or from calibration, which are never below 0 and grow with noise.
-
-A spread, a gap, a standard deviation, a calibration error: each is a size T(v) of a vector of independent
-parts (accuracies, or gaps between confidence and accuracy), with T(v + w) ≤ T(v) + T(w). Noise e in the parts
-makes T(v + e) larger than T(v) on average, and where v = 0 all of it is noise. Since T(v̂) ≤ T(v) + T(v̂ − v),
+A spread, a gap, a standard deviation, a calibration error: each is a **distance**, a size T(v) of a vector of
+independent parts (accuracies, or gaps between confidence and accuracy), with T(v + w) ≤ T(v) + T(w). It is
+never below 0 and grows with noise: noise e in the parts makes T(v + e) larger than T(v) on average, and where
+v = 0 all of it is noise. Since T(v̂) ≤ T(v) + T(v̂ − v),
 
     low = max(0, T(v̂) − Q_0.95[T(e)]),
 
 with e drawn from normal distributions that have the parts' limits as their 0.025- and 0.975-quantiles. T(v)
 is the largest of some linear forms of v; T(v̂) is at least what the one is at v̂ that is T at v, so that an
-upper limit which holds for each of them holds for T.
+upper limit which is valid for each of them is valid for T.
 
-Limits of the calibration errors, which are distances from calibration (`distances`).
-
-Their parts are acc(B_v) − conf(B_v) in the bins of the reliability diagram, with the exact limits of
-acc(B_v).
+The parts of the calibration errors are acc(B_v) − conf(B_v) in the bins of the reliability diagram, with the
+exact limits of acc(B_v).
 
 - ECE = Σ_v |B_v|/n |acc(B_v) − conf(B_v)| is at least |acc − conf| of all pictures, which has exact limits.
   Its upper limit is that of this one or of the form that ECE has near what was seen, whichever is higher: acc
@@ -28,16 +25,12 @@ acc(B_v).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.intervals import Figure, Limits, Sample, Z, exact_limits, ratio
-
-Binning = Literal["mass", "width"]
-"""`mass`: adaptive bins that hold equally many pictures; `width`: bins of equal width."""
 
 RELIABILITY_BINS = 15
 
@@ -61,20 +54,17 @@ class Reliability:
     n: NDArray[np.int64]
 
 
-def reliability(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning = "mass") -> Reliability:
-    """Mean confidence against accuracy in `bins` bins of confidence.
+def reliability(counts: Counts, bins: int = RELIABILITY_BINS) -> Reliability:
+    """Mean confidence against accuracy in `bins` bins of equally many pictures.
 
-    Bins of equal mass cannot divide the pictures of one score bin, so they are as equal as whole score
+    They cannot divide the pictures of one score bin, so they are as equal as whole score
     bins allow: a score bin belongs to the v-th part of the pictures in which its middle picture lies.
     """
     scale = counts.bins
     total = counts.confidence.sum(axis=-2)
     n = total.sum(axis=-1, keepdims=True)
-    if binning == "mass":
-        middle_twice = 2 * np.cumsum(total, axis=-1) - total
-        part = np.minimum(middle_twice * bins // np.maximum(2 * n, 1), bins - 1)
-    else:
-        part = np.broadcast_to((scale.middles * bins).astype(np.int64), total.shape)
+    middle_twice = 2 * np.cumsum(total, axis=-1) - total
+    part = np.minimum(middle_twice * bins // np.maximum(2 * n, 1), bins - 1)
     member = (part[..., np.newaxis, :] == np.arange(bins)[:, np.newaxis]) & (total > 0)[..., np.newaxis, :]
 
     size = (member * total[..., np.newaxis, :]).sum(axis=-1)
@@ -90,16 +80,16 @@ def reliability(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning =
     )
 
 
-def ece(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning = "mass") -> Figure:
+def ece(counts: Counts, bins: int = RELIABILITY_BINS) -> Figure:
     """Expected calibration error, sum_v |B_v| / s |acc(B_v) - conf(B_v)| with s all pictures (Eq. 13)."""
-    diagram = reliability(counts, bins, binning)
+    diagram = reliability(counts, bins)
     gaps = np.abs(diagram.accuracy - diagram.confidence)
     return ratio(np.where(diagram.n > 0, diagram.n * gaps, 0.0).sum(axis=-1), diagram.n.sum(axis=-1))
 
 
-def mce(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning = "mass") -> Figure:
+def mce(counts: Counts, bins: int = RELIABILITY_BINS) -> Figure:
     """Maximum calibration error, max_v |acc(B_v) - conf(B_v)| (Eq. 14)."""
-    diagram = reliability(counts, bins, binning)
+    diagram = reliability(counts, bins)
     gaps = np.where(diagram.n > 0, np.abs(diagram.accuracy - diagram.confidence), -1.0).max(axis=-1)
     return np.where(diagram.n.sum(axis=-1) > 0, gaps, np.nan)
 

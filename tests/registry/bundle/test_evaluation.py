@@ -1,5 +1,6 @@
 """What a bundle keeps of a test: metrics from its counts, and nothing that the metrics do not tell."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -49,6 +50,17 @@ CASES = {
     "few pictures": lambda: (drawn(FIVE, {"light": 3, "dark": 1}), FIVE),
     "traits": lambda: (with_cells(FIVE), FIVE),
 }
+
+
+def test_without_a_working_point_there_is_no_sensitivity_at_one():
+    rng, malignant = np.random.default_rng(1), malignant_classes(TWO)
+    odds, truth = rng.gamma(1, size=(60, 2)), rng.integers(0, 2, 60)
+    thresholds = replace(RULES, malignant_from=None)
+    probabilities = odds / odds.sum(axis=1, keepdims=True)
+    block = count(probabilities, truth, malignant=malignant, thresholds=thresholds)
+    found = Evaluation.of({"dark": block}, TWO, ["dark"], None)
+    assert (found.all.decided.suspicious, found.all.decided.not_suspicious) == (None, None)
+    assert "sensitivity_at_threshold" not in found.metrics(TWO)
 
 
 @pytest.fixture(params=CASES)

@@ -175,7 +175,7 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
         (
             {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * 500,) * 3}},
-            f"at most {SCORE_BINS} items",
+            f"500 bins; it has {SCORE_BINS}",
         ),
         ({"schema_version": 2}, "schema_version"),
         ({"picture": {"size": 8, "version": 3}}, "picture version 3"),

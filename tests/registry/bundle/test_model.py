@@ -31,6 +31,7 @@ def test_it_answers_what_the_network_computes(onnx_graph):
         ({"input_type": TensorProto.FLOAT}, r"takes images tensor\(float\)"),
         ({"input_shape": (4, 8, 8, 3)}, "free batch"),
         ({"input_shape": ("batch", 8, 9, 3)}, "size, size, 3"),
+        ({"input_shape": ("batch", 8, 8, 4)}, "size, size, 3"),
         ({"input_shape": ("batch", "height", "width", 3)}, "size, size, 3"),
         ({"outputs": ("probabilities", "logits")}, "answers probabilities, logits, embedding"),
     ],

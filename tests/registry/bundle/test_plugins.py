@@ -23,6 +23,7 @@ class Median(FrozenConfig):
 TABLE: PartTable[FrozenConfig] = PartTable("aggregator", Mean, Median)
 
 THEIRS = """
+from abc import ABC, abstractmethod
 from typing import Literal
 from training.config import FrozenConfig
 
@@ -35,6 +36,14 @@ class Imposter(FrozenConfig):
 
 class Nameless(FrozenConfig):
     share: float = 0.1
+
+class Base(FrozenConfig, ABC):
+    name: str
+    @abstractmethod
+    def weigh(self): ...
+
+class Half(Base):
+    name: Literal["trimmed"] = "trimmed"
 
 text = "no class"
 """
@@ -50,12 +59,6 @@ def problem(value):
         Block.model_validate(value)
     [only] = error.value.errors()
     return only
-
-
-def test_a_part_is_found_by_its_name_with_its_settings():
-    assert Block.model_validate({"part": {"name": "mean", "trim": 0.1}}).part == Mean(trim=0.1)
-    assert isinstance(Block.model_validate({"part": {"name": "median"}}).part, Median)
-    assert isinstance(Block(part=Median()).part, Median)
 
 
 def test_a_misspelt_key_is_answered_with_the_nearest_wherever_it_is():
@@ -159,6 +162,7 @@ def test_two_of_others_of_one_name_are_refused_and_both_named(offer):
         ("theirs_module:text", r"is no subclass of FrozenConfig"),
         ("theirs_module:Imposter", r"has 'mean' as its `name`; it is to be the entry point's"),
         ("theirs_module:Nameless", r"has no `name`"),
+        ("theirs_module:Half", r"does not define weigh"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_said_when_it_is_asked_for_or_listed(install, point, said):
@@ -174,22 +178,3 @@ def test_what_cannot_be_used_is_said_when_it_is_asked_for_or_listed(install, poi
         _ = found.members
     with pytest.raises(ValidationError, match=whole):
         TypeAdapter(Annotated[FrozenConfig, found]).validate_python({"name": "trimmed"})
-
-
-def test_a_part_that_is_not_whole_is_told_what_it_lacks(install):
-    half = """
-from abc import ABC, abstractmethod
-from typing import Literal
-from training.config import FrozenConfig
-
-class Part(FrozenConfig, ABC):
-    name: str
-    @abstractmethod
-    def weigh(self): ...
-
-class Half(Part):
-    name: Literal["half"] = "half"
-"""
-    install("theirs", {"half_module": half}, {"dermfed.aggregators": {"half": "half_module:Half"}})
-    with pytest.raises(PartError, match=r"half_module:Half of theirs 1\.0.* does not define weigh"):
-        table(Mean).find("half")

@@ -144,6 +144,14 @@ def test_a_patch_of_darker_skin_does_not_move_the_angle():
     assert skin_tone_angle(pixels) == pytest.approx(angle_of(LIGHT), abs=0.01)
 
 
+def test_hair_is_no_skin_nor_what_lies_next_to_it():
+    pixels = plain(LIGHT)
+    pixels[:, 5:7] = (40, 28, 22)
+    skin = skin_pixels(lab(pixels))
+    assert not skin[:, 4:8].any()
+    assert skin[:60, 118:].all()
+
+
 @pytest.mark.parametrize(
     "colour", [(128, 128, 128), (190, 181, 178), (30, 70, 140), (255, 255, 255), (2, 1, 1)]
 )

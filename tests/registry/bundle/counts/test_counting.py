@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.counting import (
+    DECISIONS,
     GRAIN,
     HISTOGRAM,
+    LESIONS,
     MATRIX,
     NOISE,
     PATIENTS,
@@ -85,27 +87,6 @@ def test_counts_of_two_clients_add_up_to_the_counts_of_both(predictions, seed, c
     ]
     assert same(parts[0] + parts[1], count(probabilities, labels, malignant=MALIGNANT).point)
     assert same(parts[0] + parts[1], parts[1] + parts[0])
-
-
-@given(seed=st.integers(0, 2**32), smallest=st.integers(1, 7), num_classes=st.integers(2, 4))
-@settings(max_examples=25)
-def test_no_occupied_bin_is_of_fewer_patients(predictions, seed, smallest, num_classes):
-    """Of any histogram, over both sides of it together; and no picture is lost."""
-    probabilities, labels = predictions(seed, 60, num_classes)
-    patients = np.random.default_rng(seed).integers(0, 25, 60)
-    malignant = np.arange(num_classes) < 1
-    counts = count(
-        probabilities, labels, malignant=malignant, patients=patients, smallest_cell=smallest
-    ).point
-    most = np.bincount(patients).max()
-    for histogram in (*counts.scores, counts.malignancy, counts.confidence):
-        of_bin = histogram.sum(axis=0)
-        assert of_bin.sum() == 60
-        # A bin of c pictures is of c / most patients at least, and those of one picture each are of c.
-        assert of_bin[of_bin > 0].min() >= smallest
-    alone = count(probabilities, labels, malignant=malignant, smallest_cell=smallest).point
-    assert (alone.confusion == counts.confusion).all()
-    assert most > 1
 
 
 def test_patients_and_not_pictures_make_a_cell_large_enough():
@@ -207,6 +188,27 @@ def test_broken_arrays_are_refused(predictions, name, spoil, message):
     arrays[name] = spoil(arrays[name])
     with pytest.raises(CountsError, match=message):
         Counts.from_arrays({name: array for name, array in arrays.items() if array is not None})
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "more", "message"),
+    [
+        (LESIONS, (0, 5), -50, "no pictures have"),  # Σ n² below Σ n
+        (LESIONS, (0, 2), 50, "no pictures have"),
+        (LESIONS, (0, 1), -1, "do not hold the pictures"),
+        (DECISIONS, (0, 0), 1, "no pictures have|does not hold the pictures"),
+        (DECISIONS, (1, 1), 1, "does not hold the pictures"),  # reported, and not those of the wrong ones
+        (DECISIONS, (2, 1), 100, "does not hold the pictures"),
+        (DECISIONS, (4, 0), 1, "no pictures have|does not hold the pictures"),
+    ],
+)
+def test_broken_sums_by_lesion_are_refused(predictions, name, at, more, message):
+    thresholds = Thresholds(140, 150, 130)
+    arrays = count(*predictions(9, 25, 3), malignant=MALIGNANT, thresholds=thresholds).to_arrays()
+    Block.from_arrays(arrays)
+    arrays[name][at] += more
+    with pytest.raises(CountsError, match=message):
+        Block.from_arrays(arrays)
 
 
 def test_what_does_not_add_up_is_refused(predictions):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,20 +25,6 @@ def of_confusion() -> Callable[[np.ndarray], Counts]:
 def block_of(of_confusion: Callable[[np.ndarray], Counts]) -> Callable[..., Block]:
     """A block of this confusion matrix, every picture a lesion of its own."""
     return lambda confusion: Block(of_confusion(np.array(confusion)))
-
-
-@pytest.fixture(scope="session")
-def draw_confusion() -> Callable[..., np.ndarray]:
-    """So many pictures of each class, answered rightly with these probabilities; else the next class."""
-
-    def draw(rng: np.random.Generator, pictures: Any, recalls: Any) -> np.ndarray:
-        of, k = np.array(pictures), len(pictures)
-        right = rng.binomial(of, recalls)
-        matrix = np.diag(right)
-        matrix[np.arange(k), (np.arange(k) + 1) % k] += of - right
-        return matrix
-
-    return draw
 
 
 @pytest.fixture(scope="session")

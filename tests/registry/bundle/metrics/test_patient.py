@@ -209,6 +209,17 @@ def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it
     assert missed["light"].text.endswith("It may be chance.")
 
 
+def test_few_answers_and_what_was_not_tested_are_reported():
+    details = {"dark": {"reported": 0.19}, "light": {"reported": 0.2}}
+    two = {"dark": block(9, 1, 9, 1), "light": block(0, 0, 9, 1)}
+    stage = judged("calibrate", ("medium", "undeclared"), {"global": TARGETS}, details, **two)
+    assert [(one.kind, one.subgroup, one.figure, one.value) for one in findings([stage])] == [
+        ("nearly_nobody_answered", "dark", "reported", 0.19),
+        ("untested", "medium", "n", None),
+        ("untested", "light", "n_malignant", 0),
+    ]
+
+
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_kind_is_documented(kind):
     docs = Path(__file__).parents[4] / "docs"

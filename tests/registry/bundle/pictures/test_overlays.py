@@ -14,8 +14,7 @@ from PIL import Image
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph, Promise
 from registry.bundle.model_check import check_answers
-from registry.bundle.pictures.rule import PictureRule, decode_picture
-from registry.bundle.saliency import overlay_png, placement, relevance
+from registry.bundle.pictures.rule import PictureRule, decode_picture, overlay_png, placement, relevance
 from tests.map_graphs import GRID, SIZE, spot_graph
 
 PROMISE = Promise(SIZE, 2)
