@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import BinaryIO, Final, NamedTuple, TextIO, cast, get_args
+from typing import BinaryIO, Final, NamedTuple, TextIO, get_args
 
 from sqlalchemy import func, select
 
@@ -53,7 +53,7 @@ def read_confirmed_by(text: str) -> ConfirmedBy:
         OutcomeRefused: it is none of the known ways.
     """
     if text in CONFIRMED_BY:
-        return cast(ConfirmedBy, text)
+        return text
     raise OutcomeRefused(f"confirmed_by is {{wrote}}; {nearest(text[:100], CONFIRMED_BY)}", text)
 
 
