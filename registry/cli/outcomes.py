@@ -105,12 +105,7 @@ def import_(
     call.answer(data, f"{sum(data.values()):,} outcomes: {text}", refused=bool(lines))
 
 
-@command(
-    "export",
-    "outcomes.csv",
-    "- --model skin-lesion | gzip > outcomes.csv.gz",
-    of=app,
-)
+@command("export", "outcomes.csv", "- --model skin-lesion | gzip > outcomes.csv.gz", of=app)
 def export(
     call: Call,
     file: Annotated[Path, argument("FILE", "The file to write; `-` for standard output.")],
@@ -133,11 +128,7 @@ def export(
         call.answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"))
 
 
-@command(
-    "forget",
-    "--days 730",
-    of=app,
-)
+@command("forget", "--days 730", of=app)
 def forget(
     call: Call, days: Annotated[int, option("N", "Keep answers of so many days.", min=1)], url: Url = None
 ) -> None:
