@@ -2,12 +2,14 @@
 
     class LightGate(NumericGate):
         remedy = "test on more images of"
+        passes = "test accuracy of every subgroup: at least {minimum:.3f}"
         name: Literal["light"] = "light"
-        minimum: int
+        minimum: float
 
         def findings(self, case):
             for name, (_, row) in answering(case.manifests).items():
-                yield check(name, "accuracy", subgroup_figure(name, row, "accuracy"), "at least", 0.8)
+                found = subgroup_figure(name, row, "accuracy")
+                yield check(name, "accuracy", found, "at least", self.minimum)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
 global one elsewhere.

@@ -134,8 +134,8 @@ def _check_columns(names: list[str]) -> None:
     wrong = [str(n) for n, name in enumerate(names, 1) if name not in known or name in names[: n - 1]]
     if missing or wrong:
         raise OutcomesFileError(
-            f"line 1 must name the columns `{','.join(COLUMNS)}`, and perhaps `corrects`, each once; missing: "
-            f"{missing or 'none'}; to be removed, by their places: {', '.join(wrong[:5]) or 'none'}"
+            f"line 1 must name the columns `{','.join(COLUMNS)}`, and perhaps `corrects`, each once; "
+            f"missing: {missing or 'none'}; to be removed, by their places: {', '.join(wrong[:5]) or 'none'}"
         )
 
 

@@ -11,7 +11,7 @@ from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
 from registry.views.card import FEW, Card, answering, called, percent, standing
-from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
+from registry.views.tables import Cell, Facts, Row, Section, Table, render
 
 UNKNOWN: Final = "unknown"
 TOO_FEW: Final = "too few to tell"
@@ -374,11 +374,11 @@ def version_view(card: Card, common: Collection[str] = ()) -> tuple[str, list[Se
     how = Facts(tuple((name, card["how_to_use"][part]) for part, name in _USES.items()))
     sections = (
         Section.of("", use["population"]),
-        Section.of("Who it is not for", Sentences(tuple(use["not_for"]))),
+        Section.of("Who it is not for", tuple(use["not_for"])),
         Section.of("How to use an answer", how, None if "labels" in common else _labels(card)),
         Section.of("The picture it sees", None if "picture" in common else _picture(card)),
         Section.of("What it may be given", None if "case" in common else _taken(card)),
-        Section.of("What is unknown", Sentences(tuple(card["limits"]))),
+        Section.of("What is unknown", tuple(card["limits"])),
         Section.of(
             "How it fared in the test",
             *(by_subgroup(card), _by_class(card), _tones(card)),
