@@ -14,7 +14,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from gc import freeze
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -28,7 +28,7 @@ from registry.bundle.errors import BundleError
 from registry.bundle.text import shown
 from registry.environment import OUTCOMES, PASSWORD, SIGNING_KEY, outcomes_url
 from registry.errors import InvalidName, RegistryError
-from registry.records import Event
+from registry.records import Canary, Event, moment
 from registry.views.records import event_lines
 
 if TYPE_CHECKING:
@@ -214,6 +214,13 @@ def open_outcomes(url: str | None, option: str) -> "OutcomeStore":
 def as_data(record: Any) -> Any:
     """A record, or a tuple or dict of them, as what JSON can hold."""
     return TypeAdapter(type(record)).dump_python(record, mode="json")
+
+
+def canary_data(canary: Canary) -> dict[str, Any]:
+    """A canary in JSON, without the key by which requests are chosen."""
+    data: dict[str, Any] = as_data(replace(canary, key=b""))
+    del data["key"]
+    return {**data, "since": moment(canary.since)}
 
 
 def run(of: typer.Typer) -> None:

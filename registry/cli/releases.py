@@ -1,6 +1,5 @@
 """`dermfed-registry` on releases: gates, approvals, promotion, canaries, rollback, withdrawal."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from registry.cli.common import (
     To,
     argument,
     as_data,
+    canary_data,
     command,
     flag,
     option,
@@ -30,7 +30,6 @@ from registry.views.records import canary_line, event_lines, release_line
 
 if TYPE_CHECKING:
     from registry.gates import GateSet
-    from registry.records import Canary
 
 _Named = Annotated[
     list[int] | None, argument("VERSION...", "Numbers of versions; none where --without is enough.")
@@ -356,13 +355,6 @@ def withdraw(call: Call, model: Model, numbers: Numbers, reason: NeededReason) -
         others = ", ".join(f"version {number} of {name}" for name, number in done.same_file)
         lines.append(f"note: the same model.onnx is in {others}; withdraw that too if the file is harmful")
     call.answer(as_data(done), "\n".join(lines))
-
-
-def canary_data(canary: "Canary") -> dict[str, Any]:
-    """A canary in JSON, without the key by which requests are chosen."""
-    data: dict[str, Any] = as_data(replace(canary, key=b""))
-    del data["key"]
-    return {**data, "since": moment(canary.since)}
 
 
 def _refused_data(report: GateReport) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from registry.cli.common import (
     Out,
     argument,
     as_data,
+    canary_data,
     command,
     flag,
     option,
 )
-from registry.cli.releases import canary_data
 from registry.errors import InvalidName, RegistryError
 from registry.gates.gate_set import all_let_through
 from registry.names import check_name
