@@ -1,10 +1,11 @@
-"""The console script `dermfed-registry`. Importing the modules below registers their commands."""
+"""The console script `dermfed-registry`, whose commands are registered in the order of the imports below."""
 
 from typing import Annotated
 
 import typer
 
-from registry.cli import audit, outcomes, people, releases, versions
+# isort: off
+from registry.cli import versions, releases, audit, outcomes, people
 from registry.cli.common import ShowVersion, app, option, run
 
 __all__ = ["app", "audit", "main", "outcomes", "people", "releases", "versions"]

@@ -7,26 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import BadParameter, Context
+from typer import BadParameter
 
 from registry.bundle.text import shown
-from registry.cli.common import (
-    REFUSED,
-    AsJson,
-    Key,
-    Model,
-    Numbers,
-    Out,
-    Reason,
-    answer,
-    argument,
-    as_data,
-    command,
-    flag,
-    open_registry,
-    open_signing,
-    option,
-)
+from registry.cli.common import Call, Model, Numbers, Out, Reason, argument, as_data, command, flag, option
 from registry.environment import key_password
 from registry.errors import InvalidName
 from registry.records import PRODUCTION, moment
@@ -58,7 +42,7 @@ _Trusted = Annotated[
     "--json",
 )
 def verify(
-    context: Context,
+    call: Call,
     trust: _Trusted = None,
     heads: Annotated[
         list[str] | None,
@@ -68,7 +52,6 @@ def verify(
             "--head",
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Check the database and every file in the store.
 
@@ -80,7 +63,7 @@ def verify(
     from registry.audit import KeptHead
 
     kept = [KeptHead.read(one) for one in heads or ()]
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         problems = registry.verify(trust_in(trust))
         compared = registry.compare_heads(kept)
         versions = registry.version_count()
@@ -91,16 +74,13 @@ def verify(
     data = {"problems": as_data(problems)}
     if compared:
         data["heads"] = [{**as_data(one.head), "same": one.issue is None} for one in compared]
-    answer(data, lines_of(lines), as_json)
-    if problems:
-        raise typer.Exit(REFUSED)
+    call.answer(data, lines_of(lines), refused=bool(problems))
 
 
 @command("head", "", "--out march.json")
 def head(
-    context: Context,
+    call: Call,
     out: Annotated[Path | None, option("FILE", "Write it to this file, which must not exist.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print the head of the chain of events, N:HASH: how many there are, and the hash of the last.
 
@@ -109,19 +89,19 @@ def head(
     """
     if out is not None and out.exists():
         raise BadParameter(f"{out} exists already; a head that was kept is not overwritten")
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         kept = registry.head()
     text = str(kept.head)
     if out is not None:
         with out.open("x", encoding="utf-8") as opened:
             opened.write(f"{kept.model_dump_json(indent=2, exclude_none=True)}\n")
         text += f"\nkept in {out}"
-    answer(kept.model_dump(mode="json", exclude_none=True), text, as_json)
+    call.answer(kept.model_dump(mode="json", exclude_none=True), text)
 
 
-@command("audit", "--out audit.jsonl", "--model demo > demo.jsonl")
+@command("audit", "--out audit.jsonl", "--model demo > demo.jsonl", json=False)
 def audit(
-    context: Context,
+    call: Call,
     model: Annotated[
         str | None, option("MODEL", "Of this model alone; its events then do not follow each other.")
     ] = None,
@@ -135,7 +115,7 @@ def audit(
     """
     from registry.audit import event_line
 
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         events = registry.audit(model)
     text = b"".join(event_line(facts) for facts in events)
     if out is None:
@@ -147,13 +127,11 @@ def audit(
     typer.echo(f"{len(events)} events in {shown(str(out))}{last}")
 
 
-@command("gc", "--dry-run", "", "--older-than 7d --json")
+@command("gc", "--dry-run", "", "--older-than 7d --json", signs=True)
 def gc(
-    context: Context,
+    call: Call,
     dry_run: Annotated[bool, flag("List them and remove nothing.", "--dry-run")] = False,
     older_than: Annotated[str, option("AGE", "Spare what is younger, such as 90m, 24h or 7d.")] = "24h",
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Remove objects from the store that no version, signature or event refers to.
 
@@ -162,9 +140,9 @@ def gc(
     another registry's is refused.
     """
     age = _age(older_than)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         collection = registry.collect(older_than=age, dry_run=dry_run)
-    answer({**as_data(collection), "bytes": collection.bytes}, _collected(collection), as_json)
+    call.answer({**as_data(collection), "bytes": collection.bytes}, _collected(collection))
 
 
 def _age(text: str) -> timedelta:
@@ -195,14 +173,13 @@ def _collected(collection: "Collected") -> str:
     "demo 5 --key release.key --certificate release.pem --json",
 )
 def sign(
-    context: Context,
+    call: Call,
     model: Model,
     numbers: Numbers,
     key: Annotated[Path, option("FILE", "The private key, of an elliptic curve, in PEM.")],
     certificate: Annotated[
         Path | None, option("FILE", "Its certificate in PEM, to go with the signature.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Sign versions with a private key.
 
@@ -214,22 +191,21 @@ def sign(
     from registry.signing.keys import read_signer
 
     signer = read_signer(key, certificate, key_password())
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         signatures = registry.sign(model, numbers, signer)
     rows = [[one.model, str(one.number), moment(one.created), one.identity, one.object] for one in signatures]
-    answer(as_data(signatures), columns(("model", "version", "signed", "by", "object"), rows), as_json)
+    call.answer(as_data(signatures), columns(("model", "version", "signed", "by", "object"), rows))
 
 
 @command("export", "demo --out release.dermfed", "demo --alias staging --out release.dermfed --json")
 def export(
-    context: Context,
+    call: Call,
     model: Model,
     out: Annotated[Path, option("FILE", "Write to this file.")],
     alias: Annotated[str, option("ALIAS", "The alias that points to the release.")] = PRODUCTION,
     with_reasons: Annotated[
         bool, flag("Include reasons; they are free text and may name people.", "--with-reasons")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Write the release of an alias into one file: its bundles, signatures, gate report and history.
 
@@ -238,13 +214,13 @@ def export(
     The same release gives the same bytes. The digest that is printed covers all that is in the file: send it
     to the recipient by another way than the file.
     """
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         exported = registry.export_release(model, alias, out, with_reasons=with_reasons)
     text = (
         f"{shown(str(exported.path))}: release {exported.release} of {model} ({alias}), versions "
         f"{', '.join(map(str, exported.versions))}, {exported.bytes:,} bytes\n{exported.digest}"
     )
-    answer(as_data(exported), text, as_json)
+    call.answer(as_data(exported), text)
 
 
 @command(
@@ -252,20 +228,19 @@ def export(
     "release.dermfed",
     "release.dermfed --to staging --trust vendor.pub",
     "release.dermfed --to staging --to production --reason 'from the vendor, by courier' --json",
+    signs=True,
 )
 def import_(
-    context: Context,
+    call: Call,
     file: Annotated[Path, argument("FILE", "A file that `export` wrote.")],
     to: Annotated[
         list[str] | None, option("ALIAS", "Promote it to this alias; may be given again.", "--to")
     ] = None,
     reason: Reason = None,
     trust: _Trusted = None,
-    key: Key = None,
     allow_unsigned: Annotated[
         bool, flag("Take versions without a signature that --trust names.", "--allow-unsigned")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Add the release in a file, checked byte by byte; without --to nothing is promoted.
 
@@ -273,7 +248,7 @@ def import_(
     named there, unless --allow-unsigned; without it no signature is kept. With --to the release goes through
     the gates; if one refuses, the versions are added all the same.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         done = registry.import_release(
             file, to=to or (), reason=reason, trust=trust_in(trust), allow_unsigned=allow_unsigned
         )
@@ -287,4 +262,4 @@ def import_(
         *(event_lines(event) for event in done.promoted),
         done.digest,
     ]
-    answer(as_data(done), "\n".join(lines), as_json)
+    call.answer(as_data(done), "\n".join(lines))

@@ -1,10 +1,10 @@
 """What commands share: their registration, options, opening the registry, answers and exit codes.
 
-    @command("tag", "demo 5 reviewed")
-    def tag(context: Context, model: Model, number: Number, tags: Tags, key: Key = None) -> None:
+    @command("tag", "demo 5 reviewed", signs=True)
+    def tag(call: Call, model: Model, number: Number, tags: Tags) -> None:
         '''Give a version tags.'''
-        with open_signing(context, key) as registry:
-            answer_event(registry.tag(model, number, tags), False, "it has these tags")
+        with call.registry() as registry:
+            call.event(registry.tag(model, number, tags), "it has these tags")
 
 What speaks to a database is imported when a command opens it: `--help` needs none of it.
 """
@@ -14,6 +14,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from gc import freeze
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -27,14 +28,14 @@ from registry.bundle.errors import BundleError
 from registry.bundle.text import shown
 from registry.environment import OUTCOMES, PASSWORD, SIGNING_KEY, outcomes_url
 from registry.errors import InvalidName, RegistryError
-from registry.records import Event
+from registry.records import Canary, Event, moment
 from registry.views.records import event_lines
 
 if TYPE_CHECKING:
     from registry.outcomes.store import OutcomeStore
     from registry.registry import Registry
 
-REFUSED = 1  # exit code: the question was understood and the answer is no
+REFUSED = 1  # exit code: the request was understood and the answer is no
 WRONG = 2  # exit code: wrong use or bad input
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -59,18 +60,6 @@ for _group in _groups.values():
     app.add_typer(_group)
 
 
-def command(name: str, *examples: str, of: typer.Typer = app) -> Callable[[Command], Command]:
-    """Register a command, such as `gates set`; its help is its docstring and the examples as typed."""
-    group, _, last = name.rpartition(" ")
-
-    def register(function: Command) -> Command:
-        typed = "\n".join(f"  {of.info.name} {name} {example}".rstrip() for example in examples)
-        text = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{typed}"
-        return (_groups[group] if group else of).command(last, help=text)(function)
-
-    return register
-
-
 def argument(metavar: str, help: str) -> Any:
     """What help says of an argument."""
     return typer.Argument(metavar=metavar, help=help)
@@ -86,6 +75,103 @@ def flag(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help)
 
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+_CONTEXT = inspect.Parameter("context", KEYWORD_ONLY, annotation=Context)
+_AS_JSON = inspect.Parameter(
+    "as_json",
+    KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, flag("Answer in JSON, for programs.", "--json")],
+)
+_KEY = inspect.Parameter(
+    "key",
+    KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        Path | None,
+        option(
+            "FILE",
+            f"Your private key in PEM, which signs this or says who you are; by default {SIGNING_KEY}. Its "
+            f"password is read from {PASSWORD}.",
+            "--key",
+        ),
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a command, with the options that most commands have.
+
+    Attributes:
+        place: `--url` and `--store`.
+        signs: whether the command signs, with `key` or that of `DERMFED_SIGNING_KEY`, if any.
+        key: the private key's file.
+        as_json: whether to answer in JSON.
+    """
+
+    place: tuple[str | None, str | None]
+    signs: bool = False
+    key: Path | None = None
+    as_json: bool = False
+
+    def registry(self) -> "Registry":
+        """The registry that is named.
+
+        Raises:
+            KeyUnusable: the file holds no private key that can be used.
+            RegistryError: the registry cannot be opened.
+        """
+        from registry.registry import Registry, key_signatory
+
+        freeze()  # the collector need not look through what was imported
+        signatory = key_signatory(self.key) if self.signs else None
+        return Registry.open(*self.place, signatory=signatory)
+
+    def answer(self, data: Any, text: str, *, refused: bool = False) -> None:
+        """Print what the command found, for a program or for a person, and exit with 1 if refused."""
+        print(json.dumps(data, indent=2) if self.as_json else text)
+        if refused:
+            raise typer.Exit(REFUSED)
+
+    def event(self, event: Event | None, nothing: str = "") -> None:
+        """Print the event that the command made, or that there was nothing to do."""
+        text = f"nothing to do: {nothing}" if event is None else event_lines(event)
+        self.answer({"event": as_data(event)}, text)
+
+
+def command(
+    name: str, *examples: str, signs: bool = False, json: bool = True, of: typer.Typer = app
+) -> Callable[[Command], Command]:
+    """Register a command, such as `gates set`, whose first parameter is a `Call`.
+
+    Args:
+        name: how it is typed.
+        examples: what may follow; help shows them after the function's docstring.
+        signs: whether it has the option `--key`.
+        json: whether it has the option `--json`.
+        of: the console script.
+    """
+    group, _, last = name.rpartition(" ")
+    shared = [_KEY] * signs + [_AS_JSON] * json
+
+    def register(function: Command) -> Command:
+        def call(context: Context, **given: Any) -> None:
+            options = {one.name: given.pop(one.name) for one in shared}
+            function(Call(context.obj or (None, None), signs, **options), **given)
+
+        _, *own = inspect.signature(function).parameters.values()
+        parameters = [_CONTEXT, *(one.replace(kind=KEYWORD_ONLY) for one in own), *shared]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        typed = "\n".join(f"  {of.info.name} {name} {example}".rstrip() for example in examples)
+        text = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{typed}"
+        (_groups[group] if group else of).command(last, help=text)(call)
+        return function
+
+    return register
+
+
 def _show_version(context: Context, asked: bool) -> None:
     if asked:
         typer.echo(f"{context.command.name} {installed_version('dermfed')}")
@@ -95,7 +181,6 @@ def _show_version(context: Context, asked: bool) -> None:
 ShowVersion = Annotated[
     bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
 ]
-AsJson = Annotated[bool, flag("Answer in JSON, for programs.", "--json")]
 Model = Annotated[str, argument("MODEL", "The model's name, as `list` shows it.")]
 Number = Annotated[int, argument("VERSION", "The version's number.")]
 Numbers = Annotated[list[int], argument("VERSION...", "Numbers of versions.")]
@@ -106,40 +191,6 @@ OneAlias = Annotated[str | None, option("ALIAS", "The release of this alias alon
 Out = Annotated[Path | None, option("FILE", "Write to this file.", "--out")]
 Reason = Annotated[str | None, option("TEXT", "Why; history keeps it.", "--reason")]
 NeededReason = Annotated[str, option("TEXT", "Why; history keeps it.", "--reason")]
-Key = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        f"Your private key in PEM, which signs this; by default {SIGNING_KEY}. Its password is read "
-        f"from {PASSWORD}.",
-        "--key",
-    ),
-]
-
-
-def open_registry(context: Context) -> "Registry":
-    """The registry that `--url` and `--store` name.
-
-    Raises:
-        RegistryError: it cannot be opened.
-    """
-    from registry.registry import Registry
-
-    freeze()  # the collector need not look through what was imported
-    return Registry.open(*context.obj)
-
-
-def open_signing(context: Context, key: Path | None) -> "Registry":
-    """The same, signing with this key, or that of `DERMFED_SIGNING_KEY`, if any.
-
-    Raises:
-        KeyUnusable: the file holds no private key that can be used.
-        RegistryError: the registry cannot be opened.
-    """
-    from registry.registry import key_signatory
-
-    signatory = key_signatory(key)
-    return open_registry(context).signed_by(signatory)
 
 
 def open_outcomes(url: str | None, option: str) -> "OutcomeStore":
@@ -165,15 +216,11 @@ def as_data(record: Any) -> Any:
     return TypeAdapter(type(record)).dump_python(record, mode="json")
 
 
-def answer(data: Any, text: str, as_json: bool) -> None:
-    """Print what a command found, for a program or for a person."""
-    print(json.dumps(data, indent=2) if as_json else text)
-
-
-def answer_event(event: Event | None, as_json: bool, nothing: str = "") -> None:
-    """Print the event that a command made, or that there was nothing to do."""
-    text = f"nothing to do: {nothing}" if event is None else event_lines(event)
-    answer({"event": as_data(event)}, text, as_json)
+def canary_data(canary: Canary) -> dict[str, Any]:
+    """A canary in JSON, without the key by which requests are chosen."""
+    data: dict[str, Any] = as_data(replace(canary, key=b""))
+    del data["key"]
+    return {**data, "since": moment(canary.since)}
 
 
 def run(of: typer.Typer) -> None:

@@ -8,24 +8,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import typer
-from typer import Context
-
 from registry.bundle.text import shown
 from registry.cli.common import (
-    REFUSED,
-    AsJson,
-    Key,
+    Call,
     Model,
     Reason,
     ShowVersion,
-    answer,
-    answer_event,
     argument,
     as_data,
     command,
     open_outcomes,
-    open_signing,
     option,
     program,
     run,
@@ -71,12 +63,12 @@ def dermfed_outcomes(_version: ShowVersion = False) -> None:
     of=app,
 )
 def import_(
+    call: Call,
     file: Annotated[Path, argument("FILE", "A CSV file; `-` for standard input.")],
     refused: Annotated[
         Path | None, option("CSV", "Write refused lines there as they are, with the reason, to mend.")
     ] = None,
     url: Url = None,
-    as_json: AsJson = False,
 ) -> None:
     """Import outcomes from a CSV file with the columns id, label, confirmed_by, date and perhaps corrects.
 
@@ -110,22 +102,15 @@ def import_(
     kinds: tuple[Taken, ...] = ("new", "corrected", "withdrawn", "known already")
     data = {kind.replace(" ", "_"): accepted[kind] for kind in kinds} | {"refused": lines}
     text = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in data.items())
-    answer(data, f"{sum(data.values()):,} outcomes: {text}", as_json)
-    if lines:
-        raise typer.Exit(REFUSED)
+    call.answer(data, f"{sum(data.values()):,} outcomes: {text}", refused=bool(lines))
 
 
-@command(
-    "export",
-    "outcomes.csv",
-    "- --model skin-lesion | gzip > outcomes.csv.gz",
-    of=app,
-)
+@command("export", "outcomes.csv", "- --model skin-lesion | gzip > outcomes.csv.gz", of=app)
 def export(
+    call: Call,
     file: Annotated[Path, argument("FILE", "The file to write; `-` for standard output.")],
     model: Annotated[str | None, option("MODEL", "Outcomes of its versions alone; by default all.")] = None,
     url: Url = None,
-    as_json: AsJson = False,
 ) -> None:
     """Export outcomes to a CSV file with the columns id, label, confirmed_by, date, model, version.
 
@@ -140,25 +125,19 @@ def export(
     ):
         written = export_outcomes(store, target, model)
     if str(file) != "-":
-        answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"), as_json)
+        call.answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"))
 
 
-@command(
-    "forget",
-    "--days 730",
-    of=app,
-)
+@command("forget", "--days 730", of=app)
 def forget(
-    days: Annotated[int, option("N", "Keep answers of so many days.", min=1)],
-    url: Url = None,
-    as_json: AsJson = False,
+    call: Call, days: Annotated[int, option("N", "Keep answers of so many days.", min=1)], url: Url = None
 ) -> None:
     """Remove older answers with their outcomes and counts; they count in no metric any more."""
     before = datetime.now(UTC).date() - timedelta(days=days)
     with open_outcomes(url, "--url") as store:
         removed = store.forget(before)
     text = f"{removed:,} answers from before {before} removed"
-    answer({"before": str(before), "removed": removed}, text, as_json)
+    call.answer({"before": str(before), "removed": removed}, text)
 
 
 def _own_file(path: Path) -> TextIO:
@@ -183,17 +162,16 @@ def main() -> None:
     "demo",
     "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json",
     "demo --close 1 --reason 'a file of old outcomes, imported at once; the board has looked at it'",
+    signs=True,
 )
 def field(
-    context: Context,
+    call: Call,
     model: Model,
     outcomes: Annotated[
         str | None, option("URL", f"The database of outcomes. By default {OUTCOMES}.")
     ] = None,
     close: Annotated[int | None, option("N", "Close this alarm for good; needs --reason.")] = None,
     reason: Reason = None,
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show post-deployment metrics by version and subgroup, and alarms: targets that are missed.
 
@@ -201,9 +179,9 @@ def field(
     and stay open until they are closed with a reason; then the target is monitored again from the next day
     on. Exit code 1: an alarm is open.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         if close is not None:
-            answer_event(registry.close_alarm(model, close, reason=reason), as_json)
+            call.event(registry.close_alarm(model, close, reason=reason))
             return
         found, issue = _recorded(registry, model, outcomes)
     if not found.subgroups and not found.open:
@@ -215,9 +193,7 @@ def field(
     for one in subgroups:
         one |= {"figures": one.pop("metrics"), "promises": one.pop("targets")}
     data = {"subgroups": subgroups, "alarms": [as_data(one) for one in found.alarms]}
-    answer(data, _text(found) + issue, as_json)
-    if found.open:
-        raise typer.Exit(REFUSED)
+    call.answer(data, _text(found) + issue, refused=bool(found.open))
 
 
 def _recorded(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Monitoring, str]":

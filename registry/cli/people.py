@@ -4,22 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from typer import Context
-
 from registry.bundle.text import shown_name
-from registry.cli.common import (
-    AsJson,
-    Key,
-    Reason,
-    answer,
-    answer_event,
-    argument,
-    as_data,
-    command,
-    open_registry,
-    open_signing,
-    option,
-)
+from registry.cli.common import Call, Reason, argument, as_data, command, option
 from registry.environment import key_password
 from registry.records import ROLES, ROTATION_GRACE, SCOPES, moment
 from registry.views.records import key_table, people_table
@@ -41,9 +27,9 @@ _NO_PEOPLE = (
 _KEEP = "keep the line above, it is not shown again"
 
 
-@command("people new-key", "anna.key")
+@command("people new-key", "anna.key", json=False)
 def people_new_key(
-    file: Annotated[Path, argument("FILE", "Write the private key to this new file.")],
+    call: Call, file: Annotated[Path, argument("FILE", "Write the private key to this new file.")]
 ) -> None:
     """Make a key pair: the private key, for its owner alone, and FILE.pub, for others.
 
@@ -60,10 +46,9 @@ def people_new_key(
     "people add",
     "anna --public anna.pub --role operator --role uploader",
     "ben --public ben.pub --role approver --key anna.key",
+    signs=True,
 )
-def people_add(
-    context: Context, name: _Name, public: _Public, roles: _Roles, key: Key = None, as_json: AsJson = False
-) -> None:
+def people_add(call: Call, name: _Name, public: _Public, roles: _Roles) -> None:
     """Add a person, who is known by a key from now on.
 
     An uploader adds, imports, tags and notes versions; an approver approves releases; an operator promotes,
@@ -74,48 +59,44 @@ def people_add(
     Where a gate set asks for approvals, a person takes as many (`people approve`). Exit code 1 if they are
     missing.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         person = registry.add_person(name, public, roles=roles)
         first = len(registry.people()) == 1
-    answer(as_data(person), people_table([person]) + (_FIRST if first else ""), as_json)
+    call.answer(as_data(person), people_table([person]) + (_FIRST if first else ""))
 
 
-@command("people approve", "carla --public carla.pub --role approver --key ben.key")
-def people_approve(
-    context: Context, name: _Name, public: _Public, roles: _Roles, key: Key = None, as_json: AsJson = False
-) -> None:
+@command("people approve", "carla --public carla.pub --role approver --key ben.key", signs=True)
+def people_approve(call: Call, name: _Name, public: _Public, roles: _Roles) -> None:
     """Approve a person whom an operator will add, with exactly this name, key and roles.
 
     Only an approval that is signed with the key of an approver counts. Compare the fingerprint with the
     person first, by telephone or on paper. Exit code 1 if you have approved it before.
     """
-    with open_signing(context, key) as registry:
-        answer_event(registry.approve_person(name, public, roles=roles), as_json)
+    with call.registry() as registry:
+        call.event(registry.approve_person(name, public, roles=roles))
 
 
 @command("people list", "", "--json")
-def people_list(context: Context, as_json: AsJson = False) -> None:
+def people_list(call: Call) -> None:
     """List people with the fingerprints of their keys, revoked ones too."""
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         people = registry.people()
-    answer(as_data(people), people_table(people) if people else _NO_PEOPLE, as_json)
+    call.answer(as_data(people), people_table(people) if people else _NO_PEOPLE)
 
 
-@command("people revoke", "ben --reason 'left the ward' --key anna.key")
+@command("people revoke", "ben --reason 'left the ward' --key anna.key", signs=True)
 def people_revoke(
-    context: Context,
+    call: Call,
     who: Annotated[str, argument("PERSON", "A name, or a key's fingerprint.")],
     reason: Reason = None,
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Revoke a person's key for good.
 
     What they signed before stays signed; approvals that were not used yet count no more.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         person = registry.revoke_person(who, reason=reason)
-    answer(as_data(person), people_table([person]), as_json)
+    call.answer(as_data(person), people_table([person]))
 
 
 @command(
@@ -123,9 +104,10 @@ def people_revoke(
     "ward-3",
     "'dermatology app' --scope diagnose --scope read --per-minute 60",
     "prometheus --scope operate --expires 365 --json",
+    signs=True,
 )
 def keys_add(
-    context: Context,
+    call: Call,
     name: Annotated[str, argument("NAME", "Whom or what the key is for.")],
     scopes: Annotated[
         list[str] | None,
@@ -135,59 +117,55 @@ def keys_add(
     per_minute: Annotated[
         int | None, option("N", "Requests a minute; by default what the service grants to any key.")
     ] = None,
-    signing: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make a key. Its secret is printed once, and stored nowhere.
 
     Scopes: diagnose is sending pictures, read is seeing what is served and model cards, operate is seeing
     metrics and the operator's view.
     """
-    with open_signing(context, signing) as registry:
+    with call.registry() as registry:
         key, secret = registry.create_key(
             name, scopes=scopes or SCOPES, expires=_time("days", expires), per_minute=per_minute
         )
     until = "" if key.expires is None else f", valid until {moment(key.expires)}"
     text = f"{secret}\nkey {key.id} for {shown_name(key.name)} ({', '.join(key.scopes)}{until}): {_KEEP}"
-    answer({**as_data(key), "secret": secret}, text, as_json)
+    call.answer({**as_data(key), "secret": secret}, text)
 
 
 @command("keys list", "", "--json")
-def keys_list(context: Context, as_json: AsJson = False) -> None:
+def keys_list(call: Call) -> None:
     """List keys, expired and revoked ones too."""
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         keys = registry.keys()
-    answer(as_data(keys), key_table(keys) if keys else "no key yet", as_json)
+    call.answer(as_data(keys), key_table(keys) if keys else "no key yet")
 
 
-@command("keys rotate", "0123456789ab", "0123456789ab --grace 1 --json")
+@command("keys rotate", "0123456789ab", "0123456789ab --grace 1 --json", signs=True)
 def keys_rotate(
-    context: Context,
+    call: Call,
     id: _Id,
     grace: Annotated[float, option("HOURS", "For how long the old key stays valid.")] = ROTATION_GRACE
     / timedelta(hours=1),
-    signing: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make a key in the place of another, with a secret of its own.
 
     Name, scopes, rate and expiry are the old one's. Both are valid until the grace is over. The new secret is
     printed once, and stored nowhere.
     """
-    with open_signing(context, signing) as registry:
+    with call.registry() as registry:
         done = registry.rotate_key(id, grace=_time("hours", grace) or timedelta(0))
     old, key = done.old, done.key
     made = f"{done.secret}\nkey {key.id} for {shown_name(key.name)}: {_KEEP}"
     text = f"{made}\nkey {old.id} is valid until {moment(old.expires)}"
-    answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text, as_json)
+    call.answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text)
 
 
-@command("keys revoke", "0123456789ab")
-def keys_revoke(context: Context, id: _Id, signing: Key = None, as_json: AsJson = False) -> None:
+@command("keys revoke", "0123456789ab", signs=True)
+def keys_revoke(call: Call, id: _Id) -> None:
     """Revoke a key for good."""
-    with open_signing(context, signing) as registry:
+    with call.registry() as registry:
         key = registry.revoke_key(id)
-    answer(as_data(key), key_table([key]), as_json)
+    call.answer(as_data(key), key_table([key]))
 
 
 def _time(unit: str, count: float | None) -> timedelta | None:

@@ -1,34 +1,26 @@
 """`dermfed-registry` on releases: gates, approvals, promotion, canaries, rollback, withdrawal."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer import BadParameter, Context
+from typer import BadParameter
 
 from registry.bundle.text import shown_name
 from registry.cli.common import (
-    REFUSED,
     Alias,
-    AsJson,
-    Key,
+    Call,
     Model,
     NeededReason,
     Numbers,
     Reason,
     To,
-    answer,
-    answer_event,
     argument,
     as_data,
+    canary_data,
     command,
     flag,
-    open_registry,
-    open_signing,
     option,
 )
-from registry.environment import PASSWORD, SIGNING_KEY
 from registry.errors import AliasMoved, GateRefusal, GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
@@ -38,7 +30,6 @@ from registry.views.records import canary_line, event_lines, release_line
 
 if TYPE_CHECKING:
     from registry.gates import GateSet
-    from registry.records import Canary
 
 _Named = Annotated[
     list[int] | None, argument("VERSION...", "Numbers of versions; none where --without is enough.")
@@ -61,15 +52,6 @@ _Expect = Annotated[
         min=0,
     ),
 ]
-_AsPromoter = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        "The promoter's private key, since their own approval does not count; nothing is signed. By "
-        f"default {SIGNING_KEY}; its password is read from {PASSWORD}.",
-        "--key",
-    ),
-]
 _File = Annotated[Path, argument("FILE", "A gate set in YAML.")]
 _ForModel = Annotated[
     str | None, option("MODEL", "For this model alone; else for all without their own.", "--model")
@@ -84,15 +66,10 @@ _ForAlias = Annotated[
     "gates.yaml --reason 'board decision 12'",
     "gates.yaml --model demo --reason 'the board wants two approvals'",
     "strict.yaml --model demo --alias production --reason 'staging may try more'",
+    signs=True,
 )
 def gates_set(
-    context: Context,
-    file: _File,
-    reason: NeededReason,
-    model: _ForModel = None,
-    alias: _ForAlias = None,
-    key: Key = None,
-    as_json: AsJson = False,
+    call: Call, file: _File, reason: NeededReason, model: _ForModel = None, alias: _ForAlias = None
 ) -> None:
     """Ask other gates from now on.
 
@@ -103,22 +80,16 @@ def gates_set(
     1 if they are missing.
     """
     gates = _read_gates(file)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         event = registry.set_gates(gates, reason=reason, model=model, alias=alias)
         kept = registry.gates(model, alias=alias)
     found = {"event": as_data(event), "model": kept.model, "number": kept.number, "alias": kept.alias}
-    answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event), as_json)
+    call.answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event))
 
 
-@command("gates approve", "strict.yaml --model demo --alias production --key ben.key")
+@command("gates approve", "strict.yaml --model demo --alias production --key ben.key", signs=True)
 def gates_approve(
-    context: Context,
-    file: _File,
-    model: _ForModel = None,
-    alias: _ForAlias = None,
-    reason: Reason = None,
-    key: Key = None,
-    as_json: AsJson = False,
+    call: Call, file: _File, model: _ForModel = None, alias: _ForAlias = None, reason: Reason = None
 ) -> None:
     """Approve a gate set that another person will set with the same FILE, --model and --alias.
 
@@ -126,17 +97,16 @@ def gates_approve(
     signed with the key of an approver. Exit code 1 if you have approved it before.
     """
     gates = _read_gates(file)
-    with open_signing(context, key) as registry:
-        answer_event(registry.approve_gates(gates, model=model, alias=alias, reason=reason), as_json)
+    with call.registry() as registry:
+        call.event(registry.approve_gates(gates, model=model, alias=alias, reason=reason))
 
 
 @command("gates show", "", "demo", "demo --alias production", "demo --number 2 > gates.yaml", "--json")
 def gates_show(
-    context: Context,
+    call: Call,
     model: Annotated[str | None, argument("[MODEL]", "The gates of this model.")] = None,
     number: Annotated[int | None, option("N", "This set of the model's own.")] = None,
     alias: Annotated[str | None, option("ALIAS", "What is asked under this alias.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the gates and what each means, as YAML that `gates set` reads.
 
@@ -145,33 +115,29 @@ def gates_show(
     """
     if number is not None and alias is not None:
         raise BadParameter("give --number or --alias, not both")
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         kept = registry.gates(model, number, alias=alias)
     set_by = f", set by {shown_name(kept.actor or '')} at {moment(kept.created)}" if kept.number else ""
     gates = [{**as_data(gate), "meaning": gate.meaning} for gate in kept.gates.gates]
-    answer({**as_data(kept), "gates": gates}, f"# {kept}{set_by}\n{gate_set_text(kept.gates)}", as_json)
+    call.answer({**as_data(kept), "gates": gates}, f"# {kept}{set_by}\n{gate_set_text(kept.gates)}")
 
 
-@command("gates check", "demo 1 2 3 4 --to production", "demo 5 --to production --json")
+@command("gates check", "demo 1 2 3 4 --to production", "demo 5 --to production --json", signs=True)
 def gates_check(
-    context: Context,
+    call: Call,
     model: Model,
     to: To,
     numbers: _Named = None,
     without: _Without = None,
-    key: _AsPromoter = None,
-    as_json: AsJson = False,
 ) -> None:
     """Judge the release that a promotion would make.
 
     Shows each gate with each subgroup, its value and limit. Nothing is changed. Exit code 1 if refused.
     """
     _require_change(numbers, without)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         report = registry.judge(model, numbers or [], to=to, without=without or [])
-    answer(_refused_data(report), gate_table(report), as_json)
-    if report.refused:
-        raise typer.Exit(REFUSED)
+    call.answer(_refused_data(report), gate_table(report), refused=report.refused)
 
 
 @command(
@@ -179,9 +145,10 @@ def gates_check(
     "demo 1 2 3 4 --to production",
     "demo 5 --to production --reason 'seen by the ward'",
     "demo 5 --to production --override-gates --reason 'for a month, until more are tested'",
+    signs=True,
 )
 def approve(
-    context: Context,
+    call: Call,
     model: Model,
     to: To,
     numbers: _Named = None,
@@ -190,8 +157,6 @@ def approve(
     override_gates: Annotated[
         bool, flag("Approve promoting it although gates refuse, and only that.", "--override-gates")
     ] = False,
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Approve a release that another person will promote.
 
@@ -200,11 +165,11 @@ def approve(
     not where you promote. An override takes approvals of its own. Exit code 1 if you have approved it before.
     """
     _require_change(numbers, without)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         event = registry.approve(
             model, numbers or [], to=to, reason=reason, override_gates=override_gates, without=without or []
         )
-    answer_event(event, as_json)
+    call.event(event)
 
 
 @command(
@@ -212,15 +177,14 @@ def approve(
     "demo 5 --to production",
     "demo --without dark --to production",
     "demo 1 2 3 4 --to production --json",
+    signs=True,
 )
 def compare(
-    context: Context,
+    call: Call,
     model: Model,
     to: To,
     numbers: _Named = None,
     without: _Without = None,
-    key: _AsPromoter = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what a promotion would change.
 
@@ -229,11 +193,9 @@ def compare(
     Losses are marked. Nothing is changed. Exit code 1 if a gate refuses.
     """
     _require_change(numbers, without)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         found = registry.compare(model, numbers or [], to=to, without=without or [])
-    answer(as_data(found), comparison_text(found), as_json)
-    if found.refused:
-        raise typer.Exit(REFUSED)
+    call.answer(as_data(found), comparison_text(found), refused=found.refused)
 
 
 @command(
@@ -245,9 +207,10 @@ def compare(
     "demo 5 --to production --share 0.05 --reason 'a canary: one in twenty'",
     "demo 5 --to production --share 0.2 --for dark",
     "demo 6 --to production --share 0.5 --mirror",
+    signs=True,
 )
 def promote(
-    context: Context,
+    call: Call,
     model: Model,
     to: To,
     numbers: _Named = None,
@@ -271,8 +234,6 @@ def promote(
     mirror: Annotated[
         bool, flag("With --share: its answers are only compared; callers never see them.", "--mirror")
     ] = False,
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Release versions under an alias.
 
@@ -297,7 +258,7 @@ def promote(
     if override_gates and not (reason or "").strip():
         raise BadParameter("--override-gates needs a reason, which history keeps; add --reason TEXT")
     _require_change(numbers, without)
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         try:
             done = registry.promote_and_tell(
                 model,
@@ -313,7 +274,7 @@ def promote(
             if refusal.comparison is not None:
                 data = {} if refusal.report is None else _refused_data(refusal.report)
                 data["comparison"] = as_data(refusal.comparison)
-                answer(data, comparison_text(refusal.comparison, refusals=False), as_json)
+                call.answer(data, comparison_text(refusal.comparison, refusals=False))
             raise
         release = registry.require_release(model, to)
         canary = registry.canaries(model).get(to)
@@ -323,97 +284,73 @@ def promote(
         found["canary"] = canary_data(canary)
     if event is None or done.comparison is None:
         runs = release_line(to, release) if share is None or canary is None else canary_line(to, canary)
-        answer(found, f"nothing to do: {runs}", as_json)
+        call.answer(found, f"nothing to do: {runs}")
         return
     found["comparison"] = as_data(done.comparison)
-    answer(found, f"{event_lines(event)}\n\n{comparison_text(done.comparison)}", as_json)
+    call.answer(found, f"{event_lines(event)}\n\n{comparison_text(done.comparison)}")
 
 
 @command(
-    "canary end", "demo --reason 'seen enough'", "demo --alias staging --reason 'too many referrals' --json"
+    "canary end",
+    "demo --reason 'seen enough'",
+    "demo --alias staging --reason 'too many referrals' --json",
+    signs=True,
 )
-def canary_end(
-    context: Context,
-    model: Model,
-    reason: NeededReason,
-    alias: Alias = PRODUCTION,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
+def canary_end(call: Call, model: Model, reason: NeededReason, alias: Alias = PRODUCTION) -> None:
     """End the canary of an alias: what the alias points to answers all requests again.
 
     Services follow within two seconds. Gates are not asked.
     """
-    with open_signing(context, key) as registry:
-        answer_event(registry.end_canary(model, alias=alias, reason=reason), as_json)
+    with call.registry() as registry:
+        call.event(registry.end_canary(model, alias=alias, reason=reason))
 
 
 @command(
     "rollback",
     "demo --alias production",
     "demo --alias production --expect 7 --reason 'too many referrals'",
+    signs=True,
 )
-def rollback(
-    context: Context,
-    model: Model,
-    alias: Alias,
-    reason: Reason = None,
-    expect: _Expect = None,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
+def rollback(call: Call, model: Model, alias: Alias, reason: Reason = None, expect: _Expect = None) -> None:
     """Go back to the release before.
 
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
     releases back. What was done stays in history, and so does this. A canary of it ends as well; to end
     that alone, `canary end`. If the alias moves meanwhile, nothing is changed and the exit code is 1.
     """
-    with open_signing(context, key) as registry:
-        answer_event(registry.rollback(model, alias=alias, reason=reason, expect=expect), as_json)
+    with call.registry() as registry:
+        call.event(registry.rollback(model, alias=alias, reason=reason, expect=expect))
 
 
-@command("stop", "demo --alias production --reason 'complaints from the ward'")
-def stop(
-    context: Context,
-    model: Model,
-    alias: Alias,
-    reason: NeededReason,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
+@command("stop", "demo --alias production --reason 'complaints from the ward'", signs=True)
+def stop(call: Call, model: Model, alias: Alias, reason: NeededReason) -> None:
     """Have nothing answer under an alias.
 
     Services say so and refuse. `rollback` goes back to what ran before; `promote` starts from nothing, and
     carries nothing over.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         event = registry.stop(model, alias=alias, reason=reason)
-    answer_event(event, as_json, f"{alias} of {model} is stopped already")
+    call.event(event, f"{alias} of {model} is stopped already")
 
 
 @command(
     "withdraw",
     "demo 5 --reason 'misses melanoma on type VI'",
     "demo 4 5 --reason 'trained on wrong labels' --json",
+    signs=True,
 )
-def withdraw(
-    context: Context,
-    model: Model,
-    numbers: Numbers,
-    reason: NeededReason,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
+def withdraw(call: Call, model: Model, numbers: Numbers, reason: NeededReason) -> None:
     """Have harmful versions never answer again, anywhere.
 
     Each alias whose release holds one goes back to the newest release before it that holds none, or is
     stopped where there is none; services follow within two seconds. A withdrawn version is never promoted,
     approved, rolled back to, exported or imported again. This cannot be undone: add another version.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         done = registry.withdraw(model, numbers, reason=reason)
     if done is None:
-        answer({"event": None, "moved": [], "same_file": []}, "nothing to do: withdrawn already", as_json)
+        call.answer({"event": None, "moved": [], "same_file": []}, "nothing to do: withdrawn already")
         return
     lines = [event_lines(event) for event in (done.event, *done.moved)]
     if not done.moved:
@@ -421,14 +358,7 @@ def withdraw(
     if done.same_file:
         others = ", ".join(f"version {number} of {name}" for name, number in done.same_file)
         lines.append(f"note: the same model.onnx is in {others}; withdraw that too if the file is harmful")
-    answer(as_data(done), "\n".join(lines), as_json)
-
-
-def canary_data(canary: "Canary") -> dict[str, Any]:
-    """A canary in JSON, without the key by which requests are chosen."""
-    data: dict[str, Any] = as_data(replace(canary, key=b""))
-    del data["key"]
-    return {**data, "since": moment(canary.since)}
+    call.answer(as_data(done), "\n".join(lines))
 
 
 def _refused_data(report: GateReport) -> dict[str, Any]:

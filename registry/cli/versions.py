@@ -6,29 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import BadParameter, Context
+from typer import BadParameter
 
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, read_bundle
 from registry.bundle.manifest import UNSIGNED, BundleManifest
 from registry.cli.common import (
-    AsJson,
-    Key,
+    Call,
     Model,
     Number,
     OneAlias,
     OneVersion,
     Out,
-    answer,
-    answer_event,
     argument,
     as_data,
+    canary_data,
     command,
     flag,
-    open_registry,
-    open_signing,
     option,
 )
-from registry.cli.releases import canary_data
 from registry.errors import InvalidName, RegistryError
 from registry.gates.gate_set import all_let_through
 from registry.names import check_name
@@ -49,19 +44,17 @@ MOST_LISTED = 1000
 _Tags = Annotated[list[str], argument("TAG...", "Short names, such as reviewed.")]
 
 
-@command("add", "runs/first/bundles/*", "bundles/global bundles/V --json")
+@command("add", "runs/first/bundles/*", "bundles/global bundles/V --json", signs=True)
 def add(
-    context: Context,
+    call: Call,
     folders: Annotated[list[Path], argument("BUNDLE_DIR...", "Folders with model.onnx and bundle.json.")],
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Make versions of bundles, of all or of none.
 
     A bundle that was added before keeps its version. If its files in the store were missing or altered,
     they are repaired.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         added = registry.add_and_report(folders)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     notes = [
@@ -69,21 +62,20 @@ def add(
         *(f"note: {one}" for one in added.warnings),
     ]
     table = version_table(added.versions, state=states)
-    answer(as_data(added), "\n".join(filter(None, [table, lines_of(notes)])), as_json)
+    call.answer(as_data(added), "\n".join(filter(None, [table, lines_of(notes)])))
 
 
 @command("list", "", "demo --json", "demo --all")
 def list_(
-    context: Context,
+    call: Call,
     model: Annotated[str | None, argument("[MODEL]", "Of this model alone.")] = None,
     all_: Annotated[bool, flag("However many there are.", "--all")] = False,
     tag: Annotated[str | None, option("TAG", "Those that have this tag alone.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         tags = registry.tags(model)
-        versions = registry.versions(model, None if all_ or as_json or tag else MOST_LISTED)
+        versions = registry.versions(model, None if all_ or call.as_json or tag else MOST_LISTED)
         older = registry.version_count(model) - len(versions)
         if tag is not None:
             versions = tuple(one for one in versions if tag in tags.get((one.model, one.number), ()))
@@ -91,7 +83,7 @@ def list_(
         canaries = _in_canaries(registry, [model] if model else sorted({one.model for one in versions}))
         place = registry.place
     keys = [(one.model, one.number) for one in versions]
-    if as_json:
+    if call.as_json:
         found = [
             {
                 **data,
@@ -100,7 +92,7 @@ def list_(
             }
             for data, key in zip(as_data(versions), keys, strict=True)
         ]
-        answer(found, "", as_json)
+        call.answer(found, "")
         return
     if versions:
         text = version_table(
@@ -112,13 +104,11 @@ def list_(
         text = f"no version yet in {place}; add one with `dermfed-registry add`, or name another --url"
     else:
         text = printable(f"no version has the tag {tag!r}")
-    answer(None, text + (f"\nand {older} older: --all lists them too" if older else ""), as_json)
+    call.answer(None, text + (f"\nand {older} older: --all lists them too" if older else ""))
 
 
 @command("show", "demo", "demo --version 3", "demo --alias production --json")
-def show(
-    context: Context, model: Model, number: OneVersion = None, alias: OneAlias = None, as_json: AsJson = False
-) -> None:
+def show(call: Call, model: Model, number: OneVersion = None, alias: OneAlias = None) -> None:
     """Show where aliases point, and what their versions are.
 
     Of each version: metrics by subgroup with intervals, calibration, lineage and who signed it.
@@ -126,7 +116,7 @@ def show(
     Where no alias points anywhere yet, the newest version for each subgroup is shown.
     """
     _one_of(number, alias)
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         aliases = registry.aliases(model)
         if alias is not None:
             aliases = {alias: registry.require_release(model, alias)}
@@ -165,17 +155,17 @@ def show(
         *(stopped_line(name, event) for name, event in stopped.items()),
     ]
     text = "\n".join(lines or [f"no alias of {model} points here"])
-    answer(data, "\n\n".join([text, *(text for _, text in shown)]), as_json)
+    call.answer(data, "\n\n".join([text, *(text for _, text in shown)]))
 
 
 @command("history", "demo", "demo --json")
-def history(context: Context, model: Model, as_json: AsJson = False) -> None:
+def history(call: Call, model: Model) -> None:
     """Show what was done to a model, and why.
 
     The oldest first: when, by whom, why, what the gates said, and which gates were asked where others are
     now.
     """
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         events = registry.history(model)
         forged = registry.forged(events)
     found = all_let_through(events)
@@ -184,16 +174,15 @@ def history(context: Context, model: Model, as_json: AsJson = False) -> None:
         lines.append(event_lines(event, forged))
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
-    answer(as_data(events), "\n".join(lines), as_json)
+    call.answer(as_data(events), "\n".join(lines))
 
 
 @command("diff", "demo 1 5", "demo 1 5 --json")
 def diff(
-    context: Context,
+    call: Call,
     model: Model,
     before: Annotated[int, argument("A", "The number of one version.")],
     after: Annotated[int, argument("B", "The number of the other.")],
-    as_json: AsJson = False,
 ) -> None:
     """Show what changed from version A to version B.
 
@@ -201,9 +190,9 @@ def diff(
     temperature, thresholds, file), and test metrics by subgroup with their intervals, the difference, and
     whether the intervals overlap. That they overlap does not prove that the versions are equal.
     """
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         found = registry.diff(model, before, after)
-    answer(as_data(found), difference_text(found), as_json)
+    call.answer(as_data(found), difference_text(found))
 
 
 @command(
@@ -214,7 +203,7 @@ def diff(
     "./bundles/global --out card.html",
 )
 def card(
-    context: Context,
+    call: Call,
     model: Annotated[
         str, argument("MODEL", "The model's name, or a bundle's folder such as ./bundles/global.")
     ],
@@ -223,7 +212,6 @@ def card(
         str | None, option("ALIAS", f"Of the release of this alias; {PRODUCTION} by default.")
     ] = None,
     out: Out = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the model card: what a model is for, how it serves each subgroup, and what is unknown.
 
@@ -240,9 +228,9 @@ def card(
             ) from None
         shown = release_card([Entry.of_bundle(read_bundle(Path(model)))])
     else:
-        with open_registry(context) as registry:
+        with call.registry() as registry:
             shown = _registered_card(registry, model, number, alias or PRODUCTION)
-    text = json.dumps(shown, indent=2) if as_json else card_page(shown)
+    text = json.dumps(shown, indent=2) if call.as_json else card_page(shown)
     if out is None:
         typer.echo(text)
     else:
@@ -251,18 +239,17 @@ def card(
 
 @command("fetch", "demo 5 --out ./version-5")
 def fetch(
-    context: Context,
+    call: Call,
     model: Model,
     number: Number,
     out: Annotated[Path, option("DIR", "A folder that is not there yet.", "--out")],
-    as_json: AsJson = False,
 ) -> None:
     """Write the bundle of a version into a folder, byte for byte as it was added.
 
     Both files are checked against their digests before. The same bundle again changes nothing. A withdrawn
     version is written too, with a note, so that it can be examined.
     """
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         version = registry.version(model, number)
         bundle = registry.fetch(model, number, out)
         withdrawn = next((str(one) for one in registry.withdrawals(model) if one.number == number), None)
@@ -273,65 +260,57 @@ def fetch(
         *([] if withdrawn is None else [f"  {withdrawn}"]),
     ]
     found = {**as_data(version), "folder": str(out), "files": files, "withdrawn": withdrawn}
-    answer(found, lines_of(lines), as_json)
+    call.answer(found, lines_of(lines))
 
 
-@command("tag", "demo 5 reviewed", "demo 5 reviewed trial-2")
-def tag(
-    context: Context, model: Model, number: Number, tags: _Tags, key: Key = None, as_json: AsJson = False
-) -> None:
+@command("tag", "demo 5 reviewed", "demo 5 reviewed trial-2", signs=True)
+def tag(call: Call, model: Model, number: Number, tags: _Tags) -> None:
     """Give a version tags, to find it by.
 
     A tag changes nothing of what answers. `list --tag` shows the versions that have one.
     """
-    with open_signing(context, key) as registry:
+    with call.registry() as registry:
         event = registry.tag(model, number, tags)
-    answer_event(event, as_json, f"version {number} of {model} has these tags")
+    call.event(event, f"version {number} of {model} has these tags")
 
 
-@command("untag", "demo 5 trial-2")
-def untag(
-    context: Context, model: Model, number: Number, tags: _Tags, key: Key = None, as_json: AsJson = False
-) -> None:
+@command("untag", "demo 5 trial-2", signs=True)
+def untag(call: Call, model: Model, number: Number, tags: _Tags) -> None:
     """Take tags away from a version; history keeps that it had them."""
-    with open_signing(context, key) as registry:
-        answer_event(registry.untag(model, number, tags), as_json)
+    with call.registry() as registry:
+        call.event(registry.untag(model, number, tags))
 
 
-@command("note", "demo 5 'weak on the soles of feet; see the ward\\'s list'")
+@command("note", "demo 5 'weak on the soles of feet; see the ward\\'s list'", signs=True)
 def note(
-    context: Context,
+    call: Call,
     model: Model,
     number: Number,
     text: Annotated[str, argument("TEXT", "What is to be known of it.")],
-    key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write a note on a version, which `show` and history keep for ever.
 
     Write nothing of a patient: history is never changed.
     """
-    with open_signing(context, key) as registry:
-        answer_event(registry.note(model, number, text), as_json)
+    with call.registry() as registry:
+        call.event(registry.note(model, number, text))
 
 
 @command("find", "reviewed", "sha256:3f2a", "'soles of feet' --json")
 def find(
-    context: Context,
-    text: Annotated[str, argument("TEXT", "A part of a name, tag or note; or a digest.")],
-    as_json: AsJson = False,
+    call: Call, text: Annotated[str, argument("TEXT", "A part of a name, tag or note; or a digest.")]
 ) -> None:
     """Find versions by names of models and subgroups, tags, notes, reasons of withdrawals, or digests.
 
     In any case; of digests the beginning, with or without sha256:. No bundle is opened: what is in manifests
     alone, such as recipe and clients, is not searched.
     """
-    with open_registry(context) as registry:
+    with call.registry() as registry:
         hits = registry.find(text)
     rows = [[one.model, str(one.number), one.subgroup, "; ".join(one.because)] for one in hits]
     table = columns(("model", "version", "subgroup", "found in"), rows) if rows else printable(f"no {text!r}")
     end = f"{len(hits)} found; searched: {', '.join(SEARCHED)}"
-    answer({"searched": SEARCHED, "found": as_data(hits)}, f"{table}\n{end}", as_json)
+    call.answer({"searched": SEARCHED, "found": as_data(hits)}, f"{table}\n{end}")
 
 
 def _one_of(number: int | None, alias: str | None) -> None:

@@ -19,6 +19,7 @@ from registry.gates.gate import (
     for_everybody,
     for_patients,
     not_applicable,
+    refused,
     subgroup_figure,
 )
 from registry.gates.threshold import counted
@@ -34,16 +35,11 @@ class SpreadGate(NumericGate):
     where nothing malignant was tested: that is said, and judged by `required_subgroups`.
     """
 
+    passes = (
+        "test accuracy of the subgroup served best minus that of the one served worst: at most {limit:.3f}"
+    )
     name: Literal["spread"] = "spread"
     limit: float = Field(0.10, ge=0, le=1)  # of max - min accuracy over subgroups
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            "test accuracy of the subgroup served best minus that of the one served worst: at most "
-            f"{self.limit:.3f}"
-        )
 
     def judge(self, case: Case) -> GateResult:
         """Judge a release."""
@@ -135,7 +131,7 @@ class RequiredSubgroupsGate(NumericGate):
         """One finding for each subgroup; only those over other tones, where there are any."""
         if other := self._other_tones(case):
             for name, note in other.items():
-                yield GateFinding(subgroup=name, measure="skin tones", verdict="refused", note=note)
+                yield refused("skin tones", note, name)
             return
         rows = for_patients(case.manifests)
         for name in self._required or counted(case.manifests):
@@ -169,16 +165,12 @@ class TonesGate(NumericGate):
     remedy = missing = (
         "bring more patients of these tones, or leave them out of data.subgroups, and train again for"
     )
+    passes = (
+        "patients of every skin tone that a subgroup names: at least {patients} in its calibration, and as "
+        "many in its test"
+    )
     name: Literal["tones"] = "tones"
     patients: int = Field(10, ge=1)  # of each tone, in the calibration and in the test
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            f"patients of every skin tone that a subgroup names: at least {self.patients} in its "
-            "calibration, and as many in its test"
-        )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """Two findings for each tone that a version claims for a subgroup: its calibration and its test."""

@@ -2,12 +2,14 @@
 
     class LightGate(NumericGate):
         remedy = "test on more images of"
+        passes = "test accuracy of every subgroup: at least {minimum:.3f}"
         name: Literal["light"] = "light"
-        minimum: int
+        minimum: float
 
         def findings(self, case):
             for name, (_, row) in answering(case.manifests).items():
-                yield check(name, "accuracy", subgroup_figure(name, row, "accuracy"), "at least", 0.8)
+                found = subgroup_figure(name, row, "accuracy")
+                yield check(name, "accuracy", found, "at least", self.minimum)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
 global one elsewhere.
@@ -90,16 +92,18 @@ class GateConfig(Frozen):
     Attributes:
         name: what a gate set calls it.
         needs: what it must be shown besides the release and the approvals.
+        passes: what passes, in a sentence in which settings stand in braces.
     """
 
     model_config = ConfigDict(strict=True)
     needs: ClassVar[frozenset[Need]] = frozenset()
+    passes: ClassVar[str]
     name: str
 
     @property
-    @abstractmethod
     def meaning(self) -> str:
         """What passes, in a sentence."""
+        return self.passes.format(**dict(self))
 
     @abstractmethod
     def judge(self, case: Case) -> GateResult:
@@ -135,26 +139,26 @@ class NumericGate(GateConfig):
         """Judge a release."""
         unclear = tuple(_without_malignant(case.manifests)) if self.needs_malignant else ()
         findings = unclear or tuple(self.findings(case))
-        refused = [one for one in findings if one.verdict == "refused"]
+        failed = [one for one in findings if one.verdict == "refused"]
         margins = {
             k: (one.value - one.limit) * (1 if one.bound == "at least" else -1)
             for k, one in enumerate(findings)
             if one.value is not None and one.limit is not None
         }
         worst = findings[min(margins, key=lambda k: margins[k])] if margins else None
-        if refused:
+        if failed:
             steps: dict[str, list[str]] = {}
-            for one in refused:
+            for one in failed:
                 if one.subgroup and one.subgroup not in steps.setdefault(self.advice(one), []):
                     steps[self.advice(one)].append(one.subgroup)
             advice = "; ".join(f"{step} {', '.join(names)}" for step, names in steps.items())
             advice = f". {advice[0].upper()}{advice[1:]}" if advice else ""
-            detail = f"{'; '.join(map(self._describe, refused))}{advice}, {OVERRIDE}"
+            detail = f"{'; '.join(map(self._describe, failed))}{advice}, {OVERRIDE}"
         elif worst is not None:
             detail = f"closest to the limit: {self._describe(worst)}"
         else:
             detail = "; ".join(dict.fromkeys(one.note for one in findings))
-        untested = (one.subgroup for one in refused if one.value is None or (self.counts and not one.value))
+        untested = (one.subgroup for one in failed if one.value is None or (self.counts and not one.value))
         return GateResult(
             gate=self.name,
             verdict=worst_of(findings),
@@ -223,6 +227,11 @@ def not_applicable(measure: str, why: str, subgroup: str = "") -> GateFinding:
     return GateFinding(subgroup=subgroup, measure=measure, verdict="not applicable", note=why)
 
 
+def refused(measure: str, why: str, subgroup: str = "") -> GateFinding:
+    """The finding of a gate that refuses without a number."""
+    return GateFinding(subgroup=subgroup, measure=measure, verdict="refused", note=why)
+
+
 def lies(value: float, bound: Bound, limit: float) -> bool:
     """Whether a value lies on the right side of a limit, or on it."""
     return value >= limit - ROUNDING if bound == "at least" else value <= limit + ROUNDING
@@ -247,7 +256,7 @@ def _without_malignant(manifests: Sequence[BundleManifest]) -> Iterator[GateFind
             f"no label of the model is malignant, and {', '.join(unknown)} do not say whether they are. Set "
             "`malignancy` to benign, premalignant or malignant for each label in the job"
         )
-        yield GateFinding(subgroup="", measure="malignant labels", verdict="refused", note=note)
+        yield refused("malignant labels", note)
     else:
         yield not_applicable("malignant labels", "no label of the model is malignant")
 

@@ -34,6 +34,7 @@ from registry.gates.gate import (
     interval_of,
     lies,
     not_applicable,
+    refused,
     subgroup_figure,
 )
 from registry.gates.threshold import AT_WORKING_POINT
@@ -72,7 +73,7 @@ class NonInferiorityGate(NumericGate):
                 f"the running release cannot be read, so that nothing compares: {case.unreadable}. Repair it "
                 "as `dermfed-registry verify` says"
             )
-            yield GateFinding(subgroup="", measure=measure, verdict="refused", note=note)
+            yield refused(measure, note)
         elif not case.running:
             yield not_applicable(measure, "no release runs under this alias yet, so nothing can get worse")
         elif (before := _codes(case.running)) != (now := _codes(case.manifests)):
@@ -80,7 +81,7 @@ class NonInferiorityGate(NumericGate):
                 f"the running release answers {before} and this one would answer {now}, so that their "
                 "metrics do not compare. Promote under another alias"
             )
-            yield GateFinding(subgroup="", measure=measure, verdict="refused", note=note)
+            yield refused(measure, note)
         else:
             for metric in dict.fromkeys(self.metrics):
                 yield from self._losses(case, metric)
@@ -122,15 +123,11 @@ class OutcomesGate(GateConfig):
     """Outcomes of patients must not speak against a release."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"running", "outcomes"})
+    passes = (
+        "no version whose guarantee was broken by outcomes of patients, and no sensitivity below what "
+        "the running release shows by them"
+    )
     name: Literal["outcomes"] = "outcomes"
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            "no version whose guarantee was broken by outcomes of patients, and no sensitivity below what "
-            "the running release shows by them"
-        )
 
     def judge(self, case: Case) -> GateResult:
         """Judge a release."""
@@ -138,10 +135,10 @@ class OutcomesGate(GateConfig):
             detail = f"outcomes cannot be read: {case.outcomes_unreadable}. Put that right, {OVERRIDE}"
             return GateResult(gate=self.name, verdict="refused", detail=detail)
         findings = (*_guarantees(case), *_compared(case))
-        refused = "; ".join(one.note for one in findings if one.verdict == "refused")
+        against = "; ".join(one.note for one in findings if one.verdict == "refused")
         passed = "; ".join(one.note for one in findings if one.verdict == "passed")
-        if refused:
-            detail = f"{refused}. Look at `dermfed-registry field`, {OVERRIDE}"
+        if against:
+            detail = f"{against}. Look at `dermfed-registry field`, {OVERRIDE}"
         elif passed:
             detail = f"outcomes of patients do not speak against it: {passed}"
         else:
@@ -158,7 +155,7 @@ def _guarantees(case: Case) -> Iterator[GateFinding]:
                 yield GateFinding(subgroup=one.subgroup, measure="guarantees", verdict=verdict, note=note)
             for guarantee in one.broken:
                 note = f"the version for {name} has broken a guarantee to {one.subgroup}: {guarantee}"
-                yield GateFinding(subgroup=one.subgroup, measure="guarantee", verdict="refused", note=note)
+                yield refused("guarantee", note, one.subgroup)
 
 
 def _compared(case: Case) -> Iterator[GateFinding]:

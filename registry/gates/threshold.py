@@ -44,20 +44,13 @@ class ThresholdGate(NumericGate):
         limit: what the worst subgroup must reach.
         metric: the metric's name in a bundle.
         measure: the metric in words.
-        described: the same with whom it is of, as `meaning` says it.
         bound: the side.
     """
 
     limit: float = Field(ge=0, le=1)
     metric: ClassVar[str]
     measure: ClassVar[str]
-    described: ClassVar[str]
     bound: ClassVar[Bound] = "at least"
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return f"{self.described}: {self.bound} {self.limit:.3f}"
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
@@ -74,7 +67,7 @@ class MinAnswerRateGate(ThresholdGate):
     name: Literal["min_answer_rate"] = "min_answer_rate"
     metric = "reported"
     measure = "answer rate"
-    described = "share of every subgroup's test images that is answered"
+    passes = "share of every subgroup's test images that is answered: at least {limit:.3f}"
 
 
 class CalibrationGate(ThresholdGate):
@@ -87,7 +80,7 @@ class CalibrationGate(ThresholdGate):
     name: Literal["calibration"] = "calibration"
     metric = "ece"
     measure = "calibration error"
-    described = "expected calibration error on every subgroup's test images"
+    passes = "expected calibration error on every subgroup's test images: at most {limit:.3f}"
     bound = "at most"
 
 
@@ -97,7 +90,7 @@ class WorstBalancedAccuracyGate(ThresholdGate):
     name: Literal["worst_balanced_accuracy"] = "worst_balanced_accuracy"
     metric = "balanced_accuracy"
     measure = "balanced accuracy"
-    described = "balanced test accuracy of every subgroup"
+    passes = "balanced test accuracy of every subgroup: at least {limit:.3f}"
 
 
 class WorstMalignantSensitivityGate(ThresholdGate):
@@ -107,7 +100,7 @@ class WorstMalignantSensitivityGate(ThresholdGate):
     name: Literal["worst_malignant_sensitivity"] = "worst_malignant_sensitivity"
     metric = AT_MOST_PROBABLE
     measure = "malignant sensitivity"
-    described = "share of every subgroup's malignant test images that is found"
+    passes = "share of every subgroup's malignant test images that is found: at least {limit:.3f}"
 
 
 class MinSensitivityLowerBoundGate(ThresholdGate):
@@ -123,9 +116,9 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
     name: Literal["min_sensitivity_lower_bound"] = "min_sensitivity_lower_bound"
     metric = AT_WORKING_POINT
     measure = "malignant sensitivity"
-    described = (
+    passes = (
         "lower end of the 95 % interval of every subgroup's malignant sensitivity, at the working point "
-        "where there is one"
+        "where there is one: at least {limit:.3f}"
     )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
@@ -159,13 +152,9 @@ class CountGate(NumericGate):
 
     counts = True
     remedy = missing = "test on more images of"
+    passes = "test images behind every subgroup's metrics: at least {minimum}"
     name: Literal["count"] = "count"
     minimum: int = Field(ge=1)  # test images of each subgroup
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return f"test images behind every subgroup's metrics: at least {self.minimum}"
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
@@ -194,16 +183,12 @@ class CoverageGate(NumericGate):
     """
 
     remedy = missing = "calibrate again on more images of"
+    passes = (
+        "share of every subgroup's test images whose prediction set holds the right class: at least "
+        "what the version guarantees minus {slack:.3f}"
+    )
     name: Literal["coverage"] = "coverage"
     slack: float = Field(ge=0, le=1)  # of the coverage guaranteed
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            "share of every subgroup's test images whose prediction set holds the right class: at least "
-            f"what the version guarantees minus {self.slack:.3f}"
-        )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
@@ -228,15 +213,11 @@ class RiskGate(NumericGate):
     """
 
     remedy = missing = "calibrate again on more images of"
+    passes = (
+        "lower end of the 95 % interval of the share of wrong answers among those given to every "
+        "subgroup: at most the target of the version"
+    )
     name: Literal["risk"] = "risk"
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            "lower end of the 95 % interval of the share of wrong answers among those given to every "
-            "subgroup: at most the target of the version"
-        )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
@@ -261,16 +242,12 @@ class ParityGate(NumericGate):
 
     remedy = missing = "export the model again for"
     digits = ".2g"
+    passes = (
+        "largest difference in a probability between ONNX and torch at export, of every version: at most "
+        "{limit:.2g}"
+    )
     name: Literal["parity"] = "parity"
     limit: float = Field(ge=0, le=1)  # of the largest difference in a probability
-
-    @property
-    def meaning(self) -> str:
-        """What passes, in a sentence."""
-        return (
-            "largest difference in a probability between ONNX and torch at export, of every version: at most "
-            f"{self.limit:.2g}"
-        )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each version."""

@@ -129,19 +129,13 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 def _check_columns(names: list[str]) -> None:
     # Wrong columns are named by their places: a file without a header begins with a patient.
-    wrong = [str(place) for place, name in enumerate(names, 1) if name not in (*COLUMNS, "corrects")]
-    missing = [name for name in COLUMNS if name not in names]
-    issues = []
-    if wrong:
-        issues.append(f"column {', '.join(wrong[:5])} may not be there")
-    if missing:
-        issues.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    if not issues and len(set(names)) < len(names):
-        issues.append("a column is there twice")
-    if issues:
+    known = [*COLUMNS, "corrects"]
+    missing = ", ".join(name for name in COLUMNS if name not in names)
+    wrong = [str(n) for n, name in enumerate(names, 1) if name not in known or name in names[: n - 1]]
+    if missing or wrong:
         raise OutcomesFileError(
-            f"line 1 names the columns, and {' and '.join(issues)}; it is `{','.join(COLUMNS)}`, and perhaps "
-            "`corrects`: remove all other columns"
+            f"line 1 must name the columns `{','.join(COLUMNS)}`, and perhaps `corrects`, each once; "
+            f"missing: {missing or 'none'}; to be removed, by their places: {', '.join(wrong[:5]) or 'none'}"
         )
 
 

@@ -257,10 +257,13 @@ class OutcomeStore:
         """
         engine = open_database(url, create=create)
         try:
-            with (writing if create else reading)(engine) as connection:
-                if not _has_tables(connection, create=create):
-                    Table.metadata.create_all(connection)
-                    connection.execute(sa.insert(SchemaRow).values(number=SCHEMA))
+            with reading(engine) as connection:
+                has_tables = _has_tables(connection, create=create)
+            if not has_tables:
+                with writing(engine) as connection:
+                    if not _has_tables(connection, create=create):  # another process may have made them
+                        Table.metadata.create_all(connection)
+                        connection.execute(sa.insert(SchemaRow).values(number=SCHEMA))
         except BaseException:
             engine.dispose()
             raise

@@ -11,7 +11,7 @@ from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
 from registry.views.card import FEW, Card, answering, called, percent, standing
-from registry.views.tables import Cell, Facts, Row, Section, Sentences, Table, render
+from registry.views.tables import Cell, Facts, Row, Section, Table, render
 
 UNKNOWN: Final = "unknown"
 TOO_FEW: Final = "too few to tell"
@@ -367,6 +367,19 @@ def _labels(card: Card) -> Table:
 # A version, and a release.
 
 
+_INPUTS: Final = ("labels", "picture", "case")
+"""What versions of a release usually share; a page shows it once where they do."""
+
+
+def _inputs(card: Card, names: Collection[str]) -> list[Section]:
+    sections = {
+        "labels": Section.of("", _labels(card)),
+        "picture": Section.of("The picture it sees", _picture(card)),
+        "case": Section.of("What it may be given", _taken(card)),
+    }
+    return [sections[name] for name in names]
+
+
 def version_view(card: Card, common: Collection[str] = ()) -> tuple[str, list[Section]]:
     """Title and sections of one version; parts named in `common` are shown once for all versions."""
     name, use = card["subgroup"]["name"], card["intended_use"]
@@ -374,11 +387,10 @@ def version_view(card: Card, common: Collection[str] = ()) -> tuple[str, list[Se
     how = Facts(tuple((name, card["how_to_use"][part]) for part, name in _USES.items()))
     sections = (
         Section.of("", use["population"]),
-        Section.of("Who it is not for", Sentences(tuple(use["not_for"]))),
-        Section.of("How to use an answer", how, None if "labels" in common else _labels(card)),
-        Section.of("The picture it sees", None if "picture" in common else _picture(card)),
-        Section.of("What it may be given", None if "case" in common else _taken(card)),
-        Section.of("What is unknown", Sentences(tuple(card["limits"]))),
+        Section.of("Who it is not for", tuple(use["not_for"])),
+        Section.of("How to use an answer", how),
+        *_inputs(card, [name for name in _INPUTS if name not in common]),
+        Section.of("What is unknown", tuple(card["limits"])),
         Section.of(
             "How it fared in the test",
             *(by_subgroup(card), _by_class(card), _tones(card)),
@@ -425,16 +437,7 @@ def card_page(card: Mapping[str, Any]) -> str:
     """The page of what `release_card` gives: no script, no font, nothing from elsewhere."""
     versions = card["versions"]
     first = versions[0]
-    common = [
-        name
-        for name in ("labels", "picture", "case")
-        if all(one.get(name) == first.get(name) for one in versions)
-    ]
-    use = (
-        Section.of("", _labels(first) if "labels" in common else None),
-        Section.of("The picture it sees", _picture(first) if "picture" in common else None),
-        Section.of("What it may be given", _taken(first) if "case" in common else None),
-    )
+    common = [name for name in _INPUTS if all(one.get(name) == first.get(name) for one in versions)]
     return render(
         "card.html",
         card=card,
@@ -442,7 +445,7 @@ def card_page(card: Mapping[str, Any]) -> str:
         key=key_figures(versions),
         purpose=first["intended_use"],
         served=_served(card["served"]),
-        use=[one for one in use if one.parts],
+        use=[one for one in _inputs(first, common) if one.parts],
         versions=[version_view(one, common) for one in versions],
     )
 

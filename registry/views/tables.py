@@ -80,15 +80,8 @@ class Facts:
     pairs: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """Sentences below each other: a list on a page, lines on a terminal."""
-
-    texts: tuple[str, ...]
-
-
-Part = Table | Facts | Sentences | str
-"""A text alone is a paragraph."""
+Part = Table | Facts | tuple[str, ...] | str
+"""A text alone is a paragraph; several are a list on a page and lines on a terminal."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +125,11 @@ def _draw_part(console: Console, part: Part) -> None:
             width = max((len(name) for name, _ in part.pairs), default=0)
             for name, text in part.pairs:
                 console.print(Text(f"  {shown(name):<{width}}  {shown(text)}"), soft_wrap=True)
-        case Sentences():
-            for text in part.texts:
-                console.print(Text(shown(text)))
         case str():
             console.print(Text(shown(part)))
+        case _:
+            for text in part:
+                console.print(Text(shown(text)))
 
 
 def _draw_table(console: Console, table: Table) -> None:

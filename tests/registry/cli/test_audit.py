@@ -106,3 +106,18 @@ def test_who_trusts_a_key_takes_nothing_unsigned(command, registry, file, strang
     assert "versions 1, 2 of skin-lesion in the file are signed by nobody" in ended.err
     assert "--allow-unsigned" in ended.err
     assert registry.models() == ()
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_where_people_are_known_a_command_signs_with_a_key(
+    command, folders, bundle, tmp_path, monkeypatch, by
+):
+    key, (folder,) = tmp_path / "olga.key", folders(bundle())
+    assert command("people", "new-key", key).code == 0
+    olga = ("olga", "--public", key.with_suffix(".pub"), "--role", "operator", "--role", "uploader")
+    assert command("people", "add", *olga).code == 0
+    assert command("add", folder).code == 1
+    if by == "environment":
+        monkeypatch.setenv("DERMFED_SIGNING_KEY", str(key))
+    assert command("add", folder, *(["--key", key] if by == "option" else [])).code == 0
+    assert "  olga (signed)  added version 1" in command("history", MODEL).out

@@ -195,8 +195,7 @@ def test_no_subgroup_looks_like_another(registry, bundle, tones, first, second):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["foncé", "темные dark", "深色", "V型", "ダークな肌", "גוון כהה", "داكن", "σκούρο", "I–III", "β"],
+    "name", ["foncé", "темные dark", "深色", "V型", "ダークな肌", "גוון כהה", "داكن", "σκούρο", "I–III", "β"]
 )
 def test_names_of_other_languages_are_taken(registry, bundle, tones, name):
     registry.add([bundle(tones("dark", "6"))])

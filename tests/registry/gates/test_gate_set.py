@@ -3,7 +3,6 @@
 import pytest
 
 from registry.bundle.manifest import Conformal
-from registry.bundle.metrics.intervals import clopper_pearson
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case, GateSet, SpreadGate, read_gate_set
@@ -105,14 +104,6 @@ def figures(**rows):
     return {**row(n=120 * len(rows), n_malignant=60 * len(rows), n_other=60 * len(rows)), "by_subgroup": rows}
 
 
-def found(n_found, n, **changes):
-    """Metrics with so many malignant images found, and their interval."""
-    ends = {"malignant_sensitivity": list(clopper_pearson(n_found, n))}
-    return row(
-        n=2 * n, n_malignant=n, n_other=n, malignant_sensitivity=n_found / n, intervals=ends, **changes
-    )
-
-
 @pytest.fixture
 def release(bundle):
     """A release of one version with these metrics."""
@@ -140,21 +131,6 @@ def test_an_honest_release_passes_and_says_what_was_not_judged(release):
         "non_inferiority: no release runs under this alias yet, so nothing can get worse",
     )
     assert refused_by(DEFAULT, release(), release()) == []
-
-
-def test_a_release_that_finds_less_on_one_skin_tone_is_refused_with_its_metrics(release):
-    """Personalization lowered what is found on dark skin from 18 to 7 of 21 while accuracy rose."""
-    before, after = (
-        release(figures(light=row(accuracy=0.8), dark=found(n, 21, accuracy=accuracy)))
-        for n, accuracy in ((18, 0.72), (7, 0.82))
-    )
-    results = {one.gate: one for one in DEFAULT.judge(Case(after, running=before))}
-    assert refused_by(DEFAULT, after, before) == ["min_sensitivity_lower_bound", "non_inferiority"]
-    assert "loss of malignant sensitivity for dark: 0.524" in results["non_inferiority"].detail
-    low = results["min_sensitivity_lower_bound"].detail
-    assert "for dark: 0.146 (95 % interval 0.146 to 0.570, 0.333, 7 of 21 found)" in low
-    for first in (before, after):  # a first release of either does not pass
-        assert refused_by(DEFAULT, first) == ["min_sensitivity_lower_bound"]
 
 
 @pytest.mark.parametrize("gate", OF_MALIGNANCY, ids=lambda gate: gate.name)

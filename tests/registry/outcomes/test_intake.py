@@ -72,14 +72,14 @@ def test_a_line_is_an_outcome(content, expected):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "id, label, confirmed_by, date are missing"),
-        ("id,label,confirmed_by,date,name\n", "column 5 may not be there"),
-        ("id,id,label,confirmed_by,date\n", "a column is there twice"),
+        ("", "missing: id, label, confirmed_by, date; to be removed, by their places: none"),
+        ("id,label,confirmed_by,date,name\n", "missing: none; to be removed, by their places: 5"),
+        ("id,id,label,confirmed_by,date\n", "by their places: 2"),
         ("x" * (LONGEST_LINE + 1), "line 1 is longer"),
         (HEADER.encode() + b"ab\xff\n", r"line 2 is not UTF-8 \(byte 3\)"),
         (HEADER.encode("utf-16"), r"line 1 is not UTF-8 \(byte 1\); save the file as UTF-8"),
-        (f"{NAME},MEL,histopathology,2026-01-01\n", "may not be there"),
-        (f'"{NAME}\n', "may not be there"),
+        (f"{NAME},MEL,histopathology,2026-01-01\n", "by their places: 1, 2"),
+        (f'"{NAME}\n', "by their places: 1"),
     ],
 )
 def test_a_file_of_something_else_is_refused_as_a_whole_without_a_patients_name(content, why):

@@ -92,11 +92,7 @@ def test_whatever_is_in_a_bundle_is_escaped(bundle, tones):
     lineage = Lineage(
         job="sha256:" + "0" * 64, recipe=EVIL, data={EVIL: EVIL}, seed=0, code_version=EVIL, created=EVIL
     )
-    evil = {
-        "labels": labels,
-        "lineage": lineage,
-        "metrics": {**metrics_of(EVIL), EVIL: 0.5},
-    }
+    evil = {"labels": labels, "lineage": lineage, "metrics": {**metrics_of(EVIL), EVIL: 0.5}}
     for subgroup in (None, tones(EVIL, EVIL, scale="x" + EVIL)):
         text = card_page(release_card([Entry.of_bundle(bundle(subgroup, model=EVIL, **evil))], alias=EVIL))
         assert "<script" not in text
