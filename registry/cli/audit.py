@@ -128,7 +128,7 @@ def head(
         raise typer.BadParameter(f"{out} is there already; a head that was kept is not written over")
     with open_registry(context) as registry:
         kept = registry.head()
-    lines = [str(kept.head)]
+    lines = [str(kept)]
     if out is not None:
         with out.open("x", encoding="utf-8") as opened:
             opened.write(f"{kept.model_dump_json(indent=2, exclude_none=True)}\n")

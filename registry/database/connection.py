@@ -1,12 +1,13 @@
 """Opening the database, making its tables, and its read and write transactions.
 
-A writing transaction is the only one of its time from its beginning on, so that nothing it has read can change
-before it writes; a reading one sees one snapshot.
+A writing transaction is the only one of its time from its beginning on, so that nothing it has read can
+change before it writes; a reading one sees one snapshot.
 
-- SQLite: a file with a write-ahead log. A writer begins by `BEGIN IMMEDIATE`. Every transaction opens the file
-  that is at the path then: one restored from a copy is read at once, and one that is gone is never made again.
-- PostgreSQL: a writer takes an advisory lock first and reads what is committed; a reader is REPEATABLE READ and
-  can write nothing.
+- SQLite: a file with a write-ahead log. A writer begins by `BEGIN IMMEDIATE`. Every transaction opens the
+  file that is at the path then: one restored from a copy is read at once, and one that is gone is never
+  made again.
+- PostgreSQL: a writer takes an advisory lock first and reads what is committed; a reader is REPEATABLE READ
+  and can write nothing.
 
 The engine of a registry belongs to that one: every transaction first checks that the database is still that
 registry's, whatever was put in its place or answers at its address.
@@ -94,8 +95,8 @@ def open_database(url: str, *, create: bool = True) -> Engine:
         raise InvalidName(f"a database of kind {kind!r} is not supported; {_ALLOWED}")
     if misplaced:
         raise InvalidName(
-            f"the database {shown!r} has a user or a password where there can be none; write %40 for an @ and "
-            f"%2F for a / within a password, better keep it in PGPASSWORD or ~/.pgpass, and {_ALLOWED}"
+            f"the database {shown!r} has a user or a password where there can be none; write %40 for an @ "
+            f"and %2F for a / within a password, better keep it in PGPASSWORD or ~/.pgpass, and {_ALLOWED}"
         )
     engine = opener(parts, create)
     event.listen(engine, "begin", _begin)

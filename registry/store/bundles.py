@@ -213,8 +213,8 @@ def restore_collected(store: Store, objects: Mapping[str, bytes | Path]) -> None
     for digest, source in objects.items():
         if not store.has(digest) and (found := store.put(source)) != digest:
             raise StoreError(
-                f"{source!s:.200} has changed while it was added: it had {digest} and has {found}; add it once "
-                "it changes no more"
+                f"{source!s:.200} has changed while it was added: it had {digest} and has {found}; add it "
+                "once it changes no more"
             )
 
 
