@@ -1,19 +1,13 @@
-"""Audit: stored events and their hash chain, heads kept elsewhere, and every integrity check.
+"""Audit: stored events and their hash chain, heads kept elsewhere, and every integrity check of `verify`.
 
-The audit log: events as they are stored, whether their hash chain holds, and their export as JSON lines.
+Everything here reads the stored text of events, not the records made from it.
 
-Everything here reads the stored text, not the records made from it.
-
-Heads of the chain of events, kept where nobody here can change them.
-
-A head is how many events there are, and the hash of the last. Whoever may do anything in the database can
-write a whole new chain that is valid. A head that was kept elsewhere tells of any other chain, and of a
-shorter one.
-
-Compares what decides who answers and who may ask with the last event that tells of it.
-
-These are versions, the members of releases, aliases, withdrawals, tags, keys and gate sets. Nothing is
-replayed: of each, the newest event says what its row holds.
+- The hash chain shows a changed, removed or inserted event.
+- Who may do anything in the database can write a whole new chain that is valid. A head, the number of
+  events and the hash of the last, that was kept elsewhere shows any other chain, and a shorter one.
+- What decides who answers and who may ask (versions, releases, aliases, withdrawals, tags, keys and gate
+  sets) is compared with the newest event about it; nothing is replayed.
+- Every object that versions and imports need is read and its digest compared.
 """
 
 import json
@@ -27,10 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Engine, String, Text, cast, select, type_coerce
 
-from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
-from registry.bundle.labels import GLOBAL
-from registry.bundle.manifest import read_manifest
 from registry.bundle.text import STEERS
 from registry.database.connection import integrity_failures, reading, schema_differences
 from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members
@@ -41,7 +32,6 @@ from registry.database.tables import (
     GateSetRow,
     HeadRow,
     KeyRow,
-    MemberRow,
     ReleaseRow,
     VersionRow,
     canonical_json,
@@ -118,12 +108,6 @@ def chain_issues(connection: Connection, events: Iterable[dict[str, Any]]) -> It
             )
             return
         last, number, length = facts["hash"], facts["id"], length + 1
-    yield from _end_issues(connection, last, number, length)
-
-
-def _end_issues(
-    connection: Connection, last: str, number: int | None, length: int
-) -> Iterator[IntegrityIssue]:
     ends = connection.execute(select(HeadRow.events, HeadRow.hash)).all()
     if len(ends) != 1:
         yield IntegrityIssue("audit_head", f"it has {len(ends)} rows and must have one; {RESTORE}")
@@ -134,11 +118,6 @@ def _end_issues(
             f"audit_head says {ends[0].events} events, the last of hash {ends[0].hash}; there are {length}, "
             f"and {where}: events after it were removed, or audit_head was changed; {RESTORE}",
         )
-
-
-def readable(events: Sequence[dict[str, Any]]) -> bool:
-    """Whether every JSON column of these events could be parsed."""
-    return not any(isinstance(facts[name], str) for facts in events for name in _JSON)
 
 
 def _as_json(found: re.Match[str]) -> str:
@@ -155,19 +134,8 @@ def _parsed(text: str | None) -> Any:
 _TEXT = re.compile(r"(\d{1,18}):(?:sha256:)?([0-9a-f]{64})")
 
 
-@dataclass(frozen=True)
-class Head:
-    """The head of a chain: how many events it has, and the hash of the last; its text is `N:HASH`."""
-
-    events: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.events}:{self.hash}"
-
-
 class KeptHead(BaseModel):
-    """A head as a file keeps it.
+    """The head of a chain as a file keeps it; its text is `N:HASH`.
 
     Attributes:
         registry: the id of the registry; None where a head was given as text.
@@ -207,10 +175,8 @@ class KeptHead(BaseModel):
                 "--out FILE` has written"
             ) from error
 
-    @property
-    def head(self) -> Head:
-        """The head itself."""
-        return Head(self.events, self.hash)
+    def __str__(self) -> str:
+        return f"{self.events}:{self.hash}"
 
 
 @dataclass(frozen=True)
@@ -385,170 +351,82 @@ def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]
             )
 
 
-@dataclass(frozen=True)
-class _VersionFacts:
-    """The database row of one version."""
-
-    model: str
-    number: int
-    subgroup: str
-    digest: str
-    model_digest: str
-
-    def __str__(self) -> str:
-        return f"version {self.number} of {self.model} ({self.subgroup})"
-
-
 def find_integrity_issues(
     engine: Engine, store: Store, trust: "Trust | None" = None
 ) -> tuple[IntegrityIssue, ...]:
-    """Finds every integrity issue of the database, and of the objects that its versions need.
+    """Finds every integrity issue of the database, and of the objects that its versions and imports need.
 
-    With `trust`, a signature of nobody who is trusted is an issue too.
+    With `trust`, a signature of a key that is not trusted is an issue too.
     """
     with reading(engine) as connection:
         found = [IntegrityIssue("the database", text) for text in integrity_failures(connection)]
         found += [IntegrityIssue("the schema", text) for text in schema_differences(connection)]
         if found:
             return tuple(found)  # the checks below need intact tables
-        versions = [
-            _VersionFacts(*row)
-            for row in connection.execute(
-                select(
-                    VersionRow.model,
-                    VersionRow.number,
-                    VersionRow.subgroup,
-                    VersionRow.digest,
-                    VersionRow.model_digest,
-                ).order_by(VersionRow.model, VersionRow.number)
+        versions = select(
+            VersionRow.model,
+            VersionRow.number,
+            VersionRow.subgroup,
+            VersionRow.digest,
+            VersionRow.model_digest,
+        ).order_by(VersionRow.model, VersionRow.number)
+        objects = [
+            (
+                f"{file} of version {number} of {model} ({subgroup})",
+                digest,
+                "add the bundle again with `dermfed-registry add BUNDLE_DIR`",
             )
+            for model, number, subgroup, *digests in connection.execute(versions)
+            for file, digest in zip((MANIFEST_FILE, MODEL_FILE), digests, strict=True)
         ]
         events = list(stored_events(connection))
-        found += chain_issues(connection, events)
-        found += [*_missing_numbers(versions), *_broken_releases(connection)]
-        if readable(events):
-            found += _told_issues(connection, events, store)
-        if (elsewhere := _store_issue(connection, store)) is not None:
-            return (*found, elsewhere)  # once, and not once for each object
+        found += [*chain_issues(connection, events), *_event_issues(connection, events)]
+        try:
+            require_not_lost(connection, store)
+        except StoreError as error:  # once, and not once for each object
+            return (*found, IntegrityIssue("the store", str(error)))
         found += [IntegrityIssue(*one) for one in signature_issues(connection, store, trust)]
-    return (*found, *_damaged_objects(versions, store))
+    return (*found, *_damaged_objects([*objects, *_import_indexes(events)], store))
 
 
-def _store_issue(connection: Connection, store: Store) -> IntegrityIssue | None:
-    """A store that is lost or lies elsewhere; None where it holds objects."""
+def _event_issues(connection: Connection, events: Events) -> Sequence[IntegrityIssue]:
+    """The rows of tables that are not as the events say."""
+    if any(isinstance(facts[name], str) for facts in events for name in _JSON):
+        return ()  # what is no JSON is an issue of the chain already
     try:
-        require_not_lost(connection, store)
-    except StoreError as error:
-        return IntegrityIssue("the store", str(error))
-    return None
-
-
-def _missing_numbers(versions: Sequence[_VersionFacts]) -> Iterator[IntegrityIssue]:
-    for model in dict.fromkeys(version.model for version in versions):
-        numbers = [version.number for version in versions if version.model == model]
-        if gone := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
-            yield IntegrityIssue(
-                f"model {model}",
-                f"version {', '.join(map(str, gone))} is gone from the database; restore a copy of it",
-            )
-
-
-def _broken_releases(connection: Connection) -> Iterator[IntegrityIssue]:
-    releases = {row.id: row.model for row in connection.execute(select(ReleaseRow.id, ReleaseRow.model))}
-    members: dict[int, list[str]] = {number: [] for number in releases}
-    query = select(MemberRow.release_id, MemberRow.subgroup, VersionRow.model, VersionRow.subgroup).join(
-        VersionRow, VersionRow.id == MemberRow.version_id
-    )
-    for release, subgroup, model, of_version in connection.execute(query):
-        members[release].append(subgroup)
-        if model != releases[release] or subgroup != of_version:
-            yield IntegrityIssue(
-                f"release {release} of {releases[release]}",
-                f"for {subgroup} it holds a version of {model} for {of_version}; promote anew",
-            )
-    for release, subgroups in members.items():
-        if GLOBAL not in subgroups:
-            yield IntegrityIssue(
-                f"release {release} of {releases[release]}",
-                "it has no version for everybody; promote a global version anew",
-            )
-
-
-def _told_issues(
-    connection: Connection, events: Sequence[Mapping[str, Any]], store: Store
-) -> Sequence[IntegrityIssue]:
-    """Where tables and store are not as the events tell."""
-    try:
-        return [
-            *table_issues(connection, events),
-            *person_issues(connection, events),
-            *_lost_import_indexes(events, store),
-        ]
-    except (
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # `details` can be changed into any JSON
+        return [*table_issues(connection, events), *person_issues(connection, events)]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # `details` may be any JSON
         return [
             IntegrityIssue(
                 "the events",
-                f"what one of them tells is not in the form that dermfed writes ({error!r}); find out who "
-                "changed the database, and restore a copy of it",
+                f"the details of one of them are not in the form that dermfed writes ({error!r}); find out "
+                "who changed the database, and restore a copy of it",
             )
         ]
 
 
-def _lost_import_indexes(events: Sequence[Mapping[str, Any]], store: Store) -> Iterator[IntegrityIssue]:
-    """The archive indexes of imports that the store has lost."""
-    seen = set()
+def _import_indexes(events: Events) -> Iterator[tuple[str, str, str]]:
+    """The archive index of each import, which the store keeps."""
     for event in events:
-        digest = ((event["details"] or {}).get("origin") or {}).get("list")
-        if event["kind"] != "imported" or digest is None or digest in seen:
-            continue
-        seen.add(digest)
-        if (issue := _object_issue(store, digest)) is not None:
-            if store.is_empty():
-                return  # it is told once that the whole store is lost
-            yield IntegrityIssue(
-                f"{INDEX_FILE} of the import of event {event['id']}",
-                f"{issue}; import the file again with `dermfed-registry import FILE`",
-            )
+        details = event["details"] if isinstance(event["details"], dict) else {}
+        origin = details.get("origin")
+        digest = origin.get("list") if isinstance(origin, dict) else None
+        if event["kind"] == "imported" and isinstance(digest, str):
+            about = f"{INDEX_FILE} of the import of event {event['id']}"
+            yield about, digest, "import the file again with `dermfed-registry import FILE`"
 
 
-def _damaged_objects(versions: Sequence[_VersionFacts], store: Store) -> Iterator[IntegrityIssue]:
-    seen: dict[str, str | None] = {}
-    for version in versions:
-        for file, digest in ((MANIFEST_FILE, version.digest), (MODEL_FILE, version.model_digest)):
-            if digest not in seen:
-                seen[digest] = _object_issue(store, digest)
-            if (issue := seen[digest]) is not None:
-                yield IntegrityIssue(
-                    f"{file} of {version}",
-                    f"{issue}; add the bundle again with `dermfed-registry add BUNDLE_DIR`",
-                )
-        if seen[version.digest] is None:
-            yield from _manifest_mismatches(version, store)
-
-
-def _object_issue(store: Store, digest: str) -> str | None:
-    try:
-        state = store.check(digest)
-    except StoreError as error:
-        return str(error)
-    return None if state == "intact" else f"object {digest} is {state} in {store.location}"
-
-
-def _manifest_mismatches(version: _VersionFacts, store: Store) -> Iterator[IntegrityIssue]:
-    try:
-        manifest = read_manifest(store.get(version.digest))
-    except (BundleError, StoreError) as error:
-        yield IntegrityIssue(f"{MANIFEST_FILE} of {version}", str(error))
-        return
-    stated = (manifest.model, manifest.subgroup.name, manifest.file.sha256)
-    if stated != (version.model, version.subgroup, version.model_digest):
-        yield IntegrityIssue(
-            str(version),
-            f"the database says {version.model}, {version.subgroup}, {version.model_digest}, and its "
-            f"{MANIFEST_FILE} says {stated[0]}, {stated[1]}, {stated[2]}; restore a copy of the database",
-        )
+def _damaged_objects(objects: Iterable[tuple[str, str, str]], store: Store) -> Iterator[IntegrityIssue]:
+    """The issues of objects, each given by what it is, its digest and what to do."""
+    seen: dict[str, str] = {}
+    for about, digest, advice in objects:
+        if digest not in seen:
+            try:
+                state = store.check(digest)
+            except StoreError as error:
+                seen[digest] = str(error)
+            else:
+                damage = f"object {digest} is {state} in {store.location}"
+                seen[digest] = "" if state == "intact" else damage
+        if seen[digest]:
+            yield IntegrityIssue(about, f"{seen[digest]}; {advice}")

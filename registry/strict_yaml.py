@@ -5,12 +5,10 @@ here, so that a setting is never lost because another one of its name stands fur
 """
 
 from collections.abc import Hashable
-from contextlib import suppress
 from typing import Any
 
 import yaml
 
-DEEPEST = 100  # collections inside one another
 UNREADABLE = (ValueError, LookupError, ArithmeticError)  # of a value, such as the 31st of June
 SAID_BETTER = {
     "found character '\\t' that cannot start any token": "a tab; indent with spaces",
@@ -28,25 +26,20 @@ def load_yaml(text: str) -> Any:
     Raises:
         YamlError: it is not YAML, or has a key twice.
     """
-    with suppress(yaml.YAMLError, *UNREADABLE):  # is read again, for what is wrong and where
-        if _is_flat(text):
-            return _load(text, yaml.CSafeLoader)
     try:
-        return _load(text, _ExplainingLoader)
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
-        raise YamlError(_told(error)) from error
+        raise YamlError(_described(error)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise YamlError(
             f"line {line}: the character {chr(int(error.character))!r} may not be there"
         ) from error
-    except yaml.YAMLError as error:
-        raise YamlError(" ".join(str(error).split())) from error
     except RecursionError as error:
         raise YamlError("values are inside one another too deeply to be read") from error
 
 
-def _told(error: yaml.MarkedYAMLError) -> str:
+def _described(error: yaml.MarkedYAMLError) -> str:
     """What is wrong, behind where it is; where it began, if that is another line."""
     if isinstance(error, _TwiceError):
         return str(error.problem)
@@ -62,65 +55,28 @@ class _TwiceError(yaml.MarkedYAMLError):
     """A key stands twice in one mapping."""
 
 
-def _is_flat(text: str) -> bool:
-    """Whether libyaml, some four times as fast and less clear about what is wrong, may read it.
+class _Loader(yaml.SafeLoader):
+    """Refuses a key twice, and says of a value that cannot be made in which line it stands."""
 
-    It builds what is nested by recursion of its own, which nothing stops.
-    """
-    depth = 0
-    for event in yaml.parse(text, yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
-            return False
-    return True
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._checked = set[int]()
 
-
-def _load(text: str, kind: type[yaml.SafeLoader] | type[yaml.CSafeLoader]) -> Any:
-    loader = kind(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _refuse_twice(node, loader)
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _refuse_twice(root: yaml.Node, loader: yaml.SafeLoader | yaml.CSafeLoader) -> None:
-    """Refuses a mapping with a key twice as it is written: what `<<` brings in may be overridden.
-
-    Raises:
-        _TwiceError: naming the lines.
-    """
-    waiting, seen = [root], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or isinstance(node, yaml.ScalarNode):
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting.extend(node.value)
-            continue
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Puts what `<<` brings in into a mapping, whose own keys are each there once as it is written."""
         before: dict[Hashable, yaml.Node] = {}
-        for key, value in node.value:
-            waiting += [key, value]
+        for key, _ in [] if id(node) in self._checked else node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                 continue
-            name = loader.construct_object(key)
+            name = self.construct_object(key)
             if name in before:
                 lines = sorted({before[name].start_mark.line + 1, key.start_mark.line + 1})
                 where = f"lines {lines[0]} and {lines[1]}" if len(lines) > 1 else f"line {lines[0]}"
-                told = f"{where}: the key {key.value!r} is there twice; keep one of them"
-                raise _TwiceError(None, None, told, key.start_mark)
+                problem = f"{where}: the key {key.value!r} is there twice; keep one of them"
+                raise _TwiceError(None, None, problem, key.start_mark)
             before[name] = key
-
-
-class _ExplainingLoader(yaml.SafeLoader):
-    """Says of a value that cannot be made, such as the 31st of June, in which line it stands."""
+        self._checked.add(id(node))  # what is merged into it may be there twice: its own overrides it
+        super().flatten_mapping(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of a node."""

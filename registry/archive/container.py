@@ -1,22 +1,14 @@
 """A release as one file: its index `release.json`, its events, and the zip of stored entries around them.
 
-The archive file of a release: a reproducible zip of stored (not compressed) entries.
-
-Entries have one time, one mode and one order, so the same release gives the same file. A file is read
-only if it was written so. That leaves nothing to attack a reader with: names come from a short list, so
-none leads out of a folder; nothing is unpacked to a disk, so links mean nothing, and are refused all
-the same; nothing is compressed, so a file never holds more than its own size.
-
-Events as an archive tells them: what was done to a release and when, and neither by whom nor where.
+Every other file in it is named by its digest in `release.json`, so the digest of this text is that of the
+whole release. Entries are stored, not compressed, with one time, one mode and one order: the same release
+gives the same file, and no file holds more than its own size. Nothing is unpacked to a disk, and only what
+the index names is read, so names, links and modes of entries mean nothing.
 
 An event in the registry holds a user's name and a machine's, and its reason may name people. An archive
-goes to others. So what is exported of an event is a list of what may be told, not the event without some of
-it: the hash of the whole event is left out too, since whoever knows all else of it can find a name by trying
+goes to others. So what is exported of an event is a list of chosen facts, not the event without some of it;
+the hash of the whole event is left out too, since who knows all else of it can find a name by trying
 (`docs/decisions/048-exports-name-nobody.md`).
-
-`release.json`, the index of an archive: its release, every file in it, and the events that made it.
-
-Every file beside it is named by its digest, so the digest of this text stands for the whole file.
 """
 
 import contextlib
@@ -31,14 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from registry.bundle.folder import flush_folder
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest import Digest
-from registry.database.tables import canonical_json, event_hash
+from registry.database.tables import canonical_json
 from registry.errors import ArchiveError, ArchiveRefused
 from registry.gates.gate_set import GATES
 from registry.names import INDEX_FILE
@@ -47,7 +39,7 @@ _VERSION: Final = ("number", "digest", "model_digest", "subgroup", "scale", "ton
 _MEMBER: Final = ("number", "digest", "subgroup")
 _SIGNATURE: Final = ("number", "object", "identity")
 
-_TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+EXPORTED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "added": {"versions": _VERSION},
     "imported": {
         "versions": _VERSION,
@@ -77,29 +69,8 @@ Number = Annotated[int, Field(ge=0, le=_LARGEST)]
 """An id or a number of another registry."""
 
 
-class PackedEvent(Frozen):
-    """An event with every stored column, the time as text, so that its hash can be computed again."""
-
-    id: int
-    time: str
-    actor: str
-    kind: str
-    model: str
-    alias: str | None
-    versions: tuple[int, ...]
-    release_id: int | None
-    before_id: int | None
-    reason: str | None
-    gates: dict[str, Any] | None
-    overridden: bool
-    host: str | None
-    details: dict[str, Any] | None
-    previous: Digest
-    hash: Digest
-
-
-class ToldEvent(Frozen):
-    """What an archive tells of an event.
+class ExportedEvent(Frozen):
+    """What an archive contains of an event.
 
     Attributes:
         reason: why; None unless whoever exported asked for reasons.
@@ -122,34 +93,25 @@ class ToldEvent(Frozen):
     key: Annotated[str, Field(pattern=_KEY)] | None
 
 
-def is_told(event: PackedEvent) -> bool:
-    """Whether events of its kind are exported; notes and tags are for those who wrote them."""
-    return event.kind in _TOLD
-
-
-def told(event: PackedEvent, *, with_reasons: bool) -> ToldEvent:
-    """What an archive tells of an event."""
-    facts = event.model_dump(mode="json", include=set(ToldEvent.model_fields))
-    signed = (event.details or {}).get("signed")
+def exported_event(event: Mapping[str, Any], *, with_reasons: bool) -> ExportedEvent:
+    """What an archive contains of an event, which is given as it is stored."""
+    found = event["details"] or {}
+    signed = found.get("signed")
+    key = signed.get("key") if isinstance(signed, dict) else None
     details = {
-        name: _chosen(event.details[name], fields)
-        for name, fields in _TOLD[event.kind].items()
-        if event.details and name in event.details
+        name: _chosen(found[name], fields)
+        for name, fields in EXPORTED[event["kind"]].items()
+        if name in found
     }
-    return ToldEvent(
+    return ExportedEvent(
         **{
-            **facts,
-            "reason": event.reason if with_reasons else None,
-            "gates": without_people(event.gates),
+            **{name: event[name] for name in ExportedEvent.model_fields if name != "key"},
+            "reason": event["reason"] if with_reasons else None,
+            "gates": without_people(event["gates"]),
             "details": details or None,
-            "key": _fingerprint(signed.get("key")) if isinstance(signed, dict) else None,
+            "key": key if isinstance(key, str) and re.fullmatch(_KEY, key) else None,
         }
     )
-
-
-def _fingerprint(key: object) -> str | None:
-    """A key's fingerprint; None of what is none."""
-    return key if isinstance(key, str) and re.fullmatch(_KEY, key) else None
 
 
 def without_people(gates: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -243,7 +205,15 @@ class ReleaseIndex(Frozen):
     release: int
     versions: tuple[PackedVersion, ...] = Field(min_length=1)
     gates: dict[str, Any] | None
-    events: tuple[ToldEvent, ...]
+    events: tuple[ExportedEvent, ...]
+
+    @field_validator("versions")
+    @classmethod
+    def _each_once(cls, versions: tuple[PackedVersion, ...]) -> tuple[PackedVersion, ...]:
+        numbers = [one.number for one in versions]
+        if numbers != sorted(set(numbers)) or len({one.digest for one in versions}) != len(numbers):
+            raise ValueError("versions are listed once each, in the order of their numbers")
+        return versions
 
     def text(self) -> bytes:
         """The canonical JSON of this index: sorted keys, no spaces, UTF-8."""
@@ -259,18 +229,8 @@ class ReleaseIndex(Frozen):
             found.update({signature_file(one.object): one.size for one in version.signatures})
         return found
 
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        numbers = [one.number for one in self.versions]
-        if numbers != sorted(set(numbers)) or len({one.digest for one in self.versions}) != len(numbers):
-            raise ValueError("versions are listed once each, in the order of their numbers")
-        for version in self.versions:
-            if len({one.object for one in version.signatures}) != len(version.signatures):
-                raise ValueError(f"a signature of version {version.number} is listed twice")
-        return self
-
     @property
-    def promotion(self) -> ToldEvent | None:
+    def promotion(self) -> ExportedEvent | None:
         """The event that first promoted the release to the alias."""
         promotions = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
         return next((one for one in promotions if one.alias == self.alias), None)
@@ -309,30 +269,14 @@ def read_index(content: bytes) -> ReleaseIndex:
         )
     try:
         index = ReleaseIndex.model_validate(record)
-        altered = content != index.text()
-    except (ValueError, RecursionError) as error:
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"])) or INDEX_FILE
         raise ArchiveRefused(
-            f"{INDEX_FILE} does not hold: {_validation_errors(error)}; export the release again"
+            f"{INDEX_FILE} is not valid ({where}: {problem['msg']}); export the release again"
         ) from error
-    if altered:
-        raise ArchiveRefused(
-            f"{INDEX_FILE} is not in its canonical form: it was edited; export the release again"
-        )
     check_events(index)
     return index
-
-
-def check_hash(event: PackedEvent) -> None:
-    """Checks the hash of an event.
-
-    Raises:
-        ArchiveRefused: it was altered.
-    """
-    if (actual := event_hash(event.model_dump(mode="json"))) != event.hash:
-        raise ArchiveRefused(
-            f"event {event.id} in {INDEX_FILE} was altered: it has the hash {actual} and says "
-            f"{event.hash}; export the release again"
-        )
 
 
 def check_events(index: ReleaseIndex) -> None:
@@ -361,31 +305,10 @@ def check_events(index: ReleaseIndex) -> None:
         raise ArchiveRefused(f"event {promotion.id} in {INDEX_FILE} has another gate report; {again}")
 
 
-def _validation_errors(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc']) or 'the list'}: {problem['msg']}"
-        for problem in error.errors(include_url=False)
-    )
-
-
-_MAX_BYTES: Mapping[str, int] = {
-    INDEX_FILE: MAX_TEXT_BYTES,
-    "manifests": MAX_TEXT_BYTES,
-    "models": MAX_ONNX_BYTES,
-    "signatures": MAX_TEXT_BYTES,
-}
-_NAME = re.compile(
-    rf"({re.escape(INDEX_FILE)})|(manifests)/[0-9a-f]{{64}}\.json|(models)/[0-9a-f]{{64}}\.onnx"
-    r"|(signatures)/[0-9a-f]{64}",
-    flags=re.ASCII,
-)
 _MAX_ENTRIES = 10_000  # entries
 _MODE = stat.S_IFREG | 0o644
 _UNIX = 3  # wherever this runs
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell
-_ZIP64 = b"\x01\x00"  # how the one extra field starts that large files need
 _UNREADABLE = (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError, EOFError, ValueError)
 
 
@@ -466,42 +389,22 @@ def open_container(path: Path) -> Iterator[Container]:
 
 
 def _checked_sizes(path: Path, archive: zipfile.ZipFile, length: int) -> dict[str, int]:
+    """The size of each entry, if all of them together are no larger than the file."""
     entries = archive.infolist()
     if len(entries) > _MAX_ENTRIES:
         raise ArchiveRefused(f"{path} holds {len(entries):,} files; a release holds at most {_MAX_ENTRIES:,}")
-    sizes: dict[str, int] = {}
-    for entry in entries:
-        if (wrong := _defect(entry, sizes)) is not None:
-            raise ArchiveRefused(
-                f"{path} holds {entry.orig_filename!r}, {wrong}; take the file that `export` wrote, as it is"
-            )
-        sizes[entry.filename] = entry.file_size
+    sizes = {entry.filename: entry.file_size for entry in entries}
     if next(iter(sizes), None) != INDEX_FILE:
         raise ArchiveRefused(f"{path} does not begin with {INDEX_FILE}; name a file of `export`")
-    if archive.comment or sum(sizes.values()) > length:
+    again = "take the file that `export` wrote, as it is"
+    if len(sizes) < len(entries):
+        raise ArchiveRefused(f"{path} holds a file twice; {again}")
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+            raise ArchiveRefused(f"{path} holds {entry.filename!r} compressed; {again}")
+    if sizes[INDEX_FILE] > MAX_TEXT_BYTES or sum(sizes.values()) > length:
         raise ArchiveRefused(
-            f"{path} has {length:,} bytes and claims {sum(sizes.values()):,}, or has a comment; take the "
-            "file that `export` wrote, as it is"
+            f"{path} has {length:,} bytes and claims {sum(sizes.values()):,}, of which {INDEX_FILE} may have "
+            f"{MAX_TEXT_BYTES:,}; {again}"
         )
     return sizes
-
-
-def _defect(entry: zipfile.ZipInfo, seen: Mapping[str, int]) -> str | None:
-    """Why an entry is not as we write them; None where it is."""
-    known = _NAME.fullmatch(entry.orig_filename)
-    if known is None or entry.filename != entry.orig_filename:
-        return "which is no name of a release's file"
-    if entry.filename in seen:
-        return "twice"
-    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        return f"compressed from {entry.file_size:,} bytes to {entry.compress_size:,}: nothing in it may be"
-    if entry.date_time != _TIME or entry.create_system != _UNIX:
-        return "with a time or system of its own"
-    if entry.flag_bits or entry.comment or (entry.extra and not entry.extra.startswith(_ZIP64)):
-        return "with flags, a comment or extra fields"
-    if entry.external_attr >> 16 != _MODE:
-        return f"of mode {entry.external_attr >> 16:o}: links, folders and programs have no place in it"
-    limit = _MAX_BYTES[str(known[known.lastindex or 0])]
-    if entry.file_size > limit:
-        return f"of {entry.file_size:,} bytes: at most {limit:,} are allowed"
-    return None

@@ -1,6 +1,6 @@
 """Exports a release into one file: its bundles, its signatures, and the events that made it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,16 @@ from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from registry.archive.container import (
-    PackedEvent,
+    EXPORTED,
+    ExportedEvent,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
-    ToldEvent,
     check_events,
-    check_hash,
-    is_told,
+    exported_event,
     manifest_file,
     model_file,
     signature_file,
-    told,
     write_container,
 )
 from registry.audit import stored_events
@@ -79,10 +77,9 @@ def export_release(
         origin = registry_id(connection)
         signed = {one.number: signatures_of_version(connection, one) for one in release.versions}
     try:
-        events = [PackedEvent(**facts) for facts in stored]
-        for event in events:
-            check_hash(event)
-        about = [told(one, with_reasons=with_reasons) for one in events if _concerns(one, release, alias)]
+        about = [
+            exported_event(one, with_reasons=with_reasons) for one in stored if _concerns(one, release, alias)
+        ]
         index = _index(store, origin, release, alias, about, signed)
         check_events(index)
     except (ArchiveRefused, ValidationError) as error:
@@ -101,7 +98,7 @@ def _index(
     origin: str,
     release: Release,
     alias: str,
-    events: Sequence[ToldEvent],
+    events: Sequence[ExportedEvent],
     signed: dict[int, tuple[Signature, ...]],
 ) -> ReleaseIndex:
     versions = []
@@ -151,15 +148,15 @@ def _files(store: Store, index: ReleaseIndex, text: bytes) -> Iterator[tuple[str
         yield name, store.get(digests[name])
 
 
-def _concerns(event: PackedEvent, release: Release, alias: str) -> bool:
-    """Whether the event is told, and about the release, one of its versions, or its approval."""
-    if not is_told(event):
+def _concerns(event: Mapping[str, Any], release: Release, alias: str) -> bool:
+    """Whether the event is exported, and about the release, one of its versions, or its approval."""
+    if event["kind"] not in EXPORTED:  # notes and tags are for those who wrote them
         return False
-    if event.release_id is not None:
-        return event.release_id == release.id
-    if event.kind == "approved":
-        members: list[dict[str, Any]] = (event.details or {}).get("members", [])
-        return event.alias == alias and {one["digest"] for one in members} == {
+    if event["release_id"] is not None:
+        return bool(event["release_id"] == release.id)
+    if event["kind"] == "approved":
+        members = (event["details"] or {}).get("members", [])
+        return event["alias"] == alias and {one["digest"] for one in members} == {
             one.digest for one in release.versions
         }
-    return bool({one.number for one in release.versions} & set(event.versions))
+    return bool({one.number for one in release.versions} & set(event["versions"]))

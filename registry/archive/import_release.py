@@ -224,10 +224,10 @@ def _verified_signatures(
             if trust is None:
                 left_out.append(f"{about}: nobody is trusted; import again with --trust FILE")
                 continue
-            from registry.signing.check import check  # it needs the extra `sign`, as `trust` does
+            from registry.signing.keys import check_signature  # it needs the extra `sign`, as `trust` does
 
             files = bundle_files(version.digest, version.model_digest)
-            checked = check(archive.signatures[one.object], files, trust, now)
+            checked = check_signature(archive.signatures[one.object], files, trust, now)
             if checked.verdict == "forged" or (
                 checked.verdict == "valid" and one.identity not in checked.names
             ):

@@ -91,7 +91,7 @@ def head(
         raise BadParameter(f"{out} exists already; a head that was kept is not overwritten")
     with call.registry() as registry:
         kept = registry.head()
-    text = str(kept.head)
+    text = str(kept)
     if out is not None:
         with out.open("x", encoding="utf-8") as opened:
             opened.write(f"{kept.model_dump_json(indent=2, exclude_none=True)}\n")

@@ -1,15 +1,11 @@
 """The stored form of a signature: a sigstore bundle, a DSSE envelope, and the in-toto statement in it.
 
-The stored form of a signature: a sigstore bundle (version 0.3) around a DSSE envelope, as JSON.
-
-Reference: https://github.com/secure-systems-lab/dsse, the protocol of version 1. Beside the signature it
-says whose it claims to be: the sha256 of the public key's PEM text, or the signer's certificate.
-
-The signed statement: an in-toto statement of a bundle's files and their digests.
-
-The predicate is that of the OpenSSF's model signing, https://model_signing/signature/v1.0: each file with its
-sha256, and as the subject one digest over the digests of all files in the order of their names. So the tool
-`model_signing verify` checks a bundle's folder against a signature of ours.
+The sigstore bundle (version 0.3, JSON) says next to the signature whose it claims to be: the sha256 of the
+public key's PEM text, or the signer's certificate. The envelope is DSSE's of version 1,
+https://github.com/secure-systems-lab/dsse. The statement's predicate is that of the OpenSSF's model
+signing, https://model_signing/signature/v1.0: each file of a bundle with its sha256, and as the subject one
+digest over the digests of all files in the order of their names. So the tool `model_signing verify` checks
+a bundle's folder against a signature of ours.
 """
 
 import base64
@@ -19,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
@@ -55,26 +51,17 @@ def signed_bytes(payload: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
 
-def key_hint(pem: bytes) -> str:
-    """The hint by which an envelope names a public key: sha256 of its PEM text (SubjectPublicKeyInfo)."""
-    return hashlib.sha256(pem).hexdigest()
-
-
 def _decoded(value: object) -> bytes:
-    if isinstance(value, bytes):
-        return value
     if not isinstance(value, str):
         raise ValueError("it is no text")  # noqa: TRY004 - pydantic takes a ValueError
     return base64.b64decode(value, validate=True)
 
 
-Base64 = Annotated[
-    bytes, BeforeValidator(_decoded), PlainSerializer(lambda value: base64.b64encode(value).decode())
-]
+Base64 = Annotated[bytes, BeforeValidator(_decoded)]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
 class _PublicKey(_Record):
@@ -114,20 +101,22 @@ class _SigstoreBundle(_Record):
 
 def write_envelope(envelope: Envelope) -> bytes:
     """Serializes an envelope as JSON."""
-    chain = envelope.certificate and _Chain(certificates=(_Certificate(raw_bytes=envelope.certificate),))
-    record = _SigstoreBundle(
-        media_type=MEDIA_TYPE,
-        verification_material=_Material(
-            public_key=_PublicKey(hint=envelope.hint) if envelope.hint else None,
-            x509_certificate_chain=chain or None,
-        ),
-        dsse_envelope=_Dsse(
-            payload=envelope.payload,
-            payload_type=PAYLOAD_TYPE,
-            signatures=(_Signature(sig=envelope.signature),),
-        ),
-    )
-    return record.model_dump_json(by_alias=True, exclude_none=True).encode()
+    material: dict[str, Any] = {"tlogEntries": []}
+    if envelope.hint is not None:
+        material["publicKey"] = {"hint": envelope.hint}
+    if envelope.certificate is not None:
+        chain = {"certificates": [{"rawBytes": base64.b64encode(envelope.certificate).decode()}]}
+        material["x509CertificateChain"] = chain
+    record = {
+        "mediaType": MEDIA_TYPE,
+        "verificationMaterial": material,
+        "dsseEnvelope": {
+            "payload": base64.b64encode(envelope.payload).decode(),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": base64.b64encode(envelope.signature).decode(), "keyid": ""}],
+        },
+    }
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 def read_envelope(content: bytes) -> Envelope:

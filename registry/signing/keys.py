@@ -1,6 +1,4 @@
-"""Keys: PEM files of signers and of those who are trusted, plain signatures, and new key pairs.
-
-Reads PEM files: the signer's private key and certificate, and the trusted keys and certificates.
+"""Keys and certificates in PEM files, signatures made and verified with them, and new key pairs.
 
 Keys are of the elliptic curves P-256, P-384 and P-521, the ones that the OpenSSF's model signing has. A
 trusted certificate vouches for signatures that carry it; that of an authority (CA) for those that carry one
@@ -14,10 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from registry.errors import KeyUnusable
-from registry.signing.envelope import key_hint, signed_bytes
+from registry.signing.envelope import (
+    PAYLOAD_TYPE,
+    Envelope,
+    read_envelope,
+    read_statement,
+    signed_bytes,
+    statement,
+    write_envelope,
+)
 
 try:
     from cryptography import x509
@@ -39,7 +45,12 @@ except ImportError as error:
         "keys and certificates cannot be read without the package cryptography; install dermfed[sign]"
     ) from error
 
-CURVES = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
+CURVES: Final[Mapping[str, tuple[str, hashes.HashAlgorithm]]] = {
+    "secp256r1": ("P-256", hashes.SHA256()),
+    "secp384r1": ("P-384", hashes.SHA384()),
+    "secp521r1": ("P-521", hashes.SHA512()),
+}
+"""The accepted curves, with their usual names and the hash that is as long as each is strong."""
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\r?\n?", re.DOTALL)
 _MAKE_KEY = "make one with `openssl ecparam -name prime256v1 -genkey -noout -out key.pem`"
@@ -97,8 +108,8 @@ def subject(certificate: x509.Certificate) -> str:
 
 
 def hint_of(key: ec.EllipticCurvePublicKey) -> str:
-    """The hint by which an envelope names the key."""
-    return key_hint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    """The hint by which an envelope names the key: sha256 of its PEM text (SubjectPublicKeyInfo), in hex."""
+    return hashlib.sha256(public_key_text(key).encode()).hexdigest()
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
@@ -264,7 +275,7 @@ def _check_curve(key: ec.EllipticCurvePublicKey, file: str | Path) -> None:
 
 
 def _allowed() -> str:
-    return f"keys of the curves {', '.join(CURVES.values())} are allowed: {_MAKE_KEY}"
+    return f"keys of the curves {', '.join(name for name, _ in CURVES.values())} are allowed: {_MAKE_KEY}"
 
 
 def _kind(key: object) -> str:
@@ -275,27 +286,17 @@ def sign_plainly(
     key: ec.EllipticCurvePrivateKey, kind: str, payload: bytes, *, deterministic: bool = False
 ) -> bytes:
     """The signature (DER) over a payload of a type; a deterministic one is the same each time (RFC 6979)."""
-    algorithm = ec.ECDSA(hash_for(key.public_key()), deterministic_signing=deterministic)
+    algorithm = ec.ECDSA(CURVES[key.curve.name][1], deterministic_signing=deterministic)
     return key.sign(signed_bytes(payload, kind), algorithm)
 
 
 def verify_plainly(key: ec.EllipticCurvePublicKey, kind: str, payload: bytes, signature: bytes) -> bool:
     """Whether the signature is of this key, over this payload of this type."""
     try:
-        key.verify(signature, signed_bytes(payload, kind), ec.ECDSA(hash_for(key)))
+        key.verify(signature, signed_bytes(payload, kind), ec.ECDSA(CURVES[key.curve.name][1]))
     except InvalidSignature:
         return False
     return True
-
-
-def hash_for(key: ec.EllipticCurvePublicKey) -> hashes.HashAlgorithm:
-    """The hash that goes with the key's curve: as long as the curve is strong."""
-    by_size: dict[int, hashes.HashAlgorithm] = {
-        256: hashes.SHA256(),
-        384: hashes.SHA384(),
-        521: hashes.SHA512(),
-    }
-    return by_size[key.key_size]
 
 
 def write_key_pair(file: Path, password: str | None) -> tuple[Path, str]:
@@ -365,3 +366,111 @@ class KeySignatory:
     def sign(self, statement: bytes) -> bytes:
         """The key's signature over a statement."""
         return sign_plainly(self._key, ACTION, statement)
+
+
+SignatureVerdict = Literal["valid", "unknown", "forged"]
+
+
+@dataclass(frozen=True)
+class CheckedSignature:
+    """The result of verifying one signature.
+
+    Attributes:
+        verdict: `valid`: a trusted key signed these files; `unknown`: nobody who is trusted; `forged`: it is
+            not what it claims to be.
+        identity: whose it is if it is valid, else whose it claims to be; None where it does not say.
+        why: what is wrong with it; empty for `valid`.
+        names: the identities that the registry may have recorded for the signer, if it is valid.
+    """
+
+    verdict: SignatureVerdict
+    identity: str | None
+    why: str = ""
+    names: tuple[str, ...] = ()
+
+
+def sign_files(name: str, files: Mapping[str, str], signer: Signer) -> bytes:
+    """Signs the model `name` with these files; returns the signature as the store holds it."""
+    payload = statement(name, files)
+    public = signer.key.public_key()
+    signature = sign_plainly(signer.key, PAYLOAD_TYPE, payload)
+    if signer.certificate is None:
+        return write_envelope(Envelope(payload, signature, hint=hint_of(public)))
+    return write_envelope(
+        Envelope(payload, signature, certificate=signer.certificate.public_bytes(Encoding.DER))
+    )
+
+
+def check_signature(
+    content: bytes, files: Mapping[str, str], trust: Trust, signed: datetime
+) -> CheckedSignature:
+    """Verifies a signature: whether a trusted key signed these files.
+
+    Args:
+        content: the signature as the store holds it.
+        files: names and digests of the files that it should be over.
+        trust: whose signatures count.
+        signed: when it was made, by the registry: the moment at which a certificate must have been valid.
+    """
+    try:
+        envelope = read_envelope(content)
+        said = read_statement(envelope.payload)
+    except ValueError as error:
+        return CheckedSignature("forged", None, str(error))
+    if said != dict(files):
+        return CheckedSignature("forged", None, "it is over other files")
+    if envelope.hint is not None:
+        key = trust.keys.get(envelope.hint)
+        if key is None:
+            return CheckedSignature(
+                "unknown", None, f"the key whose PEM text has sha256 {envelope.hint} is not trusted"
+            )
+        return _verify_signature(envelope, key, fingerprint(key))
+    assert envelope.certificate is not None
+    return _check_certificate(envelope, envelope.certificate, trust, signed)
+
+
+def _check_certificate(envelope: Envelope, der: bytes, trust: Trust, signed: datetime) -> CheckedSignature:
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        key = certificate.public_key()
+        usable = may_sign(certificate)
+    except ValueError as error:
+        return CheckedSignature("forged", None, f"its certificate cannot be read ({error})")
+    who = subject(certificate)
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in CURVES:
+        return CheckedSignature("unknown", who, f"the key of {who} is of a kind that is not accepted")
+    if hint_of(key) in trust.keys:  # the key is trusted, and not what the certificate says of it
+        return _verify_signature(envelope, key, fingerprint(key), who)
+    if not any(_issued_by(one, certificate, signed) for one in trust.certificates):
+        return CheckedSignature(
+            "unknown", who, f"the certificate of {who} is not trusted, nor one that issued it"
+        )
+    if not usable:
+        return CheckedSignature("unknown", who, f"the certificate of {who} is not for digital signatures")
+    if not valid_at(certificate, signed):
+        return CheckedSignature(
+            "unknown", who, f"the certificate of {who} was not valid when this was signed"
+        )
+    return _verify_signature(envelope, key, who)
+
+
+def _issued_by(trusted: x509.Certificate, certificate: x509.Certificate, signed: datetime) -> bool:
+    """Whether the trusted certificate is this one, or that of the authority that issued it."""
+    if trusted == certificate:
+        return True
+    if not is_authority(trusted) or not valid_at(trusted, signed):
+        return False
+    try:
+        certificate.verify_directly_issued_by(trusted)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _verify_signature(
+    envelope: Envelope, key: ec.EllipticCurvePublicKey, identity: str, *names: str
+) -> CheckedSignature:
+    if not verify_plainly(key, PAYLOAD_TYPE, envelope.payload, envelope.signature):
+        return CheckedSignature("forged", identity, f"it claims to be of {identity}, and is not")
+    return CheckedSignature("valid", identity, names=(identity, *names))

@@ -18,8 +18,7 @@ from registry.store.base import Store
 from registry.store.bundles import check_stored, restore_collected, stored_manifest
 
 if TYPE_CHECKING:
-    from registry.signing.check import CheckedSignature
-    from registry.signing.keys import Signer, Trust
+    from registry.signing.keys import CheckedSignature, Signer, Trust
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ def sign_versions(
         NotFound: there is no such model or version.
         StoreError: a file of a version is missing or altered, or the store cannot be written.
     """
-    from registry.signing.check import sign
-    from registry.signing.keys import trust_in_signer
+    from registry.signing.keys import sign_files, trust_in_signer
 
     made: dict[int, Signature] = {}
     new: list[Signature] = []
@@ -98,7 +96,7 @@ def sign_versions(
                 made[version.number] = one
         if version.number not in made:
             created = datetime.now(UTC)
-            content = sign(model, files, signer)
+            content = sign_files(model, files, signer)
             digest = store.put(content)
             contents[digest] = content
             made[version.number] = Signature(model, version.number, digest, signer.identity, created)
@@ -167,10 +165,10 @@ def signature_issues(
 
 
 def _checked(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust") -> "CheckedSignature":
-    from registry.signing.check import CheckedSignature, check
+    from registry.signing.keys import CheckedSignature, check_signature
 
     try:
-        return check(store.get(one.object), files, trust, one.created)
+        return check_signature(store.get(one.object), files, trust, one.created)
     except StoreError as error:
         return CheckedSignature("forged", None, str(error))
 

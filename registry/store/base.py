@@ -4,12 +4,12 @@ A local folder, `s3://`, `gs://`, `az://`, `sftp://` and the like have one layou
 digits>`, and one way of writing. The name of an object holds all of it or nothing:
 
 - Object stores (`_PUTS`) have no move, and a single put is atomic there: the object is put under its name.
-- Elsewhere a move within a folder is atomic: the object is put under a name that starts with a dot, and then
-  moved. In a local folder it is flushed to the disk before it is moved, and its folders after.
+- Elsewhere a move within a folder is atomic: the object is put under a name that starts with a dot, and
+  then moved. In a local folder it is flushed to the disk before it is moved, and its folders after.
 
-What was written is read back and compared, since not every filesystem reports a partial write. What a killed
-process leaves behind starts with a dot and is never read; `gc` removes it (`registry.store.bundles`).
-Files are copied and hashed by pieces, so that none is held in memory.
+What was written is read back and compared, since not every filesystem reports a partial write. What a
+killed process leaves behind starts with a dot and is never read; `gc` removes it
+(`registry.store.bundles`). Files are copied and hashed by pieces, so that none is held in memory.
 """
 
 import contextlib

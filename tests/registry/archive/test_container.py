@@ -1,6 +1,5 @@
-"""The file: written in one way, and read only if it was."""
+"""The file: the same bytes for the same release, and never more in memory than on the disk."""
 
-import stat
 import struct
 import zipfile
 
@@ -23,22 +22,13 @@ def path(tmp_path):
     return tmp_path / "release.dermfed"
 
 
-def entry(name, mode=stat.S_IFREG | 0o644, **parts):
-    info = zipfile.ZipInfo(name, parts.pop("date_time", (1980, 1, 1, 0, 0, 0)))
-    info.create_system, info.external_attr = 3, mode << 16
-    for part, value in parts.items():
-        setattr(info, part, value)
-    return info
-
-
-def write(path, *entries, comment=b""):
+def write(path, *entries):
     with zipfile.ZipFile(path, "w") as archive:
-        for info, content in entries:
-            archive.writestr(info, content)
-        archive.comment = comment
+        for name, content, *method in entries:
+            archive.writestr(name, content, *method)
 
 
-INDEX = (entry("release.json"), b"{}")
+INDEX = ("release.json", b"{}")
 
 
 def refusal(path):
@@ -84,87 +74,18 @@ def test_a_write_that_fails_leaves_what_was_there(path):
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../etc/cron.d/x",
-        "/etc/passwd",
-        f"models/../models/{HEX}.onnx",
-        f"models\\{HEX}.onnx",
-        f"C:/models/{HEX}.onnx",
-        f"models/{HEX.upper()}.onnx",
-        f"models/{HEX}.onnx\n",
-        f"models/{HEX}.onnx\0.txt",
-        f"models/{HEX}.onnx/",
-        f"models/{HEX}",
-        f"models/{'٠' * 64}.onnx",
-        f"./models/{HEX}.onnx",
-        "models/",
-        "setup.py",
-        "",
-    ],
-)
-def test_other_names_are_refused(path, name):
-    info = entry("x")
-    info.filename = info.orig_filename = name
-    write(path, INDEX, (info, b"evil"))
-    assert "is no name of a release's file" in refusal(path)
-
-
-@pytest.mark.parametrize(
-    "mode",
-    [
-        stat.S_IFLNK | 0o777,
-        stat.S_IFDIR | 0o755,
-        stat.S_IFREG | 0o755,
-        stat.S_IFIFO | 0o644,
-        stat.S_IFREG | 0o600,
-    ],
-)
-def test_links_folders_and_programs_are_refused(path, mode):
-    write(path, INDEX, (entry(f"models/{HEX}.onnx", mode), b"/etc/passwd"))
-    assert f"of mode {mode:o}: links, folders and programs" in refusal(path)
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_decompression_bomb_is_refused_unread(path, method, monkeypatch):
-    write(path, INDEX, (entry(f"models/{HEX}.onnx", compress_type=method), bytes(10_000_000)))
+    write(path, INDEX, (f"models/{HEX}.onnx", bytes(10_000_000), method))
     assert path.stat().st_size < 20_000
     monkeypatch.setattr(zipfile.ZipFile, "open", None)  # whatever reads an entry
-    assert "compressed from 10,000,000 bytes" in refusal(path)
+    assert "compressed" in refusal(path)
 
 
 def test_the_same_name_twice_is_refused(path):
     with pytest.warns(UserWarning, match="Duplicate"):
         write(path, INDEX, INDEX)
-    assert "'release.json', twice" in refusal(path)
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"comment": b"hello"},
-        {"extra": b"\x0a\x00\x04\x00abcd"},
-        {"date_time": (2026, 1, 1, 0, 0, 0)},
-        {"create_system": 0},
-    ],
-)
-def test_what_is_written_otherwise_is_refused(path, parts):
-    write(path, INDEX, (entry(f"models/{HEX}.onnx", **parts), b"model"))
-    assert "take the file that `export` wrote, as it is" in refusal(path)
-
-
-def test_a_comment_is_refused(path):
-    write(path, INDEX, comment=b"hello")
-    assert "has a comment" in refusal(path)
-
-
-def test_an_encrypted_entry_is_refused(path):
-    write_container(path, FILES)
-    content = bytearray(path.read_bytes())
-    content[content.rindex(b"PK\1\2") + 8] |= 1
-    path.write_bytes(content)
-    assert "flags" in refusal(path)
+    assert "a file twice" in refusal(path)
 
 
 def test_a_claim_of_more_than_the_file_is_refused(path):
@@ -196,14 +117,20 @@ def test_entries_that_overlap_are_refused(path):
     assert "claims 700,002" in refusal(path)
 
 
-@pytest.mark.parametrize(
-    ("part", "name"), [("models", f"models/{HEX}.onnx"), ("release.json", "release.json")]
-)
-def test_a_file_over_its_limit_is_refused(path, monkeypatch, part, name):
+def test_an_index_over_its_limit_is_refused(path, monkeypatch):
     write_container(path, FILES)
-    monkeypatch.setattr(container, "_MAX_BYTES", {**container._MAX_BYTES, part: 1})
-    assert "at most 1 are allowed" in refusal(path)
-    assert name in refusal(path)
+    monkeypatch.setattr(container, "MAX_TEXT_BYTES", 1)
+    assert "release.json may have 1" in refusal(path)
+
+
+def test_an_encrypted_entry_is_refused(path):
+    write_container(path, FILES)
+    content = bytearray(path.read_bytes())
+    for record in (content.index(b"PK\1\2") + 8, content.index(b"PK\3\4") + 6):
+        content[record] |= 1
+    path.write_bytes(content)
+    with open_container(path) as opened, pytest.raises(ArchiveRefused, match="encrypted"):
+        opened.read("release.json")
 
 
 def test_too_many_files_are_refused(path, monkeypatch):

@@ -105,7 +105,6 @@ def test_an_altered_file_is_not_exported_and_nothing_is_left(released, places, t
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE events SET reason = 'another' WHERE kind = 'promoted'",
         "DELETE FROM events WHERE kind = 'promoted'",
         "DELETE FROM release_members WHERE subgroup = 'dark'",
     ],

@@ -9,9 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from registry.bundle.manifest import sha256
-from registry.signing.check import check, sign
 from registry.signing.envelope import bundle_files
-from registry.signing.keys import Signer, Trust, hint_of
+from registry.signing.keys import Signer, Trust, check_signature, hint_of, sign_files
 
 FILES = bundle_files(sha256(b'{"a manifest":1}'), sha256(b"a graph"))
 NOW = datetime.now(UTC)
@@ -27,10 +26,11 @@ def test_signatures_of_the_reference_tool_are_valid(made):
     """Made by model-signing 1.1.1 of a folder with these two files; it finds ours valid too."""
     public = load_pem_public_key(made["public_key"].encode())
     content = json.dumps(made["signature"]).encode()
-    assert check(content, FILES, trusting(public), NOW).verdict == "valid"
-    assert check(content, FILES, Trust({}, ()), NOW).verdict == "unknown"
+    assert check_signature(content, FILES, trusting(public), NOW).verdict == "valid"
+    assert check_signature(content, FILES, Trust({}, ()), NOW).verdict == "unknown"
     assert (
-        check(content, bundle_files(*["sha256:" + "0" * 64] * 2), trusting(public), NOW).verdict == "forged"
+        check_signature(content, bundle_files(*["sha256:" + "0" * 64] * 2), trusting(public), NOW).verdict
+        == "forged"
     )
 
 
@@ -45,8 +45,8 @@ def test_signatures_of_the_reference_tool_are_valid(made):
 )
 def test_what_was_signed_is_valid_for_whoever_trusts_the_key(key, curve, hash_):
     private = key(curve)
-    content = sign("demo", FILES, Signer(private))
-    checked = check(content, FILES, trusting(private.public_key()), NOW)
+    content = sign_files("demo", FILES, Signer(private))
+    checked = check_signature(content, FILES, trusting(private.public_key()), NOW)
     assert (checked.verdict, checked.identity) == ("valid", Signer(private).identity)
     # By hand: ECDSA over the protocol's encoding of the payload.
     dsse = json.loads(content)["dsseEnvelope"]
@@ -56,24 +56,24 @@ def test_what_was_signed_is_valid_for_whoever_trusts_the_key(key, curve, hash_):
 
 
 def test_a_signature_of_somebody_else_is_unknown(key):
-    content = sign("demo", FILES, Signer(key()))
-    checked = check(content, FILES, trusting(key().public_key()), NOW)
+    content = sign_files("demo", FILES, Signer(key()))
+    checked = check_signature(content, FILES, trusting(key().public_key()), NOW)
     assert (checked.verdict, checked.identity, checked.names) == ("unknown", None, ())
     assert "is not trusted" in checked.why
 
 
 def test_a_signature_that_only_claims_to_be_of_a_trusted_key_is_forged(key):
     trusted, other = key(), key()
-    record = json.loads(sign("demo", FILES, Signer(other)))
+    record = json.loads(sign_files("demo", FILES, Signer(other)))
     record["verificationMaterial"]["publicKey"]["hint"] = hint_of(trusted.public_key())
-    checked = check(json.dumps(record).encode(), FILES, trusting(trusted.public_key()), NOW)
+    checked = check_signature(json.dumps(record).encode(), FILES, trusting(trusted.public_key()), NOW)
     assert checked.verdict == "forged"
     assert Signer(trusted).identity in checked.why
 
 
 def test_every_changed_byte_of_payload_or_signature_is_forged(key):
     private = key()
-    record = json.loads(sign("demo", FILES, Signer(private)))
+    record = json.loads(sign_files("demo", FILES, Signer(private)))
     dsse = record["dsseEnvelope"]
     for holder, name in ((dsse, "payload"), (dsse["signatures"][0], "sig")):
         kept = holder[name]
@@ -81,33 +81,36 @@ def test_every_changed_byte_of_payload_or_signature_is_forged(key):
             changed = bytearray(base64.b64decode(kept))
             changed[place] ^= 1
             holder[name] = base64.b64encode(changed).decode()
-            checked = check(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW)
+            checked = check_signature(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW)
             assert checked.verdict == "forged"
         holder[name] = kept
-    assert check(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW).verdict == "valid"
+    assert (
+        check_signature(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW).verdict
+        == "valid"
+    )
 
 
 @pytest.mark.parametrize("file", list(FILES))
 def test_a_signature_of_other_files_is_forged(key, file):
     private = key()
-    content = sign("demo", {**FILES, file: sha256(b"another")}, Signer(private))
-    checked = check(content, FILES, trusting(private.public_key()), NOW)
+    content = sign_files("demo", {**FILES, file: sha256(b"another")}, Signer(private))
+    checked = check_signature(content, FILES, trusting(private.public_key()), NOW)
     assert (checked.verdict, checked.why) == ("forged", "it is over other files")
 
 
 def test_bytes_that_are_no_signature_are_forged(key):
-    assert check(b"hello", FILES, trusting(key().public_key()), NOW).verdict == "forged"
+    assert check_signature(b"hello", FILES, trusting(key().public_key()), NOW).verdict == "forged"
 
 
 def test_a_certificate_vouches_for_the_signatures_that_carry_it(key, certificate):
     private = key()
     own = certificate(private, "Model board")
-    content = sign("demo", FILES, Signer(private, own))
-    checked = check(content, FILES, trusting(certificates=[own]), NOW)
+    content = sign_files("demo", FILES, Signer(private, own))
+    checked = check_signature(content, FILES, trusting(certificates=[own]), NOW)
     assert (checked.verdict, checked.identity) == ("valid", "CN=Model board")
     other = certificate(key(), "Model board")  # the same name, another key
-    assert check(content, FILES, trusting(certificates=[other]), NOW).verdict == "unknown"
-    by_key = check(content, FILES, trusting(private.public_key()), NOW)
+    assert check_signature(content, FILES, trusting(certificates=[other]), NOW).verdict == "unknown"
+    by_key = check_signature(content, FILES, trusting(private.public_key()), NOW)
     assert (by_key.verdict, by_key.identity) == (
         "valid",
         Signer(private).identity,
@@ -119,29 +122,29 @@ def test_an_authority_vouches_for_those_whose_certificates_it_issued(key, certif
     root, private = key(), key()
     authority = certificate(root, "Hospital CA", authority=True)
     own = certificate(private, "Model board", (authority, root))
-    content = sign("demo", FILES, Signer(private, own))
-    checked = check(content, FILES, trusting(certificates=[authority]), NOW)
+    content = sign_files("demo", FILES, Signer(private, own))
+    checked = check_signature(content, FILES, trusting(certificates=[authority]), NOW)
     assert (checked.verdict, checked.identity) == ("valid", "CN=Model board")
     impostor = certificate(key(), "Hospital CA", authority=True)
-    assert check(content, FILES, trusting(certificates=[impostor]), NOW).verdict == "unknown"
+    assert check_signature(content, FILES, trusting(certificates=[impostor]), NOW).verdict == "unknown"
 
 
 def test_who_is_no_authority_vouches_for_nobody_else(key, certificate):
     root, private = key(), key()
     colleague = certificate(root, "A colleague")
     own = certificate(private, "Model board", (colleague, root))
-    content = sign("demo", FILES, Signer(private, own))
-    assert check(content, FILES, trusting(certificates=[colleague]), NOW).verdict == "unknown"
+    content = sign_files("demo", FILES, Signer(private, own))
+    assert check_signature(content, FILES, trusting(certificates=[colleague]), NOW).verdict == "unknown"
 
 
 def test_a_certificate_counts_at_the_moment_of_signing(key, certificate):
     private = key()
     own = certificate(private, "Model board")
-    content = sign("demo", FILES, Signer(private, own))
+    content = sign_files("demo", FILES, Signer(private, own))
     trust = trusting(certificates=[own])
-    assert check(content, FILES, trust, NOW).verdict == "valid"
+    assert check_signature(content, FILES, trust, NOW).verdict == "valid"
     for days in (-2, 2):
-        checked = check(content, FILES, trust, NOW + timedelta(days=days))
+        checked = check_signature(content, FILES, trust, NOW + timedelta(days=days))
         assert (checked.verdict, "not valid when this was signed" in checked.why) == ("unknown", True)
 
 
@@ -150,27 +153,32 @@ def test_an_authority_that_was_not_valid_at_the_moment_vouches_for_nobody(key, c
     week = timedelta(days=7)
     authority = certificate(root, "Hospital CA", authority=True, start=-2 * week, end=-week)
     own = certificate(private, "Model board", (authority, root), start=-2 * week, end=week)
-    content = sign("demo", FILES, Signer(private, own))
-    assert check(content, FILES, trusting(certificates=[authority]), NOW).verdict == "unknown"
-    assert check(content, FILES, trusting(certificates=[authority]), NOW - 1.5 * week).verdict == "valid"
+    content = sign_files("demo", FILES, Signer(private, own))
+    assert check_signature(content, FILES, trusting(certificates=[authority]), NOW).verdict == "unknown"
+    assert (
+        check_signature(content, FILES, trusting(certificates=[authority]), NOW - 1.5 * week).verdict
+        == "valid"
+    )
 
 
 def test_a_certificate_that_is_not_for_signing_does_not_count(key, certificate):
     private = key()
     own = certificate(private, "TLS only", signs=False)
-    checked = check(sign("demo", FILES, Signer(private, own)), FILES, trusting(certificates=[own]), NOW)
+    checked = check_signature(
+        sign_files("demo", FILES, Signer(private, own)), FILES, trusting(certificates=[own]), NOW
+    )
     assert (checked.verdict, "not for digital signatures" in checked.why) == ("unknown", True)
 
 
 def test_a_certificate_beside_a_signature_of_another_key_is_forged(key, certificate):
     own = certificate(key(), "Model board")
-    content = sign("demo", FILES, Signer(key(), own))
-    assert check(content, FILES, trusting(certificates=[own]), NOW).verdict == "forged"
+    content = sign_files("demo", FILES, Signer(key(), own))
+    assert check_signature(content, FILES, trusting(certificates=[own]), NOW).verdict == "forged"
 
 
 def test_a_certificate_that_cannot_be_read_is_forged(key, certificate):
     private = key()
-    record = json.loads(sign("demo", FILES, Signer(private, certificate(private, "Model board"))))
+    record = json.loads(sign_files("demo", FILES, Signer(private, certificate(private, "Model board"))))
     record["verificationMaterial"]["x509CertificateChain"]["certificates"][0]["rawBytes"] = "AAAA"
-    checked = check(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW)
+    checked = check_signature(json.dumps(record).encode(), FILES, trusting(private.public_key()), NOW)
     assert (checked.verdict, "cannot be read" in checked.why) == ("forged", True)
