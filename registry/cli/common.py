@@ -75,28 +75,18 @@ def flag(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help)
 
 
-KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
-_CONTEXT = inspect.Parameter("context", KEYWORD_ONLY, annotation=Context)
-_AS_JSON = inspect.Parameter(
-    "as_json",
-    KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, flag("Answer in JSON, for programs.", "--json")],
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+_KEY_HELP = (
+    f"Your private key in PEM, which signs this or says who you are; by default {SIGNING_KEY}. Its password "
+    f"is read from {PASSWORD}."
 )
-_KEY = inspect.Parameter(
-    "key",
-    KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        Path | None,
-        option(
-            "FILE",
-            f"Your private key in PEM, which signs this or says who you are; by default {SIGNING_KEY}. Its "
-            f"password is read from {PASSWORD}.",
-            "--key",
-        ),
-    ],
-)
+_CONTEXT = _parameter("context", Context)
+_KEY = _parameter("key", Annotated[Path | None, option("FILE", _KEY_HELP, "--key")], None)
+_AS_JSON = _parameter("as_json", Annotated[bool, flag("Answer in JSON, for programs.", "--json")], False)
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,7 @@ def command(
             function(Call(context.obj or (None, None), signs, **options), **given)
 
         _, *own = inspect.signature(function).parameters.values()
-        parameters = [_CONTEXT, *(one.replace(kind=KEYWORD_ONLY) for one in own), *shared]
+        parameters = [_CONTEXT, *(_parameter(one.name, one.annotation, one.default) for one in own), *shared]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {one.name: one.annotation for one in parameters}
         typed = "\n".join(f"  {of.info.name} {name} {example}".rstrip() for example in examples)

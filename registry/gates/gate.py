@@ -26,7 +26,7 @@ from pydantic import ConfigDict
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import GLOBAL, UNDECLARED, malignant_classes
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures
+from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures, told
 from registry.gate_report import OVERRIDE, Bound, GateFinding, GateResult, SubgroupFigure, worst_of
 
 Interval = tuple[float, float]
@@ -306,21 +306,15 @@ def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, A
 
 def subgroup_figure(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
     """One metric of a subgroup, a share; None where it was not tested."""
-    value, n = (metrics or {}).get(metric), image_count(metrics)
-    if metrics is None or value is None or not n:
+    found, n = told(metrics or {}, metric), image_count(metrics)
+    if found.value is None or not n:
         return None
-    return SubgroupFigure(subgroup=name, value=value, n=n, interval=interval_of(metrics, metric))
+    return SubgroupFigure(subgroup=name, value=found.value, n=n, interval=found.interval)
 
 
 def image_count(metrics: Mapping[str, Any] | None) -> int:
     """The test images of a subgroup; 0 where it was not tested."""
     return (metrics or {}).get("n") or 0
-
-
-def interval_of(metrics: Mapping[str, Any], metric: str) -> Interval | None:
-    """The interval of a metric; None where there is none."""
-    ends = metrics.get("intervals", {}).get(metric)
-    return None if ends is None else (ends[0], ends[1])
 
 
 def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> Interval | None:

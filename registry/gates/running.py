@@ -19,6 +19,7 @@ from typing import ClassVar, Literal, get_args
 from pydantic import Field
 
 from registry.bundle.manifest import BundleManifest
+from registry.bundle.metrics.patient import told
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, worst_of
 from registry.gates.gate import (
     Case,
@@ -31,7 +32,6 @@ from registry.gates.gate import (
     difference_interval,
     figures_by_subgroup,
     for_everybody,
-    interval_of,
     lies,
     not_applicable,
     refused,
@@ -169,8 +169,8 @@ def _compared(case: Case) -> Iterator[GateFinding]:
             continue
         ends, by = own.get((now[subgroup].subgroup.name, subgroup)), "outcomes"
         if ends is None:
-            row = figures_by_subgroup(now[subgroup]).get(subgroup)
-            ends, by = interval_of(row, AT_WORKING_POINT) if row is not None else None, "its test"
+            row = figures_by_subgroup(now[subgroup]).get(subgroup, {})
+            ends, by = told(row, AT_WORKING_POINT).interval, "its test"
         if ends is None:
             continue
         low = known.sensitivity[0]

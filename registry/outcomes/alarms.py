@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.queries import all_versions, events_of, require_model
+from registry.database.queries import events_of, require_model
 from registry.errors import AlarmClosed, ReleaseRefused
 from registry.names import no_such_number
 from registry.outcomes.metrics import Key, SubgroupReport, report
@@ -164,10 +164,9 @@ def record_alarms(
     with writing(engine) as connection:
         recorded = alarms_of(connection, model)
         still_open = {one.key for one in recorded if one.closed is None}
-        versions = {one.number for one in all_versions(connection, model)}
         number = len(recorded)
         for one in new:
-            if one.key in still_open or one.version not in versions:
+            if one.key in still_open:
                 continue
             number += 1
             facts = _ALARM.dump_python(one, mode="json", exclude={"version", "number", "event", "closed"})

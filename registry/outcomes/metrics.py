@@ -43,8 +43,9 @@ from scipy.special import betaincinv
 
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import LEVEL, clopper_pearson
+from registry.bundle.metrics.patient import told
 from registry.database.connection import reading
-from registry.gates.gate import figures_by_subgroup, interval_of
+from registry.gates.gate import figures_by_subgroup
 from registry.gates.threshold import AT_WORKING_POINT
 from registry.outcomes.store import (
     CELLS,
@@ -493,8 +494,9 @@ def targets(manifest: BundleManifest | None, subgroup: str) -> tuple[Target, ...
     if manifest is None:
         return ()
     found = []
-    own = figures_by_subgroup(manifest).get(subgroup) if manifest.subgroup.is_global else manifest.metrics
-    ends = interval_of(own, AT_WORKING_POINT) if own is not None else None
+    is_global = manifest.subgroup.is_global
+    own = figures_by_subgroup(manifest).get(subgroup, {}) if is_global else manifest.metrics
+    ends = told(own, AT_WORKING_POINT).interval
     if ends is not None and 0 < ends[0] < 1:
         found.append(Target("sensitivity", ends[0], "the lower end of the interval on test pictures"))
     conformal = manifest.conformal
