@@ -94,7 +94,7 @@ def test_standardising_is_weighting_each_picture_by_how_its_class_is_over_repres
         weights[inside] = (q / held)[drawn.labels[inside]]
     theirs = frame(accuracy_score, drawn, sample_params={"sample_weight": weights})
     np.testing.assert_allclose(
-        fairness.standardised_accuracies(drawn.subgroups), theirs.by_group.to_numpy(float)
+        fairness.standardised(drawn.subgroups, by_pictures=True), theirs.by_group.to_numpy(float)
     )
     assert fairness.spread_standardised(drawn.subgroups) == pytest.approx(
         theirs.difference(method="between_groups")

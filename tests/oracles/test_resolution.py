@@ -37,33 +37,13 @@ def counts_of(confidence, right):
     return counts
 
 
-def errors_of(right, confidence, bins, strategy):
+def errors_of(right, confidence, bins):
     """ECE and MCE from the curve of scikit-learn, which keeps the bins that hold pictures, in their order."""
-    accuracy, mean = calibration_curve(right, confidence, n_bins=bins, strategy=strategy)
-    if strategy == "quantile":
-        edges = np.quantile(confidence, np.linspace(0, 1, bins + 1))
-    else:
-        edges = np.linspace(0, 1, bins + 1)
+    accuracy, mean = calibration_curve(right, confidence, n_bins=bins, strategy="quantile")
+    edges = np.quantile(confidence, np.linspace(0, 1, bins + 1))
     sizes = np.bincount(np.searchsorted(edges[1:-1], confidence), minlength=bins)
     gaps = np.abs(accuracy - mean)
     return (sizes[sizes > 0] / len(right) * gaps).sum(), gaps.max()
-
-
-@given(seed=SEED, n=st.integers(2, 300), bins=st.sampled_from([2, 5, 10, 20, 50]))
-@FEW
-def test_errors_of_fixed_width_are_scikit_learns_to_half_a_score_bin(seed, n, bins):
-    """Of pictures whose score bins lie within a bin of the diagram, so that both sort them alike."""
-    rng = np.random.default_rng(seed)
-    confidence = rng.beta(3, 1, size=n)
-    middles = LOGIT_BINS.middles[score_bin(confidence)]
-    confidence = confidence[(confidence * bins).astype(int) == (middles * bins).astype(int)]
-    n = len(confidence)
-    right = rng.random(n) < confidence**2
-    assume(0 < right.sum() < n)
-    expected, largest = errors_of(right, confidence, bins, "uniform")
-    counts = counts_of(confidence, right)
-    assert ece(counts, bins, "width") == pytest.approx(expected, abs=HALF_A_BIN)
-    assert mce(counts, bins, "width") == pytest.approx(largest, abs=HALF_A_BIN)
 
 
 @given(seed=SEED, each=st.integers(1, 20), bins=st.sampled_from([2, 5, 15]))
@@ -77,7 +57,7 @@ def test_errors_of_equal_mass_are_scikit_learns_to_half_a_score_bin(seed, each, 
     confidence = low + rng.uniform(0.01, 0.99, size=n) * (high - low)
     right = rng.random(n) < confidence
     assume(0 < right.sum() < n)
-    expected, largest = errors_of(right, confidence, bins, "quantile")
+    expected, largest = errors_of(right, confidence, bins)
     counts = counts_of(confidence, right)
     assert ece(counts, bins) == pytest.approx(expected, abs=HALF_A_BIN)
     assert mce(counts, bins) == pytest.approx(largest, abs=HALF_A_BIN)
@@ -182,7 +162,7 @@ def test_merged_histograms_of_five_hospitals_are_near_the_scores_themselves():
     assert np.isnan(auprcs(total)).tolist() == [False] * 4 + [True] * 4
     assert auprc(total) == pytest.approx(np.mean(precision), abs=0.03)
     assert aurc(total) == pytest.approx(area(~right[np.argsort(-confidence)]), abs=0.002)
-    assert ece(total, 10, "width") == pytest.approx(errors_of(right, confidence, 10, "uniform")[0], abs=0.02)
+    assert ece(total, 10) == pytest.approx(errors_of(right, confidence, 10)[0], abs=0.02)
 
 
 def in_equal_bins(probabilities, labels):

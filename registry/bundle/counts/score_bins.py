@@ -1,22 +1,18 @@
 """Bins of scores between 0 and 1, histograms with merged bins, and the working point.
 
-The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
+Scores are counted, and compared with thresholds, by bin. `LOGIT_BINS` are wide by log(p / (1 − p)), narrow
+about one half and wider where a network is sure: its scores are spread over them, while most of them would
+share the first and the last of equal bins.
 
-`LOGIT_BINS` are wide by log(p / (1 − p)), narrow about one half and wider where a network is sure: its scores
-are spread over them, while most of them would share the first and the last of equal bins.
+A histogram of fine bins over a few pictures is the list of their scores. So `merge` joins neighbours before a
+histogram leaves: it goes through the pictures from one end, and as many neighbours become one run as it takes
+to reach the smallest number of patients; what is left at the other end joins the last run. All pictures of a
+run are counted at one bin. So no occupied bin is of fewer patients, the order between runs stays, and
+histograms of hospitals still add up. (Univariate microaggregation, Domingo-Ferrer & Mateo-Sanz 2002.)
 
-Histograms of which every occupied bin is of several patients: neighbours merged before they leave.
-
-A histogram of fine bins over a few pictures is the list of their scores. Here pictures are gone through from
-one end, and as many neighbours become one run as it takes to reach the smallest number of patients; what is
-left at the other end joins the last run. All pictures of a run are counted at one bin. So no occupied bin is
-of fewer patients, the order between runs stays, and histograms of hospitals still add up. (Univariate
-microaggregation, Domingo-Ferrer & Mateo-Sanz 2002.)
-
-The working point: from which probability of malignancy on a lesion is suspicious.
-
-A suspicious picture whose answer is no malignant class is referred, however confident the answer. Whatever
-decides, counts or calibrates asks here, so that what is counted is what is served.
+The working point says from which probability of malignancy on a lesion is suspicious. A suspicious picture
+whose answer is no malignant class is referred, however confident the answer (`is_held_back`). Deciding,
+counting and calibrating use the same functions here, so that what is counted is what is served.
 """
 
 from collections.abc import Callable

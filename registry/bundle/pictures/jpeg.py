@@ -199,19 +199,13 @@ def _refuse_missing_scans(content: bytes) -> None:
             progressive = marker == _PROGRESSIVE
             missing = {name: [1] * _COEFFICIENTS for name in segment[6::3]}
         elif marker == _SCAN:
-            _take_off(missing, segment, progressive)
+            first, last, bits = segment[-3:] if progressive else (0, _COEFFICIENTS - 1, 0)
+            last = min(last, _COEFFICIENTS - 1)
+            for name in missing.keys() & set(segment[1 : 1 + 2 * segment[0] : 2]):
+                missing[name][first : last + 1] = [bits & 15] * (last + 1 - first)
             if not any(any(bits) for bits in missing.values()):
                 return
     if any(any(bits) for bits in missing.values()):
         raise TruncatedPicture(
             "the picture's bytes end early (the last of its scans are missing); send the whole file again"
         )
-
-
-def _take_off(missing: dict[int, list[int]], scan: bytes, progressive: bool) -> None:
-    """Marks what a scan's header says that the scan holds to the last bit."""
-    components = scan[1 : 1 + 2 * scan[0] : 2]
-    first, last, bits = scan[-3:] if progressive else (0, _COEFFICIENTS - 1, 0)
-    for name in components:
-        if name in missing:
-            missing[name][first : last + 1] = [bits & 15] * (min(last, _COEFFICIENTS - 1) + 1 - first)
