@@ -34,8 +34,16 @@ from registry.bundle.manifest import sha256
 from registry.bundle.text import alike, nearest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
-from registry.database.queries import acting_person, active_people, all_people, events_since
-from registry.database.tables import GateSetRow, PersonRow, registry_id, report_digest, statement, stored_time
+from registry.database.queries import acting_person, active_people, all_people, events_where
+from registry.database.tables import (
+    EventRow,
+    GateSetRow,
+    PersonRow,
+    registry_id,
+    report_digest,
+    statement,
+    stored_time,
+)
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
@@ -180,7 +188,13 @@ def approvals_of(
     """
     events = [
         event
-        for event in events_since(connection, model, alias, since, kinds=("approved",))
+        for event in events_where(
+            connection,
+            EventRow.model == model,
+            EventRow.alias == alias,
+            EventRow.id > since,
+            EventRow.kind == "approved",
+        )
         if (before is None or event.id < before) and (event.details or {}).get("candidate") == action
     ]
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
