@@ -1,8 +1,7 @@
-"""API keys: their secrets, and creating, rotating and revoking them.
+"""API keys: creating, rotating and revoking them.
 
-The secrets of API keys: each is shown once, and only its sha256 is stored.
-
-A secret is 256 random bits, so one fast hash is enough: there is nothing to guess from.
+A secret is shown once, and only its sha256 is stored. A secret is 256 random bits, so one fast hash is
+enough: there is nothing to guess from.
 
 A key may do what its scopes say:
 
@@ -24,7 +23,7 @@ from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest import sha256
 from registry.bundle.text import nearest
-from registry.database.changes import AuditContext, insert_key, mark_revoked, mark_rotated
+from registry.database.changes import AuditContext, end_key, insert_key
 from registry.database.connection import writing
 from registry.database.queries import all_keys
 from registry.errors import InvalidName, KeyEnded
@@ -129,7 +128,7 @@ def rotate_key(engine: Engine, context: AuditContext, id: str, grace: timedelta)
         key, secret = _make(old.name, limits, now, replaces=old.id)
         insert_key(connection, key, context)
         over = now + grace if old.expires is None else min(now + grace, old.expires)
-        mark_rotated(connection, old, over, key, context)
+        end_key(connection, old, "expires", over, context, by=key.id)
         return Rotated(_known(connection, id), key, secret)
 
 
@@ -140,7 +139,9 @@ def revoke_key(engine: Engine, context: AuditContext, id: str) -> ApiKey:
         NotFound: there is no such key.
     """
     with writing(engine) as connection:
-        mark_revoked(connection, _known(connection, id), context)
+        key = _known(connection, id)
+        if key.revoked is None:
+            end_key(connection, key, "revoked", datetime.now(UTC), context)
         return _known(connection, id)
 
 

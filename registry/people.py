@@ -28,8 +28,16 @@ from registry.bundle.manifest import sha256
 from registry.bundle.text import alike, nearest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
-from registry.database.queries import acting_person, active_people, all_people, events_since
-from registry.database.tables import GateSetRow, PersonRow, registry_id, report_digest, statement, stored_time
+from registry.database.queries import acting_person, active_people, all_people, events_where
+from registry.database.tables import (
+    EventRow,
+    GateSetRow,
+    PersonRow,
+    registry_id,
+    report_digest,
+    statement,
+    stored_time,
+)
 from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
@@ -130,7 +138,13 @@ def approvals_of(connection: Connection, action: Action, *, before: int | None =
     """
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)
-    events = events_since(connection, action.model, action.alias, action.since, kinds=("approved",))
+    events = events_where(
+        connection,
+        EventRow.model == action.model,
+        EventRow.alias == action.alias,
+        EventRow.id > action.since,
+        EventRow.kind == "approved",
+    )
     signed = [
         who_signed(event, registry, people, since=action.since)
         for event in events

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, and_
 
 from registry import audit, keys, people, records
 from registry.archive.export_release import Exported, export_release
@@ -24,7 +24,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.database import queries
 from registry.database.changes import AuditContext
 from registry.database.connection import open_registry, reading, url_text
-from registry.database.tables import GENESIS, registry_id
+from registry.database.tables import GENESIS, EventRow, registry_id
 from registry.environment import current_user, database_url, key_password, signing_key, store_location
 from registry.errors import KeyUnusable, NotFound, StoreError
 from registry.gate_report import Comparison, GateReport
@@ -487,18 +487,22 @@ class Registry:
 
         Of every release, or of these alone.
         """
-        events = self._read(lambda found: queries.overriding_events(found, model, releases), of=model)
+        which = and_(EventRow.model == model, EventRow.overridden)
+        if releases is not None:
+            which = and_(which, EventRow.release_id.in_(releases))
+        events = self._read(lambda found: queries.events_where(found, which), of=model)
         return {event.release: event for event in events if event.release is not None}
 
     # History.
 
     def history(self, model: str, newest: int | None = None) -> tuple[Event, ...]:
         """The events of the model and of the gates of all models, the oldest first; or the newest so many."""
-        return self._read(lambda found: queries.events_with_gates(found, model, newest), of=model)
+        which = queries.with_gates(model)
+        return self._read(lambda found: queries.events_where(found, which, newest=newest), of=model)
 
     def history_length(self, model: str) -> int:
         """How many events `history` has of the model."""
-        return self._read(lambda found: queries.count_with_gates(found, model))
+        return self._read(lambda found: queries.count_events(found, queries.with_gates(model)))
 
     def has_event(self, digest: str) -> bool:
         """Whether the chain of events has one of this hash, or it is the one that the first event follows."""

@@ -32,7 +32,8 @@ from registry.bundle.folder import Bundle
 from registry.bundle.manifest import ModelFile, read_manifest, sha256
 from registry.database.changes import AuditContext, insert_event, insert_version
 from registry.database.connection import writing
-from registry.database.queries import events_of
+from registry.database.queries import events_where
+from registry.database.tables import EventRow
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 from registry.records import Event, Version
@@ -270,7 +271,8 @@ def _signed(connection: Connection, version: Version) -> set[str]:
 
 
 def _was_imported(connection: Connection, archive: ReadRelease) -> bool:
-    stated = (one.details or {} for one in events_of(connection, archive.index.model, kinds=("imported",)))
+    which = (EventRow.model == archive.index.model, EventRow.kind == "imported")
+    stated = (one.details or {} for one in events_where(connection, *which))
     return any(details.get("origin", {}).get("list") == archive.digest for details in stated)
 
 

@@ -2,11 +2,11 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Insert, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import alike, shown
@@ -14,7 +14,7 @@ from registry.database.queries import (
     Signatory,
     acting_person,
     ended_with,
-    last_event,
+    events_where,
     version_by_digest,
     version_id,
 )
@@ -122,7 +122,8 @@ def _names_apart(connection: Connection, manifest: BundleManifest, digest: str) 
 
 def insert_release(connection: Connection, model: str, versions: Sequence[Version]) -> int:
     """Inserts a release of these versions; returns its id."""
-    release = _insert(connection, insert(ReleaseRow).values(model=model, created=datetime.now(UTC)))
+    row = insert(ReleaseRow).values(model=model, created=datetime.now(UTC)).returning(ReleaseRow.id)
+    release = connection.execute(row).scalar_one()
     numbers = [version.number for version in versions]
     ids = {
         row.number: row.id
@@ -235,7 +236,7 @@ def insert_event(
     facts["hash"] = event_hash(facts)
     connection.execute(insert(EventRow).values({**facts, "time": now}))
     connection.execute(update(HeadRow).values(events=HeadRow.events + 1, hash=facts["hash"]))
-    return last_event(connection)
+    return events_where(connection, newest=1)[0]
 
 
 def _signed(connection: Connection, facts: Mapping[str, Any], signatory: Signatory) -> dict[str, Any]:
@@ -264,41 +265,23 @@ def _head(connection: Connection) -> str:
 
 def insert_key(connection: Connection, key: ApiKey, context: AuditContext) -> None:
     """Inserts a key."""
-    limits = {"scopes": list(key.scopes), "per_minute": key.per_minute, "replaces": key.replaces}
-    connection.execute(
-        insert(KeyRow).values(
-            **{"id": key.id, "name": key.name, "sha256": key.sha256, **limits},
-            **{"created": key.created, "expires": key.expires, "revoked": key.revoked},
-        )
-    )
+    facts = {**asdict(key), "scopes": list(key.scopes)}
+    connection.execute(insert(KeyRow).values(facts))
     times = {"created": stored_time(key.created), "expires": key.expires and stored_time(key.expires)}
-    insert_event(connection, "key-created", "", context, details={**_identity(key), **times, **limits})
+    details = {name: fact for name, fact in {**facts, **times}.items() if name != "revoked"}
+    insert_event(connection, "key-created", "", context, details=details)
 
 
-def mark_rotated(
-    connection: Connection, key: ApiKey, expires: datetime, by: ApiKey, context: AuditContext
+def end_key(
+    connection: Connection,
+    key: ApiKey,
+    ends: Literal["expires", "revoked"],
+    time: datetime,
+    context: AuditContext,
+    **facts: str,
 ) -> None:
-    """Sets the expiry of a key that was rotated."""
-    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(expires=expires))
-    details = {**_identity(key), "expires": stored_time(expires), "by": by.id}
-    insert_event(connection, "key-rotated", "", context, details=details)
-
-
-def mark_revoked(connection: Connection, key: ApiKey, context: AuditContext) -> None:
-    """Revokes a key; one that was revoked keeps its time."""
-    if key.revoked is not None:
-        return
-    now = datetime.now(UTC)
-    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(revoked=now))
-    details = {**_identity(key), "revoked": stored_time(now)}
-    insert_event(connection, "key-revoked", "", context, details=details)
-
-
-def _identity(key: ApiKey) -> dict[str, Any]:
-    return {"id": key.id, "name": key.name, "sha256": key.sha256}
-
-
-def _insert(connection: Connection, statement: Insert) -> int:
-    inserted = connection.execute(statement).inserted_primary_key
-    assert inserted is not None
-    return int(inserted[0])
+    """Sets when a key that was rotated expires, or when it was revoked; `facts` are the event's own."""
+    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values({ends: time}))
+    details = {"id": key.id, "name": key.name, "sha256": key.sha256, ends: stored_time(time), **facts}
+    kind: EventKind = "key-rotated" if ends == "expires" else "key-revoked"
+    insert_event(connection, kind, "", context, details=details)

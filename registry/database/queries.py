@@ -1,16 +1,12 @@
 """The queries of the registry: rows of the tables as records, running canaries, and people.
 
-Canaries, as the events tell them: no table says which run, so that none can say otherwise.
-
-The newest event of an alias that moves it, or starts or ends a canary, decides. A dermfed that knows no
-canaries ends one by whatever it does to the alias.
-
-People in the database, and which of them may do what: whoever has signed, by the role that it takes.
+Which canary runs is told by events alone: the newest event of an alias that moves it, or starts or ends a
+canary, decides. Who may do what is decided by the role of the person whose key has signed it.
 """
 
 import hmac
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
@@ -43,7 +39,7 @@ from registry.database.tables import (
     canonical_json,
     registry_id,
 )
-from registry.errors import NotFound, PersonRefused
+from registry.errors import PersonRefused
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
 from registry.records import (
@@ -87,7 +83,7 @@ def require_model(connection: Connection, model: str) -> None:
         NotFound: it has none.
     """
     if connection.scalar(select(VersionRow.id).where(VersionRow.model == model).limit(1)) is None:
-        raise _unknown_model(model, model_names(connection))
+        raise not_found("model", model, model_names(connection))
 
 
 def all_versions(connection: Connection, model: str | None, newest: int | None = None) -> tuple[Version, ...]:
@@ -97,10 +93,7 @@ def all_versions(connection: Connection, model: str | None, newest: int | None =
         query = query.where(VersionRow.model == model)
     if newest is not None:
         query = query.order_by(VersionRow.id.desc()).limit(newest)
-    versions = [
-        Version(model, number, digest, _subgroup(subgroup, scale, tones), created)
-        for model, number, digest, subgroup, scale, tones, created in connection.execute(query).all()
-    ]
+    versions = map(_version, connection.execute(query).all())
     return tuple(sorted(versions, key=lambda one: (one.model, one.number)))
 
 
@@ -161,7 +154,7 @@ def release_by_id(connection: Connection, release: int) -> Release | None:
         .where(ReleaseRow.id == release)
     )
     rows = connection.execute(query).all()
-    return Release(release, rows[0].of, tuple(_version(row) for row in rows)) if rows else None
+    return Release(release, rows[0].of, tuple(_version(row[1:]) for row in rows)) if rows else None
 
 
 def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
@@ -169,16 +162,12 @@ def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
 
 
-def events_of(
-    connection: Connection, model: str, alias: str | None = None, kinds: Sequence[EventKind] = ()
+def events_where(
+    connection: Connection, *which: ColumnElement[bool], newest: int | None = None
 ) -> tuple[Event, ...]:
-    """The events of a model, or of one alias of it, or of some kinds alone, the oldest first."""
-    query = select(*EventRow.__table__.columns).where(EventRow.model == model).order_by(EventRow.id)
-    if alias is not None:
-        query = query.where(EventRow.alias == alias)
-    if kinds:
-        query = query.where(EventRow.kind.in_(kinds))
-    return tuple(_event(row) for row in connection.execute(query))
+    """The events that meet all of these conditions, the oldest first; or only so many, the newest."""
+    query = select(*EventRow.__table__.columns).where(*which).order_by(EventRow.id.desc()).limit(newest)
+    return tuple(_event(row) for row in reversed(connection.execute(query).all()))
 
 
 def by_alias(
@@ -234,35 +223,14 @@ def last_move(
     return connection.scalar(query if before is None else query.where(EventRow.id < before)) or 0
 
 
-def events_since(
-    connection: Connection, model: str, alias: str | None, after: int, kinds: Sequence[EventKind] = ()
-) -> tuple[Event, ...]:
-    """The events of an alias, or of none, after one of this id, or of some kinds alone, the oldest first."""
-    query = select(*EventRow.__table__.columns).where(
-        EventRow.model == model, EventRow.alias == alias, EventRow.id > after
-    )
-    if kinds:
-        query = query.where(EventRow.kind.in_(kinds))
-    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
-
-
-def events_with_gates(connection: Connection, model: str, newest: int | None = None) -> tuple[Event, ...]:
-    """The events of a model, and those that changed the gates of all models, the oldest first.
-
-    All of them, or only so many, the newest.
-    """
-    query = select(*EventRow.__table__.columns).where(_with_gates(model)).order_by(EventRow.id.desc())
-    rows = connection.execute(query if newest is None else query.limit(newest)).all()
-    return tuple(_event(row) for row in reversed(rows))
-
-
-def count_with_gates(connection: Connection, model: str) -> int:
-    """How many events there are of a model and of the gates of all models."""
-    return connection.scalar(select(func.count()).select_from(EventRow).where(_with_gates(model))) or 0
-
-
-def _with_gates(model: str) -> ColumnElement[bool]:
+def with_gates(model: str) -> ColumnElement[bool]:
+    """The events of a model, and those that changed the gates of all models."""
     return or_(EventRow.model == model, and_(EventRow.model == "", EventRow.kind == "gates-changed"))
+
+
+def count_events(connection: Connection, which: ColumnElement[bool]) -> int:
+    """How many events meet this condition."""
+    return connection.scalar(select(func.count()).select_from(EventRow).where(which)) or 0
 
 
 def gate_events(connection: Connection, model: str, alias: str, release: int) -> tuple[Event, ...]:
@@ -277,24 +245,7 @@ def gate_events(connection: Connection, model: str, alias: str, release: int) ->
         EventRow.kind == "promoted",
         EventRow.release_id == release,
     )
-    query = select(*EventRow.__table__.columns).where(or_(changed, promoted))
-    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
-
-
-def overriding_events(
-    connection: Connection, model: str, releases: Collection[int] | None = None
-) -> tuple[Event, ...]:
-    """The promotions of a model that overrode a gate's refusal, of these releases or of all."""
-    query = select(*EventRow.__table__.columns).where(EventRow.model == model, EventRow.overridden)
-    if releases is not None:
-        query = query.where(EventRow.release_id.in_(releases))
-    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
-
-
-def last_event(connection: Connection) -> Event:
-    """The newest event of the registry, which must have one."""
-    query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
-    return _event(connection.execute(query).one())
+    return events_where(connection, or_(changed, promoted))
 
 
 def head(connection: Connection) -> tuple[int, str]:
@@ -334,8 +285,8 @@ def stops(connection: Connection, model: str | None = None, alias: str | None = 
     if alias is not None:
         newest = newest.where(EventRow.alias == alias)
     newest = newest.group_by(EventRow.model, EventRow.alias)
-    query = select(*EventRow.__table__.columns).where(EventRow.kind == "stopped", EventRow.id.in_(newest))
-    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.model, EventRow.alias)))
+    found = events_where(connection, EventRow.kind == "stopped", EventRow.id.in_(newest))
+    return tuple(sorted(found, key=lambda one: (one.model, one.alias or "")))
 
 
 def withdrawals(connection: Connection, model: str | None = None) -> tuple[Withdrawal, ...]:
@@ -403,10 +354,6 @@ def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
     return tuple(ApiKey(**{**row._mapping, "scopes": tuple(row.scopes)}) for row in connection.execute(query))
 
 
-def _unknown_model(model: str, known: Sequence[str]) -> NotFound:
-    return not_found("model", model, known)
-
-
 def _pointed_to(connection: Connection, *which: ColumnElement[bool]) -> list[Release]:
     query = (
         select(ReleaseRow.id.label("release"), *_VERSION)
@@ -418,19 +365,14 @@ def _pointed_to(connection: Connection, *which: ColumnElement[bool]) -> list[Rel
     )
     members: dict[tuple[int, str], list[Version]] = {}
     for row in connection.execute(query):
-        members.setdefault((row.release, row.model), []).append(_version(row))
+        members.setdefault((row.release, row.model), []).append(_version(row[1:]))
     found = sorted(members.items(), key=lambda one: one[0][1])
     return [Release(number, model, tuple(versions)) for (number, model), versions in found]
 
 
-def _version(row: "Row[*tuple[Any, ...]]") -> Version:
-    return Version(
-        model=row.model,
-        number=row.number,
-        digest=row.digest,
-        subgroup=_subgroup(row.subgroup, row.scale, row.tones),
-        created=row.created,
-    )
+def _version(row: Sequence[Any]) -> Version:
+    model, number, digest, subgroup, scale, tones, created = row
+    return Version(model, number, digest, _subgroup(subgroup, scale, tones), created)
 
 
 @lru_cache(maxsize=1024)
@@ -442,23 +384,14 @@ def _subgroup(name: str, scale: str | None, tones: str) -> Subgroup:
 
 
 def _event(row: "Row[*tuple[Any, ...]]") -> Event:
+    facts = dict(row._mapping)
+    gates = facts.pop("gates")
     return Event(
-        id=row.id,
-        time=row.time,
-        actor=row.actor,
-        kind=row.kind,
-        model=row.model,
-        alias=row.alias,
-        versions=tuple(row.versions),
-        release=row.release_id,
-        before=row.before_id,
-        reason=row.reason,
-        gates=None if row.gates is None else GateReport.model_validate(row.gates),
-        overridden=row.overridden,
-        host=row.host,
-        details=row.details,
-        previous=row.previous,
-        hash=row.hash,
+        release=facts.pop("release_id"),
+        before=facts.pop("before_id"),
+        versions=tuple(facts.pop("versions")),
+        gates=None if gates is None else GateReport.model_validate(gates),
+        **facts,
     )
 
 

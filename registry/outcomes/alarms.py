@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine
 from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.queries import events_of, require_model
+from registry.database.queries import events_where, require_model
+from registry.database.tables import EventRow
 from registry.errors import AlarmClosed, ReleaseRefused
 from registry.names import no_such_number
 from registry.outcomes.metrics import Key, SubgroupReport, report
@@ -105,7 +106,9 @@ class Monitoring:
 def alarms_of(connection: Connection, model: str) -> tuple[Alarm, ...]:
     """Every recorded alarm of a model, closed ones too, the oldest first."""
     found: dict[int, Alarm] = {}
-    for event in events_of(connection, model, kinds=("alarm", "alarm-closed")):
+    for event in events_where(
+        connection, EventRow.model == model, EventRow.kind.in_(("alarm", "alarm-closed"))
+    ):
         details = event.details or {}
         number = int(details["alarm"])
         if event.kind == "alarm":

@@ -139,13 +139,6 @@ def test_too_many_files_are_refused(path, monkeypatch):
     assert "holds 3 files; a release holds at most 2" in refusal(path)
 
 
-def test_the_list_comes_first(path):
-    write_container(path, FILES[::-1])
-    assert "does not begin with release.json" in refusal(path)
-    write_container(path, [])
-    assert "does not begin with release.json" in refusal(path)
-
-
 @pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all" * 100, b"\x80\x04\x95pickled"])
 def test_what_is_no_zip_is_refused(path, content):
     path.write_bytes(content)

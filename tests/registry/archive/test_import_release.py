@@ -104,21 +104,6 @@ def test_an_import_that_fails_adds_nothing_and_works_afterwards(registry, file, 
     assert registry.verify() == ()
 
 
-def test_an_object_that_went_meanwhile_is_put_back(registry, places, file, bundle, monkeypatch):
-    registry.add([bundle(model="other")])
-    writing = import_release.writing
-
-    def collect_first(engine):
-        with places.open() as other:
-            assert other.collect(older_than=timedelta(0)).files
-        return writing(engine)
-
-    monkeypatch.setattr(import_release, "writing", collect_first)
-    imported = registry.import_release(file)
-    assert registry.verify() == ()
-    assert places.object(imported.digest).is_file()
-
-
 def test_signatures_of_the_trusted_travel_along(registry, signed, signer):
     imported = registry.import_release(signed, trust=trust_in_signer(signer))
     assert [(one.number, one.identity) for one in imported.signatures] == [

@@ -28,10 +28,6 @@ def found(registry):
     return [f"{problem.about}: {problem.text}" for problem in registry.verify()]
 
 
-def test_at_first_nothing_is_wrong(released):
-    assert found(released) == []
-
-
 @pytest.mark.parametrize("harm", ["altered", "missing"])
 def test_a_manifest_that_is_not_there_as_it_was(released, places, harm):
     digest = released.version(MODEL, 2).digest
@@ -63,7 +59,6 @@ def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released,
             ["DELETE FROM release_members WHERE version_id = 3", "DELETE FROM versions WHERE number = 2"],
             ["the database", "versions"],
         ),
-        (["UPDATE versions SET number = 4 WHERE number = 3"], ["version 3 of skin-lesion", "it is gone"]),
         (["UPDATE aliases SET release_id = 99"], ["the database", "table aliases", "releases"]),
         (
             ["UPDATE aliases SET release_id = 2"],
@@ -79,7 +74,6 @@ def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released,
             ["DELETE FROM release_members WHERE release_id = 1 AND subgroup = 'global'"],
             ["release 1 of skin-lesion", "it has members"],
         ),
-        (["DELETE FROM release_members WHERE release_id = 1"], ["release 1 of skin-lesion"]),
         (
             ["UPDATE release_members SET version_id = 1 WHERE subgroup = 'dark' AND release_id = 1"],
             ["release 1 of skin-lesion", "it has members"],

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -71,22 +70,6 @@ def test_a_writer_has_the_lock_from_its_beginning(engine, monkeypatch):
     impatient.dispose()
 
 
-def test_writers_wait_for_each_other(engine):
-    def add():
-        for _ in range(20):
-            with writing(engine) as connection:
-                n = count(connection)
-                connection.execute(text("INSERT INTO one VALUES (:n, NULL)"), {"n": n})
-
-    threads = [threading.Thread(target=add) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with reading(engine) as connection:
-        assert count(connection) == 120
-
-
 @pytest.mark.parametrize(
     "url",
     ["mysql://user:secret@host/db", "postgres://user:secret@host/db", "postgresql://user:secret@host",
@@ -151,17 +134,6 @@ def server_engine(empty_database):
 def test_a_reading_transaction_can_write_nothing_on_a_server(server_engine):
     with pytest.raises(DatabaseError, match="read-only transaction"), reading(server_engine) as connection:
         connection.execute(text("INSERT INTO one VALUES (1)"))
-
-
-def test_a_server_that_ended_a_connection_is_asked_again(server_engine, empty_database):
-    with reading(server_engine) as connection:
-        process = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
-    other = open_database(empty_database)
-    with writing(other) as connection:
-        connection.exec_driver_sql(f"SELECT pg_terminate_backend({process})")
-    other.dispose()
-    with reading(server_engine) as connection:
-        assert count(connection) == 0
 
 
 def test_a_connection_that_ends_within_a_transaction_leaves_nothing(server_engine, empty_database):

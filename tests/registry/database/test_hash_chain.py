@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from registry.database.tables import GENESIS, canonical_json, event_hash
+from registry.database.tables import canonical_json, event_hash
 
 
 def test_the_hash_is_that_of_the_text_written_by_hand():
@@ -16,10 +16,6 @@ def test_the_hash_is_that_of_the_text_written_by_hand():
     }
     text = '{"actor":"Zoë","alias":null,"id":1,"overridden":false,"versions":[2,1]}'
     assert event_hash(facts) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_the_first_event_follows_zeros():
-    assert GENESIS == "sha256:" + "0" * 64
 
 
 def test_a_number_that_json_has_not_is_refused():
