@@ -251,7 +251,7 @@ def _require_registry(connection: Connection) -> None:
         what = f"the registry {found}" if found else "no registry that says who it is"
         raise DatabaseLost(
             f"the database {url_text(connection.engine.url)} holds {what}, and was the registry {expected}: "
-            "put the right one back, or restart what is to use this one"
+            "another one is in its place; put the right one back, or restart what is to use this one"
         )
 
 
