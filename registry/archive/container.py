@@ -213,6 +213,9 @@ class ReleaseIndex(Frozen):
         numbers = [one.number for one in versions]
         if numbers != sorted(set(numbers)) or len({one.digest for one in versions}) != len(numbers):
             raise ValueError("versions are listed once each, in the order of their numbers")
+        for version in versions:
+            if len({one.object for one in version.signatures}) != len(version.signatures):
+                raise ValueError(f"a signature of version {version.number} is listed twice")
         return versions
 
     def text(self) -> bytes:

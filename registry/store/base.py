@@ -210,7 +210,7 @@ class Store:
                 if self._local:
                     _protect_and_flush(Path(first))
                 if self._moves:
-                    self._filesystem.mv(first, final)
+                    (os.rename if self._local else self._filesystem.mv)(first, final)
                 if self._local:
                     for path in (folder, f"{self._root}/objects", self._root):
                         flush_folder(Path(path))

@@ -154,6 +154,15 @@ def test_a_signature_over_other_files_is_refused(registry, signed, signer, reind
         registry.import_release(signed, trust=trust_in_signer(signer))
 
 
+def test_a_signature_that_is_listed_twice_is_refused(registry, signed, signer, reindex):
+    def twice(record):
+        record["versions"][0]["signatures"] *= 2
+
+    reindex(twice)
+    with pytest.raises(ArchiveRefused, match="a signature of version 1 is listed twice"):
+        registry.import_release(signed, trust=trust_in_signer(signer))
+
+
 def test_an_altered_file_names_itself(file, repack):
     def alter(found):
         info, content = found[-1]

@@ -10,7 +10,7 @@ import pytest
 
 from registry.database.tables import event_hash
 from registry.environment import current_host
-from registry.errors import DatabaseError
+from registry.errors import DatabaseError, NotFound
 
 MODEL = "skin-lesion"
 PAGE = (Path(__file__).parents[3] / "docs" / "registry.md").read_text()
@@ -254,3 +254,19 @@ def test_details_of_any_form_are_told_of_and_stop_nothing(registry, bundle, plac
     registry.add([bundle()])
     places.tamper(f"UPDATE events SET kind = '{said}', details = '{details}'")
     assert "event 1: it was changed" in found(registry)[0]
+
+
+def test_a_last_event_that_was_removed_is_found_after_others_were_added(told, places, bundle):
+    places.tamper("DELETE FROM events WHERE id = 7", "DELETE FROM versions WHERE model = 'other'")
+    told.add([bundle(seed=6)])
+    assert found(told)[0].startswith("event 7: it follows an event of hash")
+
+
+def test_what_fails_leaves_the_chain_as_it_was(told):
+    before = told.audit()
+    with pytest.raises(NotFound):
+        told.promote(MODEL, [99], to="production")
+    with pytest.raises(NotFound):
+        told.rollback(MODEL, alias="nowhere")
+    assert told.audit() == before
+    assert told.verify() == ()

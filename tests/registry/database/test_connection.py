@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -173,3 +174,19 @@ def test_without_the_driver_the_way_to_install_it_is_told(monkeypatch):
 def test_a_database_that_is_not_there_is_told(empty_database):
     with pytest.raises(DatabaseError, match="does not exist"):
         Registry.open(empty_database.replace("/dermfed_", "/no_such_"), "unused")
+
+
+def test_writers_wait_for_each_other(engine):
+    def add():
+        for _ in range(20):
+            with writing(engine) as connection:
+                n = count(connection)
+                connection.execute(text("INSERT INTO one VALUES (:n, NULL)"), {"n": n})
+
+    threads = [threading.Thread(target=add) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with reading(engine) as connection:
+        assert count(connection) == 120

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 
-from registry.database.connection import open_registry, writing
+from registry.database.connection import open_database, open_registry, reading, writing
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
 
@@ -179,3 +179,34 @@ def test_a_transaction_within_the_wrong_database_writes_nothing(places, registry
     with pytest.raises(DatabaseError), writing(engine) as connection:
         connection.execute(text("DELETE FROM api_keys"))
     engine.dispose()
+
+
+@pytest.mark.sqlite
+def test_a_reader_is_not_disturbed_and_the_next_one_sees_the_new_file(places, registry):
+    registry.create_key("app")
+    new = copy_of(places.database, places.database.with_name("new.db"))
+    with Registry.open(f"sqlite:///{new}", str(places.store)) as opened:
+        opened.create_key("more")
+    engine = open_database(places.url)
+    query = text("SELECT count(*) FROM api_keys")
+    with reading(engine) as reader:
+        assert reader.scalar(query) == 1
+        new.replace(places.database)
+        with reading(engine) as other:
+            assert other.scalar(query) == 2
+        assert reader.scalar(query) == 1
+    for _ in range(3):  # the old connection went back to the pool, and is not used again
+        with reading(engine) as reader:
+            assert reader.scalar(query) == 2
+    engine.dispose()
+
+
+def test_a_server_that_only_reads_is_read(places, registry, server):
+    if server is None:
+        pytest.skip("a file has no standby")
+    key, _ = registry.create_key("app")
+    name = places.url.partition("?")[0].rpartition("/")[2]
+    server(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    server(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    assert ids(registry) == {key.id}
+    assert registry.standing().events == 1

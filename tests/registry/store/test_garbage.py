@@ -292,3 +292,33 @@ def test_what_is_collected_before_it_is_referred_to_is_restored(
         registry.import_release(tmp_path / "release")
     assert registry.bundle(registry.version(MODEL, 1)) == bundle()
     assert registry.verify() == ()
+
+
+def test_an_object_goes_at_its_age_and_not_before(registry, store):
+    digest = store.put(WORDS[0])
+    age(store, digest, timedelta(hours=5))
+    assert registry.collect(older_than=timedelta(hours=5, minutes=1)).files == ()
+    assert registry.collect(older_than=timedelta(hours=4, minutes=59)).files != ()
+
+
+def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, store):
+    digest = store.put(WORDS[0])
+    folder = (store.folder / object_name(digest)).parent
+    left = folder / f".{digest[7:]}.0123456789abcdef"
+    left.write_bytes(b"half")
+    stranger = folder / ".nfs0001"
+    stranger.write_bytes(b"the network file system's")
+    for path in (left, stranger):
+        os.utime(path, (1000, 1000))
+    collection = registry.collect()
+    assert [(file.digest, file.size) for file in collection.files] == [(None, 4)]
+    assert (left.exists(), stranger.exists()) == (False, True)
+    assert store.get(digest) == WORDS[0]
+
+
+def test_objects_of_versions_whose_event_is_gone_stay(registry, bundle, store, places):
+    (version,) = registry.add([bundle()])
+    places.tamper("DELETE FROM events")
+    age_all(store, 2 * DAY)
+    assert registry.collect(dry_run=True).files == ()
+    assert registry.bundle(version)

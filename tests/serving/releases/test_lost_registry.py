@@ -92,7 +92,9 @@ def test_another_registry_in_its_place_is_not_served(
         assert version(service.diagnose(headers=bearer(keyed))) == 1
         (tmp_path / "other.db").replace(places.folder / "registry.db")
         service.eventually(lambda: version(service.diagnose(headers=bearer(keyed))) == 503)
-        assert "put the right one back" in problem(service.diagnose(headers=bearer(keyed)), 503)["detail"]
+        assert (
+            "another one is in its place" in problem(service.diagnose(headers=bearer(keyed)), 503)["detail"]
+        )
         problem(service.diagnose(), 401)
 
 
