@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_240,
-    "modules": 784,
-    "folders": 84,
+    "lines of code": 61_556,
+    "modules": 766,
+    "folders": 83,
     "imports, in thousandths of code": 132,
-    "words of the dialect in docstrings": 757,
-    "lines of tests": 88_795,
+    "words of the dialect in docstrings": 662,
+    "lines of tests": 87_360,
     "lines of benchmarks": 18_990,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 145_990,
-    "words of the dialect in docs": 720,
+    "words of docs": 145_960,
+    "words of the dialect in docs": 706,
 }
 
 
