@@ -46,8 +46,7 @@ _Expect = Annotated[
     int | None,
     option(
         "RELEASE",
-        "Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
-        "that it points to when the command begins.",
+        "Only if the alias points to this release, 0 for none; else exit code 1.",
         "--expect",
         min=0,
     ),
@@ -123,13 +122,7 @@ def gates_show(
 
 
 @command("gates check", "demo 1 2 3 4 --to production", "demo 5 --to production --json", signs=True)
-def gates_check(
-    call: Call,
-    model: Model,
-    to: To,
-    numbers: _Named = None,
-    without: _Without = None,
-) -> None:
+def gates_check(call: Call, model: Model, to: To, numbers: _Named = None, without: _Without = None) -> None:
     """Judge the release that a promotion would make.
 
     Shows each gate with each subgroup, its value and limit. Nothing is changed. Exit code 1 if refused.
@@ -179,13 +172,7 @@ def approve(
     "demo 1 2 3 4 --to production --json",
     signs=True,
 )
-def compare(
-    call: Call,
-    model: Model,
-    to: To,
-    numbers: _Named = None,
-    without: _Without = None,
-) -> None:
+def compare(call: Call, model: Model, to: To, numbers: _Named = None, without: _Without = None) -> None:
     """Show what a promotion would change.
 
     Of each subgroup, the darkest skin first: which version answers now and would then, the metrics that
@@ -316,7 +303,7 @@ def rollback(call: Call, model: Model, alias: Alias, reason: Reason = None, expe
 
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
     releases back. What was done stays in history, and so does this. A canary of it ends as well; to end
-    that alone, `canary end`. If the alias moves meanwhile, nothing is changed and the exit code is 1.
+    that alone, `canary end`. With --expect it is done only if the alias points to that release.
     """
     with call.registry() as registry:
         call.event(registry.rollback(model, alias=alias, reason=reason, expect=expect))

@@ -420,10 +420,14 @@ def _registered_card(registry: "Registry", model: str, number: int | None, alias
         return release_card([entry(registry.version(model, number))])
     release = registry.require_release(model, alias)
     found, canary = registry.let_through(model, alias), registry.canaries(model).get(alias)
+    beside = ""
+    if canary is not None:
+        does = "is shown" if canary.mirror else "answers"
+        beside = f"Beside it a canary {does} {canary.title}: {canary.versions_told}"
     return release_card(
         [entry(version) for version in release.versions],
         release=release,
         alias=alias,
         let_through="" if found is None else found.sentence,
-        canary="" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}",
+        canary=beside,
     )

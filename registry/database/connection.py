@@ -4,12 +4,10 @@ A writing transaction is the only one of its time from its beginning on, so that
 change before it writes; a reading one sees one snapshot.
 
 - SQLite: a file with a write-ahead log. A writer begins by `BEGIN IMMEDIATE`. Every transaction opens the
-file
-  that is at the path then: one restored from a copy is read at once, and one that is gone is never made
-  again.
+  file that is at the path then: one restored from a copy is read at once, and one that is gone is never
+  made again.
 - PostgreSQL: a writer takes an advisory lock first and reads what is committed; a reader is REPEATABLE READ
-and
-  can write nothing.
+  and can write nothing.
 
 The engine of a registry belongs to that one: every transaction first checks that the database is still that
 registry's, whatever was put in its place or answers at its address.

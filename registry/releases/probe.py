@@ -85,6 +85,8 @@ def probe_model(model: Path | bytes, manifest: BundleManifest, title: str) -> No
     promise = promise_of(manifest)
     asked = json.dumps({"sha256": manifest.file.sha256, **asdict(promise)}, sort_keys=True)
     memory = MEMORY + MEMORY_PER_MODEL_BYTE * manifest.file.size + MEMORY_PER_PIXEL * promise.pixels
+    if asked in _passed:
+        return  # without waiting for another model's probe
     with (
         _one_at_a_time,
         model.open("rb") if isinstance(model, Path) else tempfile.TemporaryFile() as file,

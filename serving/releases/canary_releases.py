@@ -226,7 +226,8 @@ class CanaryReleases:
         issues = [m for m, one in served.canaries.items() if self._held[one.event].issue]
         ready = self._all_ready()
         self._metrics.serving(self._label, {m: one.release.id for m, (one, _) in ready.items()}, issues)
-        self._metrics.canary_shares({(m, one.release.id): one.share for m, one in served.canaries.items()})
+        answers = {m: one for m, one in served.canaries.items() if not one.mirror}
+        self._metrics.canary_shares({(m, one.release.id): one.share for m, one in answers.items()})
 
 
 def _log(model: str, issue: str, error: Exception) -> None:

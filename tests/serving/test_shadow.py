@@ -309,6 +309,7 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
         listed = service.client.get("/v1/models").json()["models"]
         assert [one["version"] for model in listed for one in model["versions"]] == [1]
         assert "canary" not in listed[0]
+        assert "dermfed_canary_share{" not in told()  # it is to answer none
         assert service.client.get("/readyz").json()["status"] == "ready"
 
 

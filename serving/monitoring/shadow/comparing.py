@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from queue import Empty, Full, Queue
+from queue import Full, Queue
 from typing import Final
 
 from registry.bundle.cases import GivenCase, read_given, read_kind
@@ -39,8 +40,6 @@ WAITING: Final = 8
 
 TIMED: Final = 4
 """One comparison in so many is also timed, which takes one more run of each model."""
-
-_LOOK_SECONDS: Final = 0.2  # how soon the thread notices that it has to end
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class ShadowComparison:
         self._settings = settings
         self._metrics = metrics
         self._counters = counters
-        self._waiting: Queue[_PendingComparison] = Queue(WAITING)
+        self._waiting: Queue[_PendingComparison | None] = Queue(WAITING)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
         self._thread.start()
@@ -116,6 +115,8 @@ class ShadowComparison:
     def close(self) -> None:
         """Ends the thread; the queue is dropped."""
         self._stop.set()
+        with suppress(Full):  # a full queue wakes the thread by itself
+            self._waiting.put_nowait(None)
         self._thread.join()
 
     def submit(self, answered: AnsweredPicture) -> None:
@@ -158,11 +159,7 @@ class ShadowComparison:
 
     def _run(self) -> None:
         number = 0
-        while not self._stop.is_set():
-            try:
-                waiting = self._waiting.get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
+        while (waiting := self._waiting.get()) is not None and not self._stop.is_set():
             try:
                 self._compare(waiting, timed=number % TIMED == 0)
             except Exception as error:  # noqa: BLE001 - production has answered, whatever it is, and goes on

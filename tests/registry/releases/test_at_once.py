@@ -52,6 +52,12 @@ def running(registry, bundle, tested, dark, light):
     return registry
 
 
+def promote_elsewhere(places):
+    """Promotes version 2, as another process would."""
+    with places.open() as second:
+        second.promote(MODEL, [2], **TO)
+
+
 def answering(registry):
     release = registry.release(MODEL, "production")
     return None if release is None else [one.number for one in release.versions]
@@ -108,11 +114,7 @@ def test_of_two_promotions_at_once_one_holds(running, places, start, tmp_path, g
 
 
 def test_whoever_promotes_the_same_at_once_has_nothing_to_do(running, places, at_once):
-    def other():
-        with places.open() as second:
-            second.promote(MODEL, [2], **TO)
-
-    at_once(other)
+    at_once(lambda: promote_elsewhere(places))
     assert running.promote(MODEL, [2], **TO) is None
     assert answering(running) == [1, 2]
 
@@ -123,8 +125,7 @@ def test_while_a_model_is_tried_out_the_alias_may_not_move_either(running, place
 
     def slow(*given):
         monkeypatch.setattr(promote, "probe_model", probe)
-        with places.open() as second:
-            second.promote(MODEL, [2], **TO)
+        promote_elsewhere(places)
         probe(*given)
 
     monkeypatch.setattr(promote, "probe_model", slow)
@@ -134,11 +135,7 @@ def test_while_a_model_is_tried_out_the_alias_may_not_move_either(running, place
 
 
 def test_a_canary_is_of_the_release_that_was_compared(running, places, at_once):
-    def other():
-        with places.open() as second:
-            second.promote(MODEL, [2], **TO)
-
-    at_once(other)
+    at_once(lambda: promote_elsewhere(places))
     with pytest.raises(AliasMoved):
         running.promote(MODEL, [3], **TO, share=Share(0.1))
     assert running.canaries(MODEL) == {}

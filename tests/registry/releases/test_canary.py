@@ -109,14 +109,16 @@ def test_a_canary_may_be_for_one_subgroup_that_it_knows(released):
             released.promote(MODEL, [3], **TO, share=Share(0.2, name))
 
 
-def test_a_canary_that_is_mirrored_says_so_and_answers_once_it_is_not(released):
+def test_a_canary_that_is_mirrored_says_so_and_answers_once_it_is_not(released, command):
     event = released.promote(MODEL, [3], **TO, share=Share(1.0, mirror=True))
     mirrored = canary(released)
     assert (mirrored.mirror, mirrored.share, mirrored.title) == (True, 1.0, "1 of requests, mirrored")
     assert "1 of requests mirrored to release" in event_lines(event)
+    assert "a canary is shown 1 of requests, mirrored: versions 3 (global), 2" in command("card", MODEL).out
     assert released.promote(MODEL, [3], **TO, share=Share(1.0, mirror=True)) is None
     answers = canary_of_promotion(released, [3], FEW)
     assert (answers.mirror, answers.release) == (False, mirrored.release)
+    assert "Beside it a canary answers 0.05 of requests: versions" in command("card", MODEL).out
     with pytest.raises(GateRefusal):  # the gates are the same
         released.promote(MODEL, [5], **TO, share=Share(0.5, mirror=True))
     assert released.verify() == ()
