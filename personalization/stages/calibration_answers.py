@@ -1,7 +1,7 @@
 """A client's answers to the questions of `calibrate`: sums over what a graph says of its pictures."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -20,11 +20,11 @@ from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,
 )
-from personalization.calibration.working_point import count_malignancies, no_malignancies, to_tensors
+from personalization.calibration.triage import count_malignancies, most_thresholds, to_tensors
 from personalization.stages.calibration_features import Judged, judged, make_graph_features
 from registry.bundle.cases import read_pattern
-from registry.bundle.counts.score_bins import highest, is_held_back, middle
-from registry.bundle.labels import malignant_classes
+from registry.bundle.counts.score_bins import SCORE_BINS, highest, is_held_back, middle
+from registry.bundle.labels import kind_of_each, kinds_of, malignant_classes
 from registry.bundle.model import Gaussians
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
@@ -115,9 +115,8 @@ def answer_in_view(
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
-        cell = client.smallest_cell
-        by_part = (malignancy_counts(scores(model), part, client, cell) for part in parts.values())
-        return reply(broadcast, tensors=to_tensors(sum(by_part, no_malignancies())))
+        counts = malignancy_counts(scores(model), parts, client, question, client.smallest_cell)
+        return reply(broadcast, tensors=to_tensors(counts))
     if broadcast.ask == THRESHOLDS:
         cell = client.smallest_cell
         of_parts = (threshold_counts(scores(model), part, client, question, cell) for part in parts.values())
@@ -151,7 +150,8 @@ def answer_at_thresholds(
     """
     what = MALIGNANCY if MALIGNANCY in broadcast.tensors else CONFIDENCE
     shown = views(question, client) if question.patterns else [as_they_are]
-    thresholds = read_thresholds(broadcast.tensors.get(what), len(shown))
+    most = most_thresholds(len(question.subgroups)) if what == MALIGNANCY else STEPS
+    thresholds = read_thresholds(broadcast.tensors.get(what), len(shown), most)
     digest = hashlib.sha256()  # of all that scores depend on
     for name in sorted(broadcast.tensors.keys() - {what}):
         digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
@@ -165,14 +165,15 @@ def answer_at_thresholds(
     cell = 1 if exact else client.smallest_cell
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
-        counts = np.zeros((2, STEPS + 1), dtype=np.int64)
-        for part in sendable(client, question, view, in_folds=answers_by_fold(client, question)).values():
-            histogram = (
-                malignancy_counts(scores(model), part, client, cell)
-                if what == MALIGNANCY
-                else threshold_counts(scores(model), part, client, question, cell).confidence
+        parts = sendable(client, question, view, in_folds=answers_by_fold(client, question))
+        if what == MALIGNANCY:
+            histogram = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))
+        else:
+            of_parts = (
+                threshold_counts(scores(model), each, client, question, cell) for each in parts.values()
             )
-            counts += CountsAt.of(histogram, thresholds[place].tolist()).between
+            histogram = sum(of_parts, CalibrationCounts.none()).confidence
+        counts = CountsAt.of(histogram, thresholds[place].tolist()).between
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
         tensors[name] = torch.from_numpy(counts.astype(np.int32))
     return reply(broadcast, tensors=tensors)
@@ -195,11 +196,26 @@ def scores(model: Judged) -> Scores:
     return lambda examples: model.run(examples).probabilities
 
 
-def malignancy_counts(of: Scores, part: Examples, client: Client, cell: int) -> NDArray[np.int64]:
-    """The histogram of some calibration pictures by malignancy, in runs of `cell` patients, `(2, bins)`."""
-    return count_malignancies(
-        of(part), part.labels, malignant_classes(client.dataset.labels), part.people, cell
-    )
+def malignancy_counts(
+    of: Scores, parts: Mapping[str, Examples], client: Client, question: EvaluateQuestion, cell: int
+) -> list[NDArray[np.int64]]:
+    """The histogram of each subgroup of the question by malignancy, `(1 + kinds, bins)`.
+
+    Args:
+        of: scores examples.
+        parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be told of.
+        client: whose they are.
+        question: names the subgroups.
+        cell: the fewest patients of a run.
+    """
+    labels = client.dataset.labels
+    counts = {
+        name: np.zeros((1 + len(kinds_of(labels)), SCORE_BINS), dtype=np.int64) for name in question.subgroups
+    }
+    for name, part in parts.items():
+        own = name if name in counts else name.rpartition("/")[0]
+        counts[own] += count_malignancies(of(part), part.labels, kind_of_each(labels), part.people, cell)
+    return list(counts.values())
 
 
 def threshold_counts(

@@ -22,7 +22,8 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )
-from personalization.calibration.working_point import WorkingPoint, no_malignancies, read_malignancies
+from personalization.calibration.triage import most_thresholds, read_malignancies
+from personalization.calibration.working_point import WorkingPoint
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
     COUNTED,
@@ -40,7 +41,8 @@ from personalization.stages.calibration_answers import (
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.labels import TonePatients
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Gaussians, Graph
 from training.data.dataset import Split
@@ -121,13 +123,22 @@ class Poll:
             found.append((sums, sum(counted(each) for each in answers)))
         return found
 
+    def judged_on(self, name: str) -> tuple[str, ...]:
+        """The subgroups that a model is judged on: the global model on everybody's, others on their own."""
+        return self.context.all_subgroups if name == GLOBAL else (name,)
+
     def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
-        """The histograms of the calibration split that working points are fitted to, in the same order."""
+        """The histograms that working points and triage are fitted to, in the same order.
+
+        Each is of the subgroups that the model is judged on, `(subgroups, 1 + kinds, bins)`.
+        """
         updates = self._ask(
             MALIGNANCY, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
         )
+        parts, kinds = len(self.judged_on(name)), len(kinds_of(self.context.labels))
+        nothing = np.zeros((parts, 1 + kinds, SCORE_BINS), dtype=np.int64)
         return [
-            sum((read_malignancies(each) for each in answers), no_malignancies())
+            sum((read_malignancies(each, parts, kinds) for each in answers), nothing)
             for answers in in_sets(updates, self.sets)
         ]
 
@@ -163,17 +174,18 @@ class Poll:
         Args:
             name: of the model.
             graph: the model.
-            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(2, bins)`.
-            thresholds: score bins of each, rising, at most `STEPS`.
+            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(rows, bins)`.
+            thresholds: score bins of each, rising, at most `STEPS`, or `most_thresholds` of malignancy.
             points: the model's working points, as in `thresholds`.
         """
         ((what, merged),) = histograms.items()
         if self.context.job.privacy.masked_counts is None or not any(thresholds):
             return [CountsAt.of(each, at) for each, at in zip(merged, thresholds, strict=True)]
         options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
-        sent = {what: to_tensor(thresholds)}
+        most = most_thresholds(len(self.judged_on(name))) if what == MALIGNANCY else STEPS
+        sent = {what: to_tensor(thresholds, most)}
         updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
-        shape = (2, STEPS + 1)
+        shape = (len(merged[0]), most + 1)
         between = [
             sum((read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64))
             for answers in in_sets(updates, self.sets)
@@ -277,7 +289,7 @@ class Poll:
 
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
-        subgroups = self.context.all_subgroups if name == GLOBAL else (name,)
+        subgroups = self.judged_on(name)
         masked = self.context.job.privacy.masked_counts is not None
         clients = (
             self.context.trainers(subgroups, masked=masked)
@@ -355,8 +367,14 @@ def counted(update: Update) -> int:
 
 def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
     """The thresholds of a manifest, as a question carries them."""
+    triage = manifest.triage
     return asdict(
-        Thresholds(manifest.conformal.threshold_bin, manifest.reports_from, manifest.suspicious_from)
+        Thresholds(
+            manifest.conformal.threshold_bin,
+            manifest.reports_from,
+            manifest.suspicious_from,
+            *(None, None) if triage is None else (triage.ruled_out_below, triage.urgent_from),
+        )
     )
 
 

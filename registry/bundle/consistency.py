@@ -13,7 +13,7 @@ from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.evaluation import LOOSE, SHARES, Evaluation, GroupCounts, ReferenceHistograms
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.manifest import BundleManifest, PatternCalibration
-from registry.bundle.metrics.intervals import clopper_pearson, exact_low
+from registry.bundle.metrics.intervals import clopper_pearson, exact_high, exact_low
 
 
 def contradictions(manifest: BundleManifest) -> list[str]:
@@ -37,6 +37,15 @@ def _rules_that_cannot_be(manifest: BundleManifest) -> Iterator[str]:
                 yield (
                     f"{place}working_point.sensitivity_low is {point.sensitivity_low:.4g}, and {point.n} "
                     f"malignant lesions, all of them found, show {most:.4g} at most"
+                )
+        for kind in rules.triage.kinds if rules.triage is not None else ():
+            least = float(
+                exact_high(*np.array([kind.missed, kind.n], dtype=float), 2 * rules.triage.level - 1)
+            )
+            if kind.n and kind.high < least - LOOSE:
+                yield (
+                    f"{place}triage says that at most {kind.high:.4g} of {kind.kind} are missed, and "
+                    f"{kind.missed} of {kind.n} show {least:.4g} at best"
                 )
         if risk is not None and limit is not None and limit < risk - LOOSE:
             yield f"{place}abstention.risk_high is {limit:.4g}, and the risk itself {risk:.4g}"

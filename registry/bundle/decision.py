@@ -13,6 +13,10 @@ the model was tested.
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
   is suspicious; an answer that is no malignant class is then held back, however confident.
+- `triage` says who has to see the lesion: `urgent` where the probability of malignancy reaches the threshold
+  of false alarms, else `ruled-out` where it is below the threshold under which each kind of malignancy is
+  missed in few, else `routine`. Nothing is ruled out of an unfamiliar picture, of a declared skin tone that
+  the version has no proof for, and of cases of a pattern that was not calibrated.
 - `warnings` are what a clinician has to know besides, one sentence each.
 
 `would_help` names what of a case is missing that would make the answer surer. Every pattern that was
@@ -24,16 +28,22 @@ are none.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
-from registry.bundle.counts.score_bins import LOGIT_BINS, is_held_back, is_suspicious, malignancy_probability
+from registry.bundle.counts.score_bins import (
+    LOGIT_BINS,
+    is_held_back,
+    is_suspicious,
+    malignancy_probability,
+    score_bin,
+)
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, malignant_classes, short
-from registry.bundle.manifest import BundleManifest, Guarantee
+from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed
 from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
@@ -135,6 +145,45 @@ class MalignancyRisk:
     n: int | None = None
 
 
+Level = Literal["urgent", "routine", "ruled-out"]
+
+
+@dataclass(frozen=True)
+class TriageAnswer:
+    """Who has to see a lesion, and how surely that was shown in calibration.
+
+    Attributes:
+        level: `ruled-out`, `urgent`, or `routine`: everything else.
+        guarantee: for whom the limits below were shown; `none` where not for this lesion.
+        basis: as the manifest has it.
+        confidence: how sure each limit is.
+        missed_limit: the share of each kind of malignancy that may be ruled out.
+        missed: what of each kind was; empty where a kind has too few lesions to tell of.
+        false_alarms_limit: the share of lesions that are not malignant that may be urgent.
+        false_alarms: of how many lesions that are not malignant how many were, and the upper limit.
+    """
+
+    level: Level
+    guarantee: Guarantee
+    basis: str
+    confidence: float
+    missed_limit: float
+    missed: tuple[KindMissed, ...]
+    false_alarms_limit: float
+    false_alarms: tuple[int, int, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON of the service's interface."""
+        n, x, high = self.false_alarms
+        return {
+            "guarantee": self.guarantee,
+            "basis": self.basis,
+            "confidence": self.confidence,
+            "missed": {"limit": self.missed_limit, "kinds": [each.model_dump() for each in self.missed]},
+            "false_alarms": {"limit": self.false_alarms_limit, "n": n, "seen": x, "high": high},
+        }
+
+
 @dataclass(frozen=True)
 class Decision:
     """The decision on one picture: report or refer, with the evidence for it.
@@ -154,6 +203,7 @@ class Decision:
         confidence_threshold: what it was compared with, to the resolution of a score bin.
         confidence_calibrated_on: pictures the threshold rests on.
         warnings: what a clinician has to know, one sentence each.
+        triage: who has to see the lesion; None of a version without triage.
     """
 
     reported: bool
@@ -169,10 +219,13 @@ class Decision:
     confidence_threshold: float
     confidence_calibrated_on: int
     warnings: tuple[str, ...]
+    triage: TriageAnswer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The decision's part of a diagnosis, as JSON of the service's interface."""
         return {
+            "triage": None if self.triage is None else self.triage.level,
+            "triage_evidence": None if self.triage is None else self.triage.to_json(),
             "decision": "report" if self.reported else "refer",
             "findings": [
                 {
@@ -261,6 +314,43 @@ def decide(
             *_familiarity_warnings(manifest, unfamiliar),
             *_warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
         ),
+        triage=_triage(one, malignant, manifest, skin_tone, skin_tone_scale, unfamiliar=bool(unfamiliar)),
+    )
+
+
+def _triage(
+    one: NDArray[Any],
+    malignant: NDArray[np.bool_],
+    manifest: BundleManifest,
+    skin_tone: str | None,
+    scale: str | None,
+    *,
+    unfamiliar: bool,
+) -> TriageAnswer | None:
+    """Who has to see the lesion of one row of probabilities `(1, classes)`."""
+    rules = manifest.triage
+    if rules is None:
+        return None
+    bin_of = int(score_bin(malignancy_probability(one, malignant))[0])
+    everybody = manifest.subgroup.is_global
+    proven = skin_tone is None if everybody else is_for(manifest, skin_tone, scale)
+    level: Level = "routine"
+    if bin_of >= rules.urgent_from:
+        level = "urgent"
+    elif bin_of < rules.ruled_out_below and proven and not unfamiliar:
+        level = "ruled-out"
+    held = everybody or proven
+    return TriageAnswer(
+        level,
+        ("global" if everybody else "subgroup")
+        if held and manifest.conformal.guarantee != "none"
+        else "none",
+        manifest.basis,
+        rules.level,
+        rules.missed,
+        rules.kinds,
+        rules.false_alarms,
+        (rules.n_other, rules.false_alarms_seen, rules.false_alarms_high),
     )
 
 

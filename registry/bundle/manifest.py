@@ -39,6 +39,7 @@ from registry.bundle.labels import (
     Subgroup,
     TonePatients,
     claimed_tones,
+    kinds_of,
     malignant_classes,
 )
 from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
@@ -266,13 +267,83 @@ class WorkingPoint(Frozen):
         return self
 
 
+class KindMissed(Frozen):
+    """How many calibration lesions of a kind of malignancy are ruled out.
+
+    Attributes:
+        kind: of malignancy, one of `kinds_of(labels)`.
+        n: lesions.
+        missed: those of them that are ruled out.
+        high: the upper limit of that share.
+    """
+
+    kind: str
+    n: int = Field(ge=0)
+    missed: int = Field(ge=0)
+    high: float = Field(ge=0, le=1)
+
+
+class Triage(Frozen):
+    """The rules of triage, by `LOGIT_BINS.bin(malignancy)`.
+
+    A lesion is urgent if that is at least `urgent_from`, else ruled out if it is below `ruled_out_below`,
+    else routine.
+
+    Attributes:
+        missed: the share of each kind of malignancy that may be ruled out.
+        false_alarms: the share of lesions that are not malignant that may be urgent.
+        level: how sure each of these is.
+        ruled_out_below: 0 where nothing is ruled out: a kind has too few lesions to show so few misses.
+        kinds: what is missed of each kind; empty where one has too few lesions to tell of.
+        ruled_out_low: the lower limit of the share of other lesions that are ruled out.
+        missed_high: the upper limit of the share that is missed of the kind where it is largest.
+        urgent_from: as many as there are bins where nothing is urgent.
+        n_other: calibration lesions that are not malignant.
+        false_alarms_seen: those of them that are urgent.
+        false_alarms_high: the upper limit of their share.
+        urgent_low: the lower limit of the share of malignant lesions that are urgent. This and the other
+            three limits are one-sided, each at .975: two of them make a predictive value.
+    """
+
+    missed: float = Field(gt=0, lt=1)
+    false_alarms: float = Field(gt=0, lt=1)
+    level: float = Field(gt=0, lt=1)
+    ruled_out_below: ThresholdBin = 0
+    kinds: tuple[KindMissed, ...] = ()
+    ruled_out_low: float = Field(0.0, ge=0, le=1)
+    missed_high: float = Field(1.0, ge=0, le=1)
+    urgent_from: ThresholdBin = SCORE_BINS
+    n_other: int = Field(0, ge=0)
+    false_alarms_seen: int = Field(0, ge=0)
+    false_alarms_high: float = Field(1.0, ge=0, le=1)
+    urgent_low: float = Field(0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _ruled_out_with_a_proof(self) -> "Triage":
+        unproven = [one.kind for one in self.kinds if one.high > self.missed]
+        if self.ruled_out_below and (unproven or not self.kinds):
+            raise ValueError(
+                f"lesions are ruled out below bin {self.ruled_out_below}, and of "
+                f"{', '.join(unproven) or 'the kinds of malignancy'} it is not shown that at most "
+                f"{self.missed:g} are missed; without that ruled_out_below is 0"
+            )
+        if wrong := [one.kind for one in self.kinds if one.missed > one.n]:
+            raise ValueError(f"more lesions of {', '.join(wrong)} are missed than there are")
+        return self
+
+    @property
+    def nothing_ruled_out(self) -> "Triage":
+        """The same rules for whom nothing is promised."""
+        return self.model_copy(update={"ruled_out_below": 0})
+
+
 class PatternCalibration(Frozen):
     """The rules for cases of which this much is given; see `registry.bundle.cases`.
 
     Attributes:
         pattern: what is given.
-        temperature, conformal, abstention, working_point: as in the manifest, for these cases; without a
-            working point of its own, that of the manifest.
+        temperature, conformal, abstention, working_point, triage: as in the manifest, for these cases;
+            without a working point of its own, that of the manifest.
         set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
         reported: the share of them that is reported.
     """
@@ -284,6 +355,7 @@ class PatternCalibration(Frozen):
     set_size: float | None = Field(None, ge=0)
     reported: float | None = Field(None, ge=0, le=1)
     working_point: WorkingPoint | None = None
+    triage: Triage | None = None
 
 
 class OutOfDistribution(Frozen):
@@ -382,8 +454,9 @@ class BundleManifest(Frozen):
         case: which pictures and facts of a case the model takes; None for a model of single pictures.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
-        patterns: the rules for each pattern that was calibrated; `temperature`,
-            `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
+        triage: which lesions are ruled out, and which are urgent; None where nobody asked.
+        patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `abstention`,
+            `working_point` and `triage` are for cases of all these patterns together.
         evaluation: what its test showed; None where it was not tested.
         attestation: a signature of who measured the figures; None where nobody signed.
         basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
@@ -405,6 +478,7 @@ class BundleManifest(Frozen):
     patients_by_tone: TonePatients | None = None
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
+    triage: Triage | None = None
     patterns: tuple[PatternCalibration, ...] = ()
     evaluation: Evaluation | None = None
     reference: ReferenceHistograms | None = None
@@ -501,13 +575,15 @@ class BundleManifest(Frozen):
         rules = self.rules_of(pattern)
         if rules is None:
             nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
-            return self.model_copy(update={"conformal": nothing})
+            triage = None if self.triage is None else self.triage.nothing_ruled_out
+            return self.model_copy(update={"conformal": nothing, "triage": triage})
         return self.model_copy(
             update={
                 "temperature": rules.temperature,
                 "conformal": rules.conformal,
                 "abstention": rules.abstention,
                 "working_point": rules.working_point or self.working_point,
+                "triage": rules.triage,
             }
         )
 
@@ -553,6 +629,14 @@ class BundleManifest(Frozen):
             raise ValueError("there is a working point on malignancy, and no label is malignant")
         if self.working_point is None and any(points):
             raise ValueError("a pattern has a working point, and all patterns together have none")
+        kinds = kinds_of(self.labels)
+        for triage in (self.triage, *(one.triage for one in self.patterns)):
+            told = () if triage is None else tuple(one.kind for one in triage.kinds)
+            if told not in ((), kinds):
+                raise ValueError(
+                    f"triage is of the kinds {', '.join(told)}; those of the labels are "
+                    f"{', '.join(kinds) or 'none'}, each once and in their order"
+                )
         promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
         if "subgroup" in promised and self.subgroup.is_global:
             raise ValueError(

@@ -30,6 +30,30 @@ class Labelling:
     classes: tuple[int, ...]
 
 
+def of_kinds(labels: Sequence[Label], kinds: Mapping[str, str], *, whole: bool) -> tuple[Label, ...]:
+    """The classes, with kinds of malignancy by their codes.
+
+    Args:
+        labels: the classes.
+        kinds: as `data.kinds` has them.
+        whole: whether these are all classes of the job, and not one hospital's own.
+
+    Raises:
+        LabelError: a code is of a class that is not malignant, or of none of the whole job.
+    """
+    malignant = {label.code for label in labels if label.malignancy == "malignant"}
+    known = kinds.keys() if whole else kinds.keys() & {label.code for label in labels}
+    if wrong := sorted(known - malignant):
+        raise LabelError(
+            f"data.kinds names {', '.join(wrong)}; the malignant classes of this job are "
+            f"{', '.join(sorted(malignant)) or 'none'}"
+        )
+    return tuple(
+        label.model_copy(update={"kind": kinds[label.code]}) if label.code in kinds else label
+        for label in labels
+    )
+
+
 def assign_classes(codes: Sequence[str], label_map: LabelMap, kinds: Kinds | None = None) -> Labelling:
     """The class of every row, from its code.
 

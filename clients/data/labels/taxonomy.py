@@ -15,6 +15,9 @@ look first:
   any site (372244006, 400096001, 402815007). For `VASC` three lists have haemangioma, which is narrower.
   For `BKL` and `DF` every list has another concept, most of them fail SNOMED CT's own check digit, and
   there is none here.
+
+Malignant classes are counted by kind: melanoma and other tumours that spread early, basal cell carcinoma, and
+squamous cell carcinoma with actinic keratosis. `data.kinds` of a job names others.
 """
 
 from collections.abc import Mapping
@@ -32,8 +35,16 @@ def _coding(system: str, code: str, display: str, *, certain: bool = True) -> Co
     return Coding(system=system, version=_EDITIONS[system], code=code, display=display, certain=certain)
 
 
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "melanoma and others": ("MEL", "MAL_OTH"),
+    "basal cell carcinoma": ("BCC",),
+    "squamous cell carcinoma": ("SCC", "SCCKA", "AKIEC"),
+}
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+
+
 def _label(code: str, name: str, malignancy: Malignancy, *codings: Coding) -> Label:
-    return Label(code=code, name=name, malignancy=malignancy, codings=codings)
+    return Label(code=code, name=name, malignancy=malignancy, codings=codings, kind=_KIND_OF.get(code))
 
 
 _LABELS = (

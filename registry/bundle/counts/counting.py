@@ -34,6 +34,7 @@ from registry.bundle.counts.counts import (
     Confusion,
     Counts,
     Decisions,
+    KindSums,
     Thresholds,
     ThresholdsOfEach,
     Trait,
@@ -210,7 +211,7 @@ def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     return whole
 
 
-LESIONS, DECISIONS = "lesions", "decisions"  # arrays next to those of `Counts`
+LESIONS, DECISIONS, KINDS = "lesions", "decisions", "kinds"  # arrays next to those of `Counts`
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ class Block:
         decisions: what thresholds would do, where the question named them.
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
         noisy: the counts with noise that the others were made of, where a job asks for noise.
+        kinds: what is said of pictures by kind of malignancy, where the question named thresholds.
     """
 
     point: Counts
@@ -231,6 +233,7 @@ class Block:
     decisions: Decisions | None = None
     cells: Mapping[Trait, Confusion] = field(default_factory=dict)
     noisy: NoisyCounts | None = None
+    kinds: KindSums | None = None
 
     @classmethod
     def of_noisy(cls, noisy: NoisyCounts) -> "Block":
@@ -265,6 +268,7 @@ class Block:
                 **other.cells,
                 **{trait: self.cells[trait] + other.cells[trait] for trait in both},
             },
+            kinds=None if self.kinds is None or other.kinds is None else self.kinds + other.kinds,
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
@@ -273,7 +277,7 @@ class Block:
             return self.noisy.to_arrays()
         # No sum of squares is too large where the counts are not: lesions have few pictures.
         more = {name_of_array(trait): cell.confusion for trait, cell in self.cells.items()}
-        for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions)):
+        for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions), (KINDS, self.kinds)):
             if sums is not None:
                 more[name] = sums.to_array()
         return self.point.to_arrays() | {name: array.astype(np.int32) for name, array in more.items()}
@@ -287,9 +291,9 @@ class Block:
         """
         if NOISE in arrays:
             return cls.of_noisy(NoisyCounts.from_arrays(arrays))
-        more = {name for name in arrays if name in (LESIONS, DECISIONS) or is_cell(name)}
+        more = {name for name in arrays if name in (LESIONS, DECISIONS, KINDS) or is_cell(name)}
         counts = Counts.from_arrays({name: array for name, array in arrays.items() if name not in more})
-        lesions = decisions = None
+        lesions = decisions = kinds = None
         if LESIONS in arrays:
             lesions = LesionSums.from_array(arrays[LESIONS], counts.num_classes + _SIDES, LESIONS)
             right, confusion = lesions[: counts.num_classes], counts.confusion
@@ -299,7 +303,9 @@ class Block:
                 )
         if DECISIONS in arrays:
             decisions = Decisions.from_array(arrays[DECISIONS], int(counts.n))
-        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion))
+        if KINDS in arrays:
+            kinds = KindSums.from_array(arrays[KINDS], int(counts.n))
+        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion), kinds=kinds)
 
 
 _TOLERANCE = 0.01  # how far probabilities and their sum may be off: half precision is this coarse
@@ -316,6 +322,7 @@ def count(
     answers: NDArray[np.int64] | None = None,
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
     thresholds: Thresholds | ThresholdsOfEach | None = None,
+    kinds: NDArray[np.int64] | None = None,
 ) -> Block:
     """Counts predictions.
 
@@ -330,6 +337,8 @@ def count(
             highest probability; its probability is then the confidence.
         parts: which pictures `(pictures,)` share a trait; each gives a cell of the block.
         thresholds: of the model, where their effect is to be counted too.
+        kinds: the kind of malignancy of each class, `(classes,)`, -1 of one that is not malignant; all
+            malignant classes are of one kind where not given.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
@@ -347,14 +356,25 @@ def count(
 
     scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
-    decisions = None
+    decisions = by_kind = None
     if thresholds is not None:
         decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant)
+    if thresholds is not None and malignant.any() and not malignant.all():
+        kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
+        by_kind = KindSums.count(
+            score_bin(malignancy_probability(probabilities, malignant)),
+            malignant[answers],
+            kinds[labels],
+            int(kinds.max()) + 1,
+            lesions,
+            thresholds,
+        )
     return Block(
         Counts(confusion(pairs), scores, malignancy, confidence),
         _lesion_sums(labels, answers, malignant, lesions),
         decisions,
         {trait: Confusion(confusion(pairs[keep])) for trait, keep in (parts or {}).items()},
+        kinds=by_kind,
     )
 
 

@@ -212,11 +212,16 @@ class Thresholds:
             not hold it back, see `registry.bundle.counts.score_bins`.
         malignant_from: a picture is suspicious if its malignancy's bin is at least this; None of a model
             without a working point.
+        ruled_out_below: it is ruled out if that is below this, and is not urgent; None of a model without
+            triage, 0 of one that rules nothing out.
+        urgent_from: it is urgent if that is at least this; as many as there are bins where none is.
     """
 
     set_from: int
     report_from: int
     malignant_from: int | None = None
+    ruled_out_below: int | None = None
+    urgent_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -226,6 +231,112 @@ class ThresholdsOfEach:
     set_from: NDArray[np.int64]
     report_from: NDArray[np.int64]
     malignant_from: NDArray[np.int64] | None = None
+    ruled_out_below: NDArray[np.int64] | None = None
+    urgent_from: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class KindSums:
+    """What is said of pictures by their kind, as sums by lesion of `(kinds + 1,)` shares each.
+
+    The first row is of pictures that are not malignant, the others are of each kind of malignancy.
+
+    Attributes:
+        found: those answered with a malignant class.
+        suspicious: those at the working point or above; of none without one.
+        ruled_out: those that triage rules out; of none without triage.
+        urgent: those that it calls urgent; likewise.
+    """
+
+    found: LesionSums
+    suspicious: LesionSums
+    ruled_out: LesionSums
+    urgent: LesionSums
+
+    @classmethod
+    def count(
+        cls,
+        malignancy: NDArray[np.int64],
+        called: NDArray[np.bool_],
+        of_each: NDArray[np.int64],
+        kinds: int,
+        lesions: NDArray[np.int64],
+        thresholds: Thresholds | ThresholdsOfEach,
+    ) -> "KindSums":
+        """Counts pictures.
+
+        Args:
+            malignancy: score bin of the probability of malignancy, `(pictures,)`.
+            called: whether the answer is a malignant class, `(pictures,)`.
+            of_each: the kind of each picture, `(pictures,)`; -1 of one that is not malignant.
+            kinds: how many kinds there are.
+            lesions: of each picture, `(pictures,)`.
+            thresholds: of the model.
+        """
+        point, below, urgent_from = (
+            thresholds.malignant_from,
+            thresholds.ruled_out_below,
+            thresholds.urgent_from,
+        )
+
+        def sums(so: NDArray[np.bool_], *, known: bool = True) -> LesionSums:
+            rows = of_each + 1 if known else np.full(len(of_each), -1)
+            return LesionSums.count(so.astype(np.int64), rows, lesions, kinds + 1)
+
+        nothing = np.zeros(len(of_each), dtype=np.bool_)
+        suspicious = nothing if point is None else malignancy >= point
+        urgent = nothing if urgent_from is None else malignancy >= urgent_from
+        ruled_out = nothing if below is None else (malignancy < below) & ~urgent
+        triaged = below is not None
+        return cls(
+            sums(called),
+            sums(suspicious, known=point is not None),
+            sums(ruled_out, known=triaged),
+            sums(urgent, known=triaged),
+        )
+
+    def __add__(self, other: "KindSums") -> "KindSums":
+        return KindSums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    @property
+    def triaged(self) -> bool:
+        """Whether there is any picture of a model with triage."""
+        return bool(self.urgent.n.any())
+
+    def of(self, row: int) -> dict[str, LesionSums]:
+        """Each share of the others (0) or of a kind (1, …) that was counted, by name."""
+        found = {each.name: getattr(self, each.name)[row : row + 1] for each in fields(self)}
+        return {name: sums for name, sums in found.items() if getattr(self, name).n.any()}
+
+    def to_array(self) -> NDArray[np.int64]:
+        """`(4 (kinds + 1), 6)`: the columns of `LesionSums` of each share."""
+        return np.concatenate([getattr(self, each.name).to_array() for each in fields(self)])
+
+    @classmethod
+    def from_array(cls, rows: NDArray[Any], n: int) -> "KindSums":
+        """Reads and validates a received array about n pictures.
+
+        Raises:
+            CountsError: it is not what `to_array` gives.
+        """
+        shares = len(fields(cls))
+        each, left = divmod(len(rows) if rows.ndim else 0, shares)
+        sums = LesionSums.from_array(rows, each * shares, "kinds")
+        found = cls(*(sums[each * place : each * (place + 1)] for place in range(shares)))
+        whole = found.found.n
+        counted = [getattr(found, one.name) for one in fields(cls)]
+        if (
+            left
+            or not each
+            or whole.sum() != n
+            or any((of.n != whole).any() and of.n.any() for of in counted)
+            or any((of.x > of.n).any() for of in counted)
+            or ((found.ruled_out.x + found.urgent.x) > whole).any()
+        ):
+            raise CountsError(
+                "`kinds` does not hold the pictures of the confusion matrix; the block is broken"
+            )
+        return found
 
 
 @dataclass(frozen=True)

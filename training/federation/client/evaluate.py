@@ -12,7 +12,7 @@ from registry.bundle.cases import CaseInput, pattern_of
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.labels import Label, kind_of_each, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
@@ -148,11 +148,17 @@ def thresholds_of(
         for kinds, context in zip(part.cases.kinds, part.cases.context, strict=True)
     ]
     of_each = [question.pattern_thresholds.get(name, question.thresholds) for name in patterns]
-    suspicious = [each.malignant_from for each in of_each]
+
+    def gathered(of: Sequence[int | None]) -> NDArray[np.int64] | None:
+        return None if None in of else np.array(of, dtype=np.int64)
+
     return ThresholdsOfEach(
         np.array([each.set_from for each in of_each], dtype=np.int64),
         np.array([each.report_from for each in of_each], dtype=np.int64),
-        None if None in suspicious else np.array(suspicious, dtype=np.int64),
+        *(
+            gathered([getattr(each, name) for each in of_each])
+            for name in ("malignant_from", "ruled_out_below", "urgent_from")
+        ),
     )
 
 
@@ -215,7 +221,11 @@ def predictions(
     summed, for calibration (Bdair et al. 2022, section 3.8). Premalignant classes count as malignant there.
     """
     if not folded:
-        return {"probabilities": probabilities, "malignant": malignant_classes(labels)}
+        return {
+            "probabilities": probabilities,
+            "malignant": malignant_classes(labels),
+            "kinds": kind_of_each(labels),
+        }
     side = np.array([label.malignancy in ("malignant", "premalignant") for label in labels], dtype=np.bool_)
     summed = np.stack([probabilities[:, ~side].sum(axis=1), probabilities[:, side].sum(axis=1)], axis=1)
     answers = side[probabilities.argmax(axis=1)].astype(np.int64)
