@@ -503,11 +503,12 @@ def kept_back(n: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
 
     Those of fewer than `least` pictures, and as many others as keep them from following: what is kept back of
     a row or column is of `least` pictures or more, and no cell of it follows from the sums. Where it is not
-    so, the smallest cell of the row that is disclosed is kept back as well.
+    so, the smallest cell of it that is disclosed is kept back as well; where none is left, one without any
+    pictures, which then may not follow either.
 
     Args:
         n: pictures of each cell, `(rows, columns)`; of one row no sums of columns are known.
-        least: the fewest of a cell that is disclosed; of one without any there is nothing to disclose.
+        least: the fewest of a cell that is disclosed.
     """
     hidden = (n > 0) & (n < least)
     lines: list[Any] = [np.s_[i, :] for i in range(n.shape[0])]
@@ -526,11 +527,12 @@ def kept_back(n: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
         changed = False
         for line in lines:
             cells = np.flatnonzero(_mask(n.shape, line) & hidden)
-            rest = n[line] * ~hidden[line]
             few = n[line][hidden[line]].sum() < least or any(map(follows, cells.tolist()))
-            if len(cells) and few and rest.any():
-                hidden[line][np.argmin(np.where(rest > 0, rest, rest.max() + 1))] = True
-                changed = True
+            left = sorted(
+                (not size, size, place) for place, size in enumerate(n[line]) if not hidden[line][place]
+            )
+            if len(cells) and few and left:
+                hidden[line][left[0][-1]] = changed = True
     return hidden
 
 

@@ -299,6 +299,57 @@ def test_what_a_working_point_does_on_the_test_split_is_told(make_job, stand, ho
         assert said.n == (labels == 0).sum()
 
 
+@pytest.mark.parametrize(("missed", "false_alarms"), [(0.2, 0.3), (0.5, 0.5)])
+def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, make_job, stand, hospitals):
+    triage = {"missed": missed, "false_alarms": false_alarms}
+    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
+    found = 0
+    for name, bundle in outcome.bundles.items():
+        rules, malignancy, ruled_out = bundle.manifest.triage, {}, []
+        for tone in HOLDER if name == GLOBAL else [name]:
+            images, labels = pictures(hospitals, tone, "calibration")
+            malignancy[tone] = score_bin(Graph(bundle.graph).run(images).probabilities[:, 0]), labels == 0
+            scores = malignancy[tone][0][labels == 0]
+            shown = [
+                t
+                for t in range(SCORE_BINS)
+                if binom.cdf((scores < t).sum(), len(scores), missed) <= 0.05 and len(scores)
+            ]
+            ruled_out.append(max(shown, default=0))
+        assert rules.ruled_out_below == min(ruled_out)
+        found += rules.ruled_out_below > 0
+        every = np.concatenate([scores[~malignant] for scores, malignant in malignancy.values()])
+        alarms = [
+            t for t in range(SCORE_BINS) if binom.cdf((every >= t).sum(), len(every), false_alarms) <= 0.05
+        ]
+        assert (every >= rules.urgent_from).sum() == (
+            max((every >= t).sum() for t in alarms) if alarms else 0
+        )
+        assert (rules.n_other, rules.false_alarms_seen) == (len(every), (every >= rules.urgent_from).sum())
+        assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
+    assert bool(found) is (missed == 0.5), "few lesions show no more"
+
+
+def test_what_triage_does_on_the_test_split_is_told(make_job, stand, hospitals):
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
+    for name in HOLDER:
+        bundle = outcome.bundles[name]
+        images, labels = pictures(hospitals, name, "test")
+        levels = np.array(
+            [
+                decide(row, bundle.manifest, **declared(name)).triage.level
+                for row in Graph(bundle.graph).run(images).probabilities
+            ]
+        )
+        figures = bundle.manifest.metrics
+        for level, key in (("ruled-out", "ruled_out"), ("urgent", "urgent")):
+            assert figures[f"{key}_malignant"] == pytest.approx((levels[labels == 0] == level).mean())
+            assert figures[f"{key}_other"] == pytest.approx((levels[labels != 0] == level).mean())
+            (kind,) = figures["by_kind"].values()
+            assert kind[key] == figures[f"{key}_malignant"]
+
+
 def declared(name: str) -> dict[str, str]:
     return {"skin_tone": TONES[name][0], "skin_tone_scale": "fitzpatrick"}
 
@@ -307,16 +358,21 @@ def asdict_of(entry) -> dict[str, object]:
     return {name: getattr(entry, name) for name in type(entry).model_fields}
 
 
-def test_where_no_sensitivity_is_asked_for_nothing_is_asked_or_written(make_job, stand, hospitals):
-    before = calibrate_job(make_job)
-    assert before.digest == calibrate_job(make_job, sensitivity=None).digest
-    assert before.digest != calibrate_job(make_job, sensitivity=0.95).digest
+def test_where_no_sensitivity_and_no_triage_are_asked_for_nothing_is_asked_or_written(
+    make_job, stand, hospitals
+):
+    before = calibrate_job(make_job, triage=None)
+    assert before.digest == calibrate_job(make_job, triage=None, sensitivity=None).digest
+    assert before.digest != calibrate_job(make_job, triage=None, sensitivity=0.95).digest
     plain, asked = (
         run(job, hospitals, stand, name)
-        for name, job in (("plain", before), ("asked", calibrate_job(make_job, sensitivity=0.95)))
+        for name, job in (
+            ("plain", before),
+            ("asked", calibrate_job(make_job, sensitivity=0.95, triage=None)),
+        )
     )
     for bundle in plain.bundles.values():
-        assert bundle.manifest.working_point is None
+        assert (bundle.manifest.working_point, bundle.manifest.triage) == (None, None)
         assert not any("at_threshold" in key for key in bundle.manifest.metrics)
     assert asked.traffic.up > plain.traffic.up
 

@@ -273,6 +273,11 @@ def summarise(
         )
     present = {name: block for name, block in blocks.items() if block.point.n > 0}
     compared = {name: present[name] for name in fair_over if name in present}
+    if total.kinds is not None and len(total.kinds.found.n) != 1 + len(kinds_of(labels)):
+        raise CountsError(
+            f"the counts are of {len(total.kinds.found.n) - 1} kinds of malignancy; the labels are of "
+            f"{', '.join(kinds_of(labels)) or 'none'}"
+        )
     malignant = malignant_classes(labels)
     summary = {
         **_figures(total, [*METRICS, *MALIGNANCY], labels),

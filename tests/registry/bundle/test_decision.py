@@ -46,6 +46,8 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
         "calibrated_on_n": 412,
     }
     assert set(answer) == {
+        "triage",
+        "triage_evidence",
         "decision",
         "findings",
         "prediction_set",
