@@ -127,7 +127,7 @@ def prepare(
         grouped = group_cases(rows, table, config.case)
         table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
     return PreparedDataset(
-        labels=of_kinds(labelling.labels, config.kinds, whole=whole),
+        labels=of_kinds(labelling.labels, config.kinds, config.groups, whole=whole),
         subgroups=grouping.names,
         clients=assignment.partition.clients,
         fingerprint=_fingerprint(

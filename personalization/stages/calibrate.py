@@ -18,7 +18,7 @@ its Gaussian, and no client receives a model that it would not have received any
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Literal
@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
+from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.calibration_counts import CONFIDENCE
+from personalization.calibration.conclusions import propose_level, share_of
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
 from personalization.calibration.ood import (
@@ -55,9 +57,10 @@ from personalization.stages.calibrated_bundle import (
     with_thresholds,
     with_tones,
 )
-from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, answer_calibration
+from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, NodesAsked, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.labels import UNDECLARED, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
@@ -83,7 +86,8 @@ class Calibrate(Stage):
 
     Attributes:
         coverage: 1 − α of the prediction sets.
-        target_risk: the share of wrong answers allowed among those that are not referred.
+        target_risk: the share of wrong ones allowed among the conclusions at each node of the tree of
+            diagnoses, and among answers that are not referred.
         shrink_strength: for how many pictures the global temperature counts in a subgroup's.
         novelty_rate: the share of known pictures that may be called unlike those trained on.
         tones: how the skin of each declared tone looks in such pictures, as `dermfed-data tones --json`
@@ -172,7 +176,7 @@ class Calibrate(Stage):
         facts = {
             "models": {
                 name: {
-                    **asdict(fitted[0]),
+                    **fitted[0].facts(),
                     "basis": bundles[name].manifest.basis,
                     "novelty": detectors[name].facts(histograms[name]),
                     **of_each_pattern(poll.together, fitted[1:]),
@@ -246,7 +250,36 @@ class Calibrate(Stage):
             fit_abstention(counts, allowed, own.threshold_bin)
             for counts, own in zip(answers, sets, strict=True)
         ]
-        return [Fit(*each) for each in zip(temperatures, sets, reported, points, triage, strict=True)]
+        concluded = self.conclusions(poll, name, bundle, triage)
+        fitted = zip(temperatures, sets, reported, points, triage, concluded, strict=True)
+        return [Fit(*each) for each in fitted]
+
+    def conclusions(
+        self, poll: "Poll", name: str, bundle: BundleDraft, triage: Sequence[TriageFit | None]
+    ) -> list[Conclusions]:
+        """Fit which nodes of the tree of diagnoses are concluded, level after level, finest first."""
+        tree = bundle.manifest.tree
+        ruled_out = [(0, 0) if of is None else (of.ruled_out.below, of.urgent.from_bin) for of in triage]
+        found = [Conclusions(target_risk=self.target_risk, level=LEVEL) for _ in triage]
+        spent = [0.0] * len(found)
+        for level, nodes in enumerate(tree.levels):
+            so_far = np.stack([rules.thresholds(tree) for rules in found])
+            asked = NodesAsked(level, so_far, np.array(ruled_out))
+            histograms = poll.nodes(name, bundle.graph, asked, tree)
+            shares = [share_of(level, len(tree.levels), of) for of in spent]
+            tests = [
+                propose_level(nodes, each[:, 0], self.target_risk, share)
+                for each, share in zip(histograms, shares, strict=True)
+            ]
+            spent = [
+                of + share * bool(test.able) for of, share, test in zip(spent, shares, tests, strict=True)
+            ]
+            counts = poll.at_nodes(name, bundle.graph, asked, histograms, [test.proposed for test in tests])
+            found = [
+                rules.model_copy(update={"nodes": (*rules.nodes, *test.fit(of))})
+                for rules, test, of in zip(found, tests, counts, strict=True)
+            ]
+        return found
 
     def malignancy_rules(
         self, poll: "Poll", name: str, bundle: BundleDraft
@@ -302,7 +335,7 @@ def routed(tests: Mapping[str, Blocks], places: Sequence[str]) -> Blocks:
 
 def of_each_pattern(names: Sequence[str], fits: Sequence[Fit]) -> dict[str, Any]:
     """What was fitted for each pattern, where there are any."""
-    return {"patterns": {name: asdict(fit) for name, fit in zip(names, fits, strict=True)}} if names else {}
+    return {"patterns": {name: fit.facts() for name, fit in zip(names, fits, strict=True)}} if names else {}
 
 
 def figures_by_name(

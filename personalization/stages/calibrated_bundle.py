@@ -21,6 +21,7 @@ from personalization.calibration.temperature import (
 from personalization.calibration.triage import TriageFit
 from personalization.calibration.working_point import WorkingPoint
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Counts, Decisions
 from registry.bundle.counts.score_bins import smallest_cell
@@ -55,6 +56,12 @@ class Fit:
     abstention: AbstentionThreshold
     working_point: WorkingPoint | None = None
     triage: TriageFit | None = None
+    conclusions: Conclusions | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """As `summary.json` has it."""
+        rules = None if self.conclusions is None else self.conclusions.model_dump(mode="json")
+        return {**asdict(self), "conclusions": rules}
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
@@ -105,6 +112,7 @@ def with_thresholds(
         "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
         "triage": triage_entry(fit.triage, kinds, least),
+        "conclusions": fit.conclusions,
         "basis": "cross-fitted" if bundle.folds else "split",
         "patterns": tuple(
             PatternCalibration(
@@ -114,6 +122,7 @@ def with_thresholds(
                 abstention=abstention_entry(own.abstention),
                 working_point=working_point_entry(own.working_point),
                 triage=triage_entry(own.triage, kinds, least),
+                conclusions=own.conclusions,
             )
             for pattern, own in of_patterns.items()
             if own.conformal.guaranteed

@@ -34,12 +34,15 @@ from personalization.stages.calibration_answers import (
     LIKELIHOODS,
     MALIGNANCY,
     MEANS,
+    NODES,
     THRESHOLDS,
     TONES,
     WHITENING,
+    NodesAsked,
 )
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import TonePatients, kinds_of
@@ -192,6 +195,52 @@ class Poll:
         ]
         return [CountsAt.up_to(at, counts) for at, counts in zip(thresholds, between, strict=True)]
 
+    def nodes(self, name: str, graph: bytes, asked: NodesAsked, tree: Tree) -> NDArray[np.int64]:
+        """The histograms that thresholds of the nodes of a level are proposed by, in the same order.
+
+        Returns:
+            `(sets of patterns, nodes of the level, 2, bins)`.
+        """
+        options = {**ONE_PER_LESION, **self._of(self.sets)}
+        updates = self._ask(NODES, name, graph, self.fitted_on, options, beside=asked.to_tensors())
+        shape = (len(asked.so_far), len(tree.levels[asked.level]), 2, SCORE_BINS)
+        return sum((read_counts(each, NODES, shape) for each in updates), np.zeros(shape, dtype=np.int64))
+
+    def at_nodes(
+        self,
+        name: str,
+        graph: bytes,
+        asked: NodesAsked,
+        histograms: NDArray[np.int64],
+        thresholds: Sequence[Sequence[Sequence[int]]],
+    ) -> list[list[CountsAt]]:
+        """Counts at thresholds of each node, in the same order: exact ones under masks.
+
+        Args:
+            name: of the model.
+            graph: the model.
+            asked: as of `nodes`.
+            histograms: what that gave.
+            thresholds: of each set of patterns and node score bins, rising, at most `STEPS`.
+        """
+        if self.context.job.privacy.masked_counts is None or not any(map(any, thresholds)):
+            return [
+                [CountsAt.of(each, at) for each, at in zip(rows, of, strict=True)]
+                for rows, of in zip(histograms, thresholds, strict=True)
+            ]
+        sent = {**asked.to_tensors(), NODES: to_tensor([at for of in thresholds for at in of], STEPS)}
+        options = {**ONE_PER_LESION, **self._of(self.sets)}
+        updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
+        shape = (2 * histograms.shape[1], STEPS + 1)
+        found = []
+        for answers, of in zip(in_sets(updates, self.sets), thresholds, strict=True):
+            between = sum(
+                (read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64)
+            )
+            rows = between.reshape(-1, 2, STEPS + 1)
+            found.append([CountsAt.up_to(at, row) for at, row in zip(of, rows, strict=True)])
+        return found
+
     def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
         """Counts of the test split by subgroup, with what the bundle's thresholds do there.
 
@@ -308,7 +357,7 @@ class Poll:
 
     def _heads(self, ask: str, name: str, graph: bytes) -> Tensors:
         """What follows the encoder in the models without each fold, at the graph's temperatures."""
-        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, AT_THRESHOLDS):
+        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS):
             return {}
         temperatures = temperatures_of(graph)
         return {
@@ -367,13 +416,15 @@ def counted(update: Update) -> int:
 
 def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
     """The thresholds of a manifest, as a question carries them."""
-    triage = manifest.triage
+    triage, rules = manifest.triage, manifest.conclusions
     return asdict(
         Thresholds(
             manifest.conformal.threshold_bin,
             manifest.reports_from,
             manifest.suspicious_from,
-            *(None, None) if triage is None else (triage.ruled_out_below, triage.urgent_from),
+            None if triage is None else triage.ruled_out_below,
+            None if triage is None else triage.urgent_from,
+            () if rules is None else tuple(rules.thresholds(manifest.tree).tolist()),
         )
     )
 

@@ -4,10 +4,11 @@ A pure function of the probabilities, the embedding, the manifest, the declared 
 what is given of a case, with thresholds compared in bins, so that what is decided is what was counted when
 the model was tested.
 
-- `report` if the highest probability reaches the abstention threshold, the prediction set is not empty, the
-  malignancy does not hold the answer back, and the picture is not farther from the training pictures than the
-  threshold of unfamiliarity, else `refer`. A disease that no class is for may have a high probability; its
-  distance shows.
+- `report` if something is concluded (`registry.bundle.conclusions`), and the picture is not farther from the
+  training pictures than the threshold of unfamiliarity, else `refer`. A disease that no class is for may have
+  a high probability; its distance shows. A version without rules for conclusions reports if the highest
+  probability reaches the abstention threshold, the prediction set is not empty and the malignancy does not
+  hold the answer back.
 - The prediction set has every class that reaches the conformal threshold. Where none does, no class is
   credible. It is full where too few calibration pictures allow no guarantee (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
@@ -34,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
+from registry.bundle.conclusions import Node, NodeRule
 from registry.bundle.counts.score_bins import (
     LOGIT_BINS,
     is_held_back,
@@ -185,6 +187,36 @@ class TriageAnswer:
 
 
 @dataclass(frozen=True)
+class Conclusion:
+    """What is said of a lesion, at the finest level at which it is sure.
+
+    Attributes:
+        node: of the tree of diagnoses.
+        probability: of its classes together.
+        rule: how often it was wrong in calibration.
+        basis: as the manifest has it.
+    """
+
+    node: Node
+    probability: float
+    rule: NodeRule
+    basis: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON of the service's interface."""
+        return {
+            "level": self.node.level,
+            "code": self.node.code,
+            "name": self.node.name,
+            "probability": self.probability,
+            "n": self.rule.n,
+            "wrong": self.rule.wrong,
+            "risk_high": self.rule.risk_high,
+            "basis": self.basis,
+        }
+
+
+@dataclass(frozen=True)
 class Decision:
     """The decision on one picture: report or refer, with the evidence for it.
 
@@ -204,6 +236,7 @@ class Decision:
         confidence_calibrated_on: pictures the threshold rests on.
         warnings: what a clinician has to know, one sentence each.
         triage: who has to see the lesion; None of a version without triage.
+        conclusion: what is said of it; None where nothing is sure.
     """
 
     reported: bool
@@ -220,12 +253,14 @@ class Decision:
     confidence_calibrated_on: int
     warnings: tuple[str, ...]
     triage: TriageAnswer | None = None
+    conclusion: Conclusion | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The decision's part of a diagnosis, as JSON of the service's interface."""
         return {
             "triage": None if self.triage is None else self.triage.level,
             "triage_evidence": None if self.triage is None else self.triage.to_json(),
+            "conclusion": None if self.conclusion is None else self.conclusion.to_json(),
             "decision": "report" if self.reported else "refer",
             "findings": [
                 {
@@ -296,8 +331,16 @@ def decide(
     unfamiliar = _unfamiliar(manifest, embedding)
     one, answer = np.asarray(probabilities)[np.newaxis], order[:1]
     held_back = bool(is_held_back(one, answer, malignant, manifest.suspicious_from)[0])
+    triage = _triage(one, malignant, manifest, skin_tone, skin_tone_scale, unfamiliar=bool(unfamiliar))
+    conclusion = None
+    if manifest.conclusions is None:
+        reported = bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar
+    else:
+        conclusion = _conclusion(one, manifest, triage) if guarantee != "none" and not unfamiliar else None
+        reported = conclusion is not None
+        held_back = held_back and not reported
     return Decision(
-        reported=bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar,
+        reported=reported,
         held_back=held_back,
         unfamiliar=unfamiliar,
         findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
@@ -314,8 +357,25 @@ def decide(
             *_familiarity_warnings(manifest, unfamiliar),
             *_warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
         ),
-        triage=_triage(one, malignant, manifest, skin_tone, skin_tone_scale, unfamiliar=bool(unfamiliar)),
+        triage=triage,
+        conclusion=conclusion,
     )
+
+
+def _conclusion(
+    one: NDArray[Any], manifest: BundleManifest, triage: TriageAnswer | None
+) -> Conclusion | None:
+    """What is concluded of one row of probabilities `(1, classes)`."""
+    rules, tree = manifest.conclusions, manifest.tree
+    assert rules is not None, "asked where there are none"
+    ruled_out = np.array([triage is not None and triage.level == "ruled-out"])
+    place = int(tree.concluded(one, ruled_out, rules.thresholds(tree))[0])
+    if place < 0:
+        return None
+    node = tree.nodes[place]
+    rule = rules.rule_of(node)
+    assert rule is not None, "concluded by a rule"
+    return Conclusion(node, float(one[0, list(node.classes)].sum()), rule, manifest.basis)
 
 
 def _triage(

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import (
     Confusion,
@@ -150,6 +151,24 @@ class KindCounts(Frozen):
         return self
 
 
+class AnswerCounts(Frozen):
+    """Some test pictures of which the same was concluded.
+
+    Attributes:
+        n: how many.
+        wrong: those of them that are none of its classes.
+    """
+
+    n: Annotated[int, Field(ge=1)]
+    wrong: Count
+
+    @model_validator(mode="after")
+    def _parts_of_the_whole(self) -> "AnswerCounts":
+        if self.wrong > self.n:
+            raise ValueError(f"{self.wrong} wrong conclusions are more than {self.n}")
+        return self
+
+
 class GroupCounts(Frozen):
     """Some test pictures: all of them, or those of a subgroup.
 
@@ -161,7 +180,9 @@ class GroupCounts(Frozen):
         cleared: others answered with a class that is not malignant.
         decided: what the thresholds do to them.
         by_kind: those of each kind of malignancy, by its name; those of few pictures are absent, and others
-            from which they would follow (`disclosed_kinds`).
+            from which they would follow (`kept_back`).
+        by_answer: those of which the same was concluded, by level and code of the node (`group/NEV`);
+            likewise.
         estimates: metrics that do not follow from these counts, by name; None where undefined.
         intervals: the ends of 95 % intervals, by the name of the metric.
     """
@@ -174,6 +195,7 @@ class GroupCounts(Frozen):
     cleared: Count | None = None
     decided: Decided | None = None
     by_kind: Mapping[str, KindCounts] = Field(default_factory=dict)
+    by_answer: Mapping[str, AnswerCounts] = Field(default_factory=dict)
     estimates: Mapping[str, float | None] = Field(default_factory=dict)
     intervals: Mapping[str, Interval] = Field(default_factory=dict)
 
@@ -419,17 +441,21 @@ class Evaluation(Frozen):
             for name, group in counted.by_subgroup.items()
         }
         whole = _with_estimates(counted.all, found, computed)
-        if total.kinds is not None:
-            told = disclosed_kinds({name: blocks[name].kinds for name in groups}, total.kinds, least)
-            whole = whole.model_copy(update={"by_kind": _kinds(total.kinds, found, told[None], labels)})
-            groups = {
-                name: group.model_copy(
-                    update={
-                        "by_kind": _kinds(blocks[name].kinds, found["by_subgroup"][name], told[name], labels)
-                    }
-                )
-                for name, group in groups.items()
-            }
+        named: dict[str | None, Block] = {name: blocks[name] for name in groups}
+        kinds = disclosed({name: _of_kinds(of) for name, of in named.items()}, _of_kinds(total), least)
+        nodes = disclosed({name: _of_nodes(of) for name, of in named.items()}, _of_nodes(total), least)
+        tree = Tree(labels)
+
+        def with_cells(group: GroupCounts, name: str | None, block: Block, metrics: Metrics) -> GroupCounts:
+            answers = _answers(block, nodes[name], tree)
+            cells = {"by_kind": _kinds(block.kinds, metrics, kinds[name], labels), "by_answer": answers}
+            return group.model_copy(update=cells)
+
+        whole = with_cells(whole, None, total, found)
+        groups = {
+            name: with_cells(group, name, blocks[name], found["by_subgroup"][name])
+            for name, group in groups.items()
+        }
         return counted.model_copy(update={"all": whole, "by_subgroup": groups})
 
     def metrics(self, labels: Sequence[Label], reference: ReferenceHistograms | None = None) -> Metrics:
@@ -487,15 +513,37 @@ FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
 """What of fairness follows from the accuracies of the subgroups."""
 
 
-def disclosed_kinds(
-    groups: Mapping[str, KindSums | None], total: KindSums, least: int
+def disclosed(
+    groups: Mapping[str | None, NDArray[np.int64]], total: NDArray[np.int64], least: int
 ) -> dict[str | None, NDArray[np.bool_]]:
-    """Which kinds of malignancy are disclosed of each subgroup, and of all pictures (None), `(kinds,)`."""
-    counted = {name: sums.found.n[1:] for name, sums in groups.items() if sums is not None}
-    of_all = total.found.n[1:]
-    n = np.array(list(counted.values()), dtype=np.int64).reshape(len(counted), len(of_all))
-    told = zip(counted, (n > 0) & ~kept_back(n, least), strict=True)
-    return {None: (of_all > 0) & ~kept_back(of_all[np.newaxis], least)[0], **dict(told)}
+    """Which cells are disclosed of each subgroup, and of all pictures (None), `(cells,)`.
+
+    Args:
+        groups: pictures of each cell of each subgroup, `(cells,)`.
+        total: those of all.
+        least: the fewest of a cell that is disclosed.
+    """
+    n = np.array(list(groups.values()), dtype=np.int64).reshape(len(groups), len(total))
+    shown = dict(zip(groups, (n > 0) & ~kept_back(n, least), strict=True))
+    return shown | {None: (total > 0) & ~kept_back(total[np.newaxis], least)[0]}
+
+
+def _of_kinds(block: Block) -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64) if block.kinds is None else block.kinds.found.n[1:]
+
+
+def _of_nodes(block: Block) -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64) if block.nodes is None else block.nodes[:, 0]
+
+
+def _answers(block: Block, shown: NDArray[np.bool_], tree: Tree) -> dict[str, AnswerCounts]:
+    if block.nodes is None:
+        return {}
+    return {
+        f"{node.level}/{node.code}": AnswerCounts(n=n, wrong=wrong)
+        for node, (n, wrong), known in zip(tree.nodes, block.nodes.tolist(), shown, strict=True)
+        if known
+    }
 
 
 def kept_back(n: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
@@ -578,7 +626,9 @@ def _of_group(group: GroupCounts, more: Metrics) -> Metrics:
         | {"intervals": {name: _ends(own.intervals.get(name)) for name, _, _ in own.shares()}}
         for kind, own in group.by_kind.items()
     }
-    return pictures | found | {"intervals": intervals} | ({"by_kind": kinds} if kinds else {})
+    answers = {name: own.model_dump() for name, own in group.by_answer.items()}
+    more = {name: of for name, of in (("by_kind", kinds), ("by_answer", answers)) if of}
+    return pictures | found | {"intervals": intervals} | more
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

@@ -54,6 +54,7 @@ class Label(Frozen):
             data set that treats a premalignant class as malignant labels it so.
         codings: codes of the class in other systems, see above.
         kind: of a malignant class, the kind of malignancy it is counted with; None for one of its own.
+        group: the group of diagnoses that it is concluded with where it is not sure which; None for none.
     """
 
     code: str = Field(min_length=1)
@@ -61,6 +62,7 @@ class Label(Frozen):
     malignancy: Malignancy = "unknown"
     codings: tuple[Coding, ...] = ()
     kind: str | None = Field(None, min_length=1)
+    group: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _kind_of_malignancy(self) -> "Label":

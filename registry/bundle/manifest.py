@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from registry.bundle.cases import CaseInput, Pattern, refuse_repeated
+from registry.bundle.conclusions import Conclusions, Tree
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
@@ -342,8 +343,8 @@ class PatternCalibration(Frozen):
 
     Attributes:
         pattern: what is given.
-        temperature, conformal, abstention, working_point, triage: as in the manifest, for these cases;
-            without a working point of its own, that of the manifest.
+        temperature, conformal, abstention, working_point, triage, conclusions: as in the manifest, for these
+            cases; without a working point of its own, that of the manifest.
         set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
         reported: the share of them that is reported.
     """
@@ -356,6 +357,7 @@ class PatternCalibration(Frozen):
     reported: float | None = Field(None, ge=0, le=1)
     working_point: WorkingPoint | None = None
     triage: Triage | None = None
+    conclusions: Conclusions | None = None
 
 
 class OutOfDistribution(Frozen):
@@ -455,8 +457,10 @@ class BundleManifest(Frozen):
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
         triage: which lesions are ruled out, and which are urgent; None where nobody asked.
+        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported; None where
+            nobody asked, and then `abstention` says what is reported.
         patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `abstention`,
-            `working_point` and `triage` are for cases of all these patterns together.
+            `working_point`, `triage` and `conclusions` are for cases of all these patterns together.
         evaluation: what its test showed; None where it was not tested.
         attestation: a signature of who measured the figures; None where nobody signed.
         basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
@@ -479,6 +483,7 @@ class BundleManifest(Frozen):
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
     triage: Triage | None = None
+    conclusions: Conclusions | None = None
     patterns: tuple[PatternCalibration, ...] = ()
     evaluation: Evaluation | None = None
     reference: ReferenceHistograms | None = None
@@ -494,7 +499,8 @@ class BundleManifest(Frozen):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields replaced; its metrics are its own."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("metrics", None)
+        for computed in ("metrics", "tree"):
+            copied.__dict__.pop(computed, None)
         return copied
 
     @property
@@ -547,9 +553,18 @@ class BundleManifest(Frozen):
         counted = self.patients_by_tone.count(part, skin_tone, scale)
         return subgroup.covers(skin_tone, scale) and counted is not None
 
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of diagnoses of its labels."""
+        return Tree(self.labels)
+
     @property
     def refers_all(self) -> bool:
         """Whether no picture is reported, whatever its probabilities."""
+        if self.conclusions is not None:
+            return not any(
+                (self.conclusions.nodes, *(of.conclusions.nodes for of in self.patterns if of.conclusions))
+            )
         return self.reports_from == SCORE_BINS
 
     @property
@@ -576,7 +591,8 @@ class BundleManifest(Frozen):
         if rules is None:
             nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
             triage = None if self.triage is None else self.triage.nothing_ruled_out
-            return self.model_copy(update={"conformal": nothing, "triage": triage})
+            none = None if self.conclusions is None else self.conclusions.model_copy(update={"nodes": ()})
+            return self.model_copy(update={"conformal": nothing, "triage": triage, "conclusions": none})
         return self.model_copy(
             update={
                 "temperature": rules.temperature,
@@ -584,6 +600,7 @@ class BundleManifest(Frozen):
                 "abstention": rules.abstention,
                 "working_point": rules.working_point or self.working_point,
                 "triage": rules.triage,
+                "conclusions": rules.conclusions,
             }
         )
 
@@ -636,6 +653,19 @@ class BundleManifest(Frozen):
                 raise ValueError(
                     f"triage is of the kinds {', '.join(told)}; those of the labels are "
                     f"{', '.join(kinds) or 'none'}, each once and in their order"
+                )
+        rules = [
+            of for of in (self.conclusions, *(one.conclusions for one in self.patterns)) if of is not None
+        ]
+        nodes = {(node.level, node.code) for node in self.tree.nodes}
+        for rule in (one for of in rules for one in of.nodes):
+            if (rule.level, rule.code) not in nodes:
+                raise ValueError(f"{rule.code} is no node of the level {rule.level} of the labels")
+        for rule, target in ((one, of.target_risk) for of in rules for one in of.nodes):
+            if rule.risk_high > target or rule.wrong > rule.n:
+                raise ValueError(
+                    f"{rule.code} is concluded where {rule.wrong} of {rule.n} were wrong, at most "
+                    f"{rule.risk_high:g} of them; {target:g} is allowed"
                 )
         promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
         if "subgroup" in promised and self.subgroup.is_global:

@@ -172,6 +172,7 @@ class DataConfig(FrozenConfig):
     train_only: Mapping[str, str | tuple[str, ...]] = {}  # rows to train on that no model is judged by
     label_map: LabelMap = None
     kinds: Mapping[str, str] = {}  # of malignancy, by the code of a class; others are as the taxonomy says
+    groups: Mapping[str, str] = {}  # of diagnoses, likewise
     image_size: int = Field(64, ge=8, le=2048)  # pixels, both sides
     interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
     subgroups: Subgroups | None = None

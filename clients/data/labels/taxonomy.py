@@ -17,7 +17,8 @@ look first:
   there is none here.
 
 Malignant classes are counted by kind: melanoma and other tumours that spread early, basal cell carcinoma, and
-squamous cell carcinoma with actinic keratosis. `data.kinds` of a job names others.
+squamous cell carcinoma with actinic keratosis. Diagnoses that are hard to tell apart are groups, which may be
+concluded where no single one is sure. `data.kinds` and `data.groups` of a job name others.
 """
 
 from collections.abc import Mapping
@@ -40,11 +41,19 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "basal cell carcinoma": ("BCC",),
     "squamous cell carcinoma": ("SCC", "SCCKA", "AKIEC"),
 }
-_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "melanoma and others": ("MEL", "MAL_OTH"),
+    "keratinocyte cancer": ("BCC", "SCC", "SCCKA", "AKIEC"),
+    "other benign lesion": ("DF", "VASC", "INF", "BEN_OTH"),
+}
+_KIND_OF, _GROUP_OF = (
+    {code: name for name, codes in names.items() for code in codes} for names in (_KINDS, _GROUPS)
+)
 
 
 def _label(code: str, name: str, malignancy: Malignancy, *codings: Coding) -> Label:
-    return Label(code=code, name=name, malignancy=malignancy, codings=codings, kind=_KIND_OF.get(code))
+    kind, group = _KIND_OF.get(code), _GROUP_OF.get(code)
+    return Label(code=code, name=name, malignancy=malignancy, codings=codings, kind=kind, group=group)
 
 
 _LABELS = (

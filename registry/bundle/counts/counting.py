@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counts import (
     Confusion,
     Counts,
@@ -39,6 +40,7 @@ from registry.bundle.counts.counts import (
     ThresholdsOfEach,
     Trait,
     is_cell,
+    is_ruled_out,
     name_of_array,
     read_cells,
 )
@@ -211,7 +213,12 @@ def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     return whole
 
 
-LESIONS, DECISIONS, KINDS = "lesions", "decisions", "kinds"  # arrays next to those of `Counts`
+LESIONS, DECISIONS, KINDS, NODES = (
+    "lesions",
+    "decisions",
+    "kinds",
+    "nodes",
+)  # arrays next to those of `Counts`
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,8 @@ class Block:
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
         noisy: the counts with noise that the others were made of, where a job asks for noise.
         kinds: what is said of pictures by kind of malignancy, where the question named thresholds.
+        nodes: of each node of the tree of diagnoses, of how many pictures it is concluded and of how many of
+            them wrongly, `(nodes, 2)`; None without conclusions.
     """
 
     point: Counts
@@ -234,6 +243,7 @@ class Block:
     cells: Mapping[Trait, Confusion] = field(default_factory=dict)
     noisy: NoisyCounts | None = None
     kinds: KindSums | None = None
+    nodes: NDArray[np.int64] | None = None
 
     @classmethod
     def of_noisy(cls, noisy: NoisyCounts) -> "Block":
@@ -269,6 +279,7 @@ class Block:
                 **{trait: self.cells[trait] + other.cells[trait] for trait in both},
             },
             kinds=None if self.kinds is None or other.kinds is None else self.kinds + other.kinds,
+            nodes=None if self.nodes is None or other.nodes is None else _same(self.nodes, other.nodes),
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
@@ -280,6 +291,8 @@ class Block:
         for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions), (KINDS, self.kinds)):
             if sums is not None:
                 more[name] = sums.to_array()
+        if self.nodes is not None:
+            more[NODES] = self.nodes
         return self.point.to_arrays() | {name: array.astype(np.int32) for name, array in more.items()}
 
     @classmethod
@@ -291,7 +304,7 @@ class Block:
         """
         if NOISE in arrays:
             return cls.of_noisy(NoisyCounts.from_arrays(arrays))
-        more = {name for name in arrays if name in (LESIONS, DECISIONS, KINDS) or is_cell(name)}
+        more = {name for name in arrays if name in (LESIONS, DECISIONS, KINDS, NODES) or is_cell(name)}
         counts = Counts.from_arrays({name: array for name, array in arrays.items() if name not in more})
         lesions = decisions = kinds = None
         if LESIONS in arrays:
@@ -305,7 +318,28 @@ class Block:
             decisions = Decisions.from_array(arrays[DECISIONS], int(counts.n))
         if KINDS in arrays:
             kinds = KindSums.from_array(arrays[KINDS], int(counts.n))
-        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion), kinds=kinds)
+        nodes = _read_nodes(arrays[NODES], decisions) if NODES in arrays else None
+        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion), kinds=kinds, nodes=nodes)
+
+
+def _same(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> NDArray[np.int64]:
+    if mine.shape != theirs.shape:
+        raise CountsError(f"conclusions of {len(mine)} and {len(theirs)} nodes do not add up")
+    return mine + theirs
+
+
+def _read_nodes(rows: NDArray[Any], decisions: Decisions | None) -> NDArray[np.int64]:
+    whole = None if decisions is None else [int(decisions.reported.x[0]), int(decisions.wrong.x[0])]
+    if (
+        rows.ndim != _SIDES
+        or rows.shape[1] != _SIDES
+        or not np.issubdtype(rows.dtype, np.integer)
+        or (rows < 0).any()
+        or (rows[:, 1] > rows[:, 0]).any()
+        or rows.sum(axis=0).tolist() != whole
+    ):
+        raise CountsError("`nodes` does not hold the pictures that are reported; the block is broken")
+    return rows.astype(np.int64)
 
 
 _TOLERANCE = 0.01  # how far probabilities and their sum may be off: half precision is this coarse
@@ -323,6 +357,7 @@ def count(
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
     thresholds: Thresholds | ThresholdsOfEach | None = None,
     kinds: NDArray[np.int64] | None = None,
+    tree: Tree | None = None,
 ) -> Block:
     """Counts predictions.
 
@@ -339,6 +374,7 @@ def count(
         thresholds: of the model, where their effect is to be counted too.
         kinds: the kind of malignancy of each class, `(classes,)`, -1 of one that is not malignant; all
             malignant classes are of one kind where not given.
+        tree: of diagnoses; given, and with thresholds of its nodes, what is concluded is what is reported.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
@@ -356,13 +392,23 @@ def count(
 
     scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
-    decisions = by_kind = None
+    decisions = by_kind = nodes = concluded = None
+    malignancy_bins = score_bin(malignancy_probability(probabilities, malignant))
+    if thresholds is not None and tree is not None and thresholds.nodes is not None and len(thresholds.nodes):
+        ruled_out = is_ruled_out(malignancy_bins, thresholds)
+        found = tree.concluded(probabilities, ruled_out, np.asarray(thresholds.nodes, dtype=np.int64))
+        wrong = tree.wrong(found, labels)
+        nodes = np.stack(
+            [np.bincount(found[of & (found >= 0)], minlength=len(tree.nodes)) for of in (found >= 0, wrong)],
+            axis=1,
+        )
+        concluded = found >= 0, wrong
     if thresholds is not None:
-        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant)
+        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant, concluded)
     if thresholds is not None and malignant.any() and not malignant.all():
         kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
         by_kind = KindSums.count(
-            score_bin(malignancy_probability(probabilities, malignant)),
+            malignancy_bins,
             malignant[answers],
             kinds[labels],
             int(kinds.max()) + 1,
@@ -375,6 +421,7 @@ def count(
         decisions,
         {trait: Confusion(confusion(pairs[keep])) for trait, keep in (parts or {}).items()},
         kinds=by_kind,
+        nodes=nodes,
     )
 
 

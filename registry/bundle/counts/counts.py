@@ -215,6 +215,8 @@ class Thresholds:
         ruled_out_below: it is ruled out if that is below this, and is not urgent; None of a model without
             triage, 0 of one that rules nothing out.
         urgent_from: it is urgent if that is at least this; as many as there are bins where none is.
+        nodes: of each node of the tree of diagnoses, from which bin on it is concluded; empty of a model
+            without conclusions, and then `report_from` says what is reported.
     """
 
     set_from: int
@@ -222,6 +224,7 @@ class Thresholds:
     malignant_from: int | None = None
     ruled_out_below: int | None = None
     urgent_from: int | None = None
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,18 @@ class ThresholdsOfEach:
     malignant_from: NDArray[np.int64] | None = None
     ruled_out_below: NDArray[np.int64] | None = None
     urgent_from: NDArray[np.int64] | None = None
+    nodes: NDArray[np.int64] | None = None
+
+
+def is_ruled_out(
+    malignancy: NDArray[np.int64], thresholds: Thresholds | ThresholdsOfEach
+) -> NDArray[np.bool_]:
+    """Which pictures triage rules out, by the score bin of their malignancy, `(pictures,)`."""
+    below, urgent_from = thresholds.ruled_out_below, thresholds.urgent_from
+    if below is None or urgent_from is None:
+        return np.zeros(len(malignancy), dtype=np.bool_)
+    ruled_out: NDArray[np.bool_] = (malignancy < below) & (malignancy < urgent_from)
+    return ruled_out
 
 
 @dataclass(frozen=True)
@@ -273,11 +288,7 @@ class KindSums:
             lesions: of each picture, `(pictures,)`.
             thresholds: of the model.
         """
-        point, below, urgent_from = (
-            thresholds.malignant_from,
-            thresholds.ruled_out_below,
-            thresholds.urgent_from,
-        )
+        point, urgent_from = thresholds.malignant_from, thresholds.urgent_from
 
         def sums(so: NDArray[np.bool_], *, known: bool = True) -> LesionSums:
             rows = of_each + 1 if known else np.full(len(of_each), -1)
@@ -286,8 +297,7 @@ class KindSums:
         nothing = np.zeros(len(of_each), dtype=np.bool_)
         suspicious = nothing if point is None else malignancy >= point
         urgent = nothing if urgent_from is None else malignancy >= urgent_from
-        ruled_out = nothing if below is None else (malignancy < below) & ~urgent
-        triaged = below is not None
+        ruled_out, triaged = is_ruled_out(malignancy, thresholds), urgent_from is not None
         return cls(
             sums(called),
             sums(suspicious, known=point is not None),
@@ -376,19 +386,28 @@ class Decisions:
         lesions: NDArray[np.int64],
         thresholds: Thresholds | ThresholdsOfEach,
         malignant: NDArray[np.bool_],
+        concluded: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
     ) -> "Decisions":
-        """What thresholds do to pictures of these probabilities `(pictures, classes)`."""
+        """What thresholds do to pictures of these probabilities `(pictures, classes)`.
+
+        With conclusions those are reported of which something is concluded, `concluded` says of which, and of
+        which it is wrong, `(pictures,)` each.
+        """
         rows = np.arange(len(labels))
         in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
-        held_back = is_held_back(probabilities, answers, malignant, thresholds.malignant_from)
-        reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
+        if concluded is None:
+            held_back = is_held_back(probabilities, answers, malignant, thresholds.malignant_from)
+            reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
+            wrong = answers != labels
+        else:
+            reported, wrong = concluded
         suspicious = is_suspicious(probabilities, malignant, thresholds.malignant_from)
         has_point = np.full(len(labels), thresholds.malignant_from is not None)
         everything = np.ones(len(labels), dtype=np.bool_)
         shares = (
             (in_set[rows, labels], everything),
             (reported, everything),
-            (answers != labels, reported),
+            (wrong, reported),
             (in_set.sum(axis=1), everything),
             (suspicious, has_point & malignant[labels]),
             (~suspicious, has_point & ~malignant[labels]),

@@ -30,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.errors import CountsError
@@ -300,7 +301,15 @@ def _figures(block: Block, names: Sequence[str], labels: Sequence[Label]) -> dic
     malignant = malignant_classes(labels)
     of_class = block.point.confusion.sum(axis=-1)
     sides = {"n_malignant": int(of_class[malignant].sum()), "n_other": int(of_class[~malignant].sum())}
-    kinds = {} if block.kinds is None else {"by_kind": selective.by_kind(block.kinds, kinds_of(labels))}
+    kinds: dict[str, Any] = (
+        {} if block.kinds is None else {"by_kind": selective.by_kind(block.kinds, kinds_of(labels))}
+    )
+    if block.nodes is not None:
+        kinds["by_answer"] = {
+            f"{node.level}/{node.code}": {"n": n, "wrong": wrong}
+            for node, (n, wrong) in zip(Tree(labels).nodes, block.nodes.tolist(), strict=True)
+            if n
+        }
     return sides | _numbers(sample_of(block), names, malignant) | kinds
 
 

@@ -48,6 +48,7 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
     assert set(answer) == {
         "triage",
         "triage_evidence",
+        "conclusion",
         "decision",
         "findings",
         "prediction_set",

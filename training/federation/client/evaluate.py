@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from registry.bundle.cases import CaseInput, pattern_of
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
 from registry.bundle.errors import CountsError
@@ -122,6 +123,7 @@ def reply_blocks(
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=thresholds_of(question, part, case_of(client.dataset)),
+                tree=None if question.folded else Tree(client.dataset.labels),
                 parts=admitted_traits(
                     client, part, traits, [name for name in traits if name != DECLARED_TONE]
                 ),
@@ -155,10 +157,10 @@ def thresholds_of(
     return ThresholdsOfEach(
         np.array([each.set_from for each in of_each], dtype=np.int64),
         np.array([each.report_from for each in of_each], dtype=np.int64),
-        *(
-            gathered([getattr(each, name) for each in of_each])
-            for name in ("malignant_from", "ruled_out_below", "urgent_from")
-        ),
+        gathered([each.malignant_from for each in of_each]),
+        gathered([each.ruled_out_below for each in of_each]),
+        gathered([each.urgent_from for each in of_each]),
+        np.array([each.nodes for each in of_each], dtype=np.int64),
     )
 
 
