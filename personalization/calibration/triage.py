@@ -199,12 +199,14 @@ class TriageFit:
     """The triage of a model, for all cases or those of a pattern.
 
     Attributes:
-        config: what it may get wrong.
+        missed: the share of each kind of malignancy that may be ruled out.
+        false_alarms: the share of other lesions that may be urgent.
         ruled_out: what is ruled out: in each subgroup that it is for the share of each kind is in the limit.
         urgent: what is urgent, over all subgroups together.
     """
 
-    config: TriageConfig
+    missed: float
+    false_alarms: float
     ruled_out: RuledOut
     urgent: Urgent
 
@@ -265,9 +267,8 @@ class MalignancyRules:
         below = min((fit.below for fit in fits), default=0)
         together = CountsAt(counts.thresholds, by_part.sum(axis=0))
         ruled_out = worst_of([RuledOut.at(below, part) for part, _ in parts] or [RuledOut.at(0, together)])
-        return TriageFit(
-            self._config, ruled_out, fit_urgent(together.at(self._urgent), self._config.false_alarms)
-        )
+        missed, false_alarms = self._config.missed, self._config.false_alarms
+        return TriageFit(missed, false_alarms, ruled_out, fit_urgent(together.at(self._urgent), false_alarms))
 
 
 def worst_of(fits: Sequence[RuledOut]) -> RuledOut:

@@ -165,11 +165,11 @@ def triage_entry(fitted: TriageFit | None, kinds: Sequence[str], least: int) -> 
     """
     if fitted is None:
         return None
-    config, ruled_out, urgent = fitted.config, fitted.ruled_out, fitted.urgent
+    ruled_out, urgent = fitted.ruled_out, fitted.urgent
     all_told = not any(0 < share.n < least for share in ruled_out.missed)
     return TriageEntry(
-        missed=config.missed,
-        false_alarms=config.false_alarms,
+        missed=fitted.missed,
+        false_alarms=fitted.false_alarms,
         level=LEVEL,
         ruled_out_below=ruled_out.below,
         kinds=tuple(

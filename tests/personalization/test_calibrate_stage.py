@@ -331,6 +331,97 @@ def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, make_j
     assert bool(found) is (missed == 0.5), "few lesions show no more"
 
 
+@pytest.mark.parametrize("target_risk", [0.3, 0.6])
+def test_conclusions_are_those_of_the_served_probabilities(target_risk, make_job, stand, hospitals):
+    """Each level by hand, on what finer ones left over: strictest first, until one is not shown."""
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage, target_risk=target_risk), hospitals, stand)
+    found = 0
+    for name, bundle in outcome.bundles.items():
+        manifest, tree = bundle.manifest, bundle.manifest.tree
+        images, labels = pictures(hospitals, name, "calibration")
+        probabilities = Graph(bundle.graph).run(images).probabilities
+        malignancy = score_bin(probabilities[:, 0])  # mel alone is malignant
+        ruled_out = (malignancy < manifest.triage.ruled_out_below) & (
+            malignancy < manifest.triage.urgent_from
+        )
+        left, rules, spent = np.ones(len(labels), dtype=bool), [], 0.0
+        for level, nodes in enumerate(tree.levels):
+            summed = np.stack([probabilities[:, list(node.classes)].sum(axis=1) for node in nodes], axis=1)
+            answers = summed.argmax(axis=1)
+            sizes = {}
+            for place, node in enumerate(nodes):
+                own = left & (answers == place) & (ruled_out != node.malignant)
+                sizes[place] = own, score_bin(summed[:, place])
+            delta = (0.05 - spent) / (len(tree.levels) - level)
+            able = len(nodes)
+            while (
+                able
+                and (
+                    fewer := sum((1 - target_risk) ** own.sum() <= delta / able for own, _ in sizes.values())
+                )
+                < able
+            ):
+                able = fewer
+            spent += delta * bool(able)
+            taken = np.zeros(len(labels), dtype=bool)
+            for place, (own, bins) in sizes.items():
+                best = None
+                steps = [ceil(own.sum() * part / 5) for part in range(1, 6)]
+                fifths = {
+                    min((t for t in bins[own] if (own & (bins >= t)).sum() <= n), default=0) for n in steps
+                }
+                for t in sorted(fifths - {0}, reverse=True):
+                    at = own & (bins >= t)
+                    wrong = ~np.isin(labels[at], nodes[place].classes)
+                    if not able or (1 - target_risk) ** at.sum() > delta / able:
+                        continue
+                    if binom.cdf(wrong.sum(), at.sum(), target_risk) > delta / able:
+                        break
+                    best = (nodes[place].code, t, at.sum(), wrong.sum())
+                if best is not None:
+                    rules.append(best)
+                    taken |= own & (bins >= best[1])
+            left &= ~taken
+        told = [(rule.code, rule.threshold_bin, rule.n, rule.wrong) for rule in manifest.conclusions.nodes]
+        assert told == rules
+        found += len(rules)
+    assert found, "the control"
+
+
+def test_what_is_concluded_on_the_test_split_is_told(make_job, stand, hospitals):
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage, target_risk=0.5), hospitals, stand)
+    answered = 0
+    for name in HOLDER:
+        bundle = outcome.bundles[name]
+        images, labels = pictures(hospitals, name, "test")
+        decisions = [
+            decide(row, bundle.manifest, **declared(name))
+            for row in Graph(bundle.graph).run(images).probabilities
+        ]
+        said = [
+            one.conclusion and f"{one.conclusion.node.level}/{one.conclusion.node.code}" for one in decisions
+        ]
+        wrong = [
+            one.conclusion is not None and label not in one.conclusion.node.classes
+            for one, label in zip(decisions, labels, strict=True)
+        ]
+        facts = outcome.facts["by_subgroup"][name]
+        assert facts["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
+        assert [one.reported for one in decisions] == [one is not None for one in said]
+        told = {
+            node: {
+                "n": said.count(node),
+                "wrong": sum(w for s, w in zip(said, wrong, strict=True) if s == node),
+            }
+            for node in set(said) - {None}
+        }
+        assert bundle.manifest.metrics.get("by_answer", {}) == told
+        answered += len(told)
+    assert answered, "the control"
+
+
 def test_what_triage_does_on_the_test_split_is_told(make_job, stand, hospitals):
     triage = {"missed": 0.5, "false_alarms": 0.5}
     outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
@@ -458,8 +549,10 @@ def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stan
 
 
 def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make_job, stand, hospitals):
-    # Every fifth picture answered may be wrong here, so that confidence alone would report.
-    outcome = run(calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05), hospitals, stand)
+    # Nearly all may be wrong and missed here, so that confidence alone would report.
+    triage = {"missed": 0.9, "false_alarms": 0.1}
+    job = calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05, triage=triage)
+    outcome = run(job, hospitals, stand)
     for name in (GLOBAL, "light"):
         bundle = outcome.bundles[name]
         unseen = np.zeros((2, 16, 16, 3), np.uint8)
@@ -467,8 +560,9 @@ def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make
         outputs = Graph(bundle.graph).run(unseen)
         assert (outputs.probabilities.max(axis=1) > 0.95).all()
         for probabilities, embedding in zip(outputs.probabilities, outputs.embedding, strict=True):
-            assert decide(probabilities, bundle.manifest).reported
-            decision = decide(probabilities, bundle.manifest, embedding=embedding)
+            tone = {} if name == GLOBAL else declared(name)
+            assert decide(probabilities, bundle.manifest, **tone).reported
+            decision = decide(probabilities, bundle.manifest, embedding=embedding, **tone)
             assert not decision.reported
             assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
 
