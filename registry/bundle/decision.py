@@ -103,6 +103,7 @@ def _warnings(
             yield f"The model was not calibrated on {pattern.as_text}: {full}"
         else:
             yield f"Too few cases of {pattern.as_text} to calibrate on: {full}"
+    yield from _nothing_ruled_out(manifest, skin_tone, scale, pattern)
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
         yield (
             f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
@@ -116,6 +117,36 @@ def _warnings(
     unknown = ", ".join(label.code for label in manifest.labels if label.malignancy == "unknown")
     if unknown and malignant_classes(manifest.labels).any():
         yield f"Malignancy leaves out {unknown}: it is not known whether they are malignant."
+
+
+def _nothing_ruled_out(
+    manifest: BundleManifest, skin_tone: str | None, scale: str | None, pattern: Pattern | None
+) -> Iterator[str]:
+    """Why no lesion of this person is ruled out, where the version has triage."""
+    rules = manifest.triage
+    if rules is None:
+        return
+    if pattern is not None and manifest.rules_of(pattern) is None:
+        why = f": the model was not calibrated on {pattern.as_text}"
+    elif not rules.ruled_out_below:
+        few = ", ".join(f"{one.kind} ({one.n})" for one in rules.kinds if one.high > rules.missed)
+        shown = f"to show that at most {100 * rules.missed:g} % of it are missed"
+        if rules.kinds and not few:
+            why = f": no threshold is low enough {shown}, for each kind of malignancy"
+        else:
+            why = f": too few calibration lesions of {few or 'a kind of malignancy'} {shown}"
+    elif not _is_proven(manifest, skin_tone, scale):
+        of_tone = f"of skin tone {skin_tone} ({scale or 'no scale'})"
+        whom = of_tone if skin_tone else "where no skin tone is declared"
+        why = f" {whom}: this version has not shown what would be missed"
+    else:
+        return
+    yield f"No lesion is ruled out{why}."
+
+
+def _is_proven(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    """Whether the limits of what is ruled out hold for this person."""
+    return skin_tone is None if manifest.subgroup.is_global else is_for(manifest, skin_tone, scale)
 
 
 @dataclass(frozen=True)
@@ -393,7 +424,7 @@ def _triage(
         return None
     bin_of = int(score_bin(malignancy_probability(one, malignant))[0])
     everybody = manifest.subgroup.is_global
-    proven = skin_tone is None if everybody else is_for(manifest, skin_tone, scale)
+    proven = _is_proven(manifest, skin_tone, scale)
     level: Level = "routine"
     if bin_of >= rules.urgent_from:
         level = "urgent"

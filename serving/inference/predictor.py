@@ -184,6 +184,7 @@ def build_diagnosis(
         top=parameters.top,
     )
     version = loaded.version
+    decision = outcome(decided, decoded.quality)
     return Diagnosis.model_validate(
         {
             "id": request_id,
@@ -197,7 +198,8 @@ def build_diagnosis(
             ),
             "quality": decoded.quality.shown,
             **decided.to_json(),
-            "decision": outcome(decided, decoded.quality),
+            **({"triage": None, "triage_evidence": None} if decision == "retake" else {}),
+            "decision": decision,
             "reasons": reasons(
                 decided,
                 decoded.quality,

@@ -56,7 +56,9 @@ def test_it_asks_about_a_case(ask, tmp_path):
         files = {"image": encode(paint()), "dermoscopic": encode(paint((90, 160, 40)), "PNG")}
         said = service.form(form, files=files).json()
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith(f"{said['decision']}: {', '.join(said['prediction_set']['codes'])} not")
+    assert ended.stdout.startswith(
+        f"{said['decision']}: {', '.join(said['prediction_set']['codes'])} possible"
+    )
     assert said["inputs"]["promised"]
     assert "age 700 is out of bounds" in alone.stderr
 

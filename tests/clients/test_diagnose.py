@@ -506,7 +506,7 @@ def test_a_case_is_asked_about_and_told(command, of_cases, tmp_path):
     told = command(*asked)
     assert told.exit_code == 0, told.output
     assert "Given: close-up, dermoscopic; age 70, sex male (a coverage is promised for such" in told.stdout
-    assert "Would help: site (in calibration 0.2 fewer classes not ruled out, 10 more of 100" in told.stdout
+    assert "Would help: site (in calibration 0.2 fewer classes possible, 10 more of 100" in told.stdout
     said = json.loads(command(*asked, "--json").stdout)
     assert said["inputs"]["pattern"] == "close-up+dermoscopic+some context"
     kind = json.loads(command("derm.jpg", "--kind", "dermoscopic", "--url", of_cases, "--json").stdout)
