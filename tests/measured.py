@@ -164,6 +164,10 @@ DECIDED = {
     "reported": ("reported", "n"),
     "suspicious": ("sensitivity_at_threshold", "n_malignant"),
     "not_suspicious": ("specificity_at_threshold", "n_other"),
+    "ruled_out_malignant": ("ruled_out_malignant", "n_malignant"),
+    "ruled_out_other": ("ruled_out_other", "n_other"),
+    "urgent_malignant": ("urgent_malignant", "n_malignant"),
+    "urgent_other": ("urgent_other", "n_other"),
 }
 
 
@@ -200,7 +204,7 @@ def of_kind(n: int, **shares: int) -> dict[str, Any]:
 
 def _kind(row: Mapping[str, Any]) -> KindCounts:
     shares = {share: round(row[name] * row["n"]) for name, share in OF_KINDS.items() if name in row}
-    return KindCounts(n=row["n"], **shares, intervals=_intervals(row))
+    return KindCounts(**{"n": row["n"], "found": 0, **shares}, intervals=_intervals(row))
 
 
 def _class(row: Mapping[str, Any], n: int) -> ClassCounts:

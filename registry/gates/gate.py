@@ -293,13 +293,15 @@ def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigure
 
     Where the test names no subgroup, all its images count as `global`.
     """
-
-    def figures(one: BundleManifest) -> dict[str, PatientFigures]:
-        return patient_figures(one.metrics, kinds_of(one.labels))
-
-    found = {name: figures(one).get(name) for name, one in answers_for(manifests).items()}
-    found = found or {GLOBAL: figures(for_everybody(manifests))[ALL]}
+    named = answers_for(manifests).items()
+    found = {name: figures_for_patients(one).get(name) for name, one in named}
+    found = found or {GLOBAL: figures_for_patients(for_everybody(manifests))[ALL]}
     return {name: row if row is not None and row.n else None for name, row in found.items()}
+
+
+def figures_for_patients(manifest: BundleManifest) -> dict[str, PatientFigures]:
+    """What counts for a patient in the test of a version, over all and by subgroup."""
+    return patient_figures(manifest.metrics, kinds_of(manifest.labels))
 
 
 def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, Any]]:
