@@ -22,6 +22,7 @@ from registry.bundle.evaluation import (
 )
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, kind_of_each, malignant_classes
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.selective import OF_KINDS
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of
@@ -193,13 +194,20 @@ def _group(row: Mapping[str, Any]) -> GroupCounts:
     if any(count is not None for count in sums.values()):
         counted["decided"] = Decided(**sums)
     estimates = {name: value for name, value in scalars.items() if name not in derived}
-    kinds = {kind: _kind(own) for kind, own in row.get("by_kind", {}).items()}
+    kinds = {kind: _kind(of) for kind, of in row.get("by_kind", {}).items()}
     return GroupCounts(**counted, by_kind=kinds, estimates=estimates, intervals=_intervals(row))
 
 
+def of_kind(n: int, **shares: int) -> dict[str, Any]:
+    """The metrics of a kind of malignancy: of `n` pictures so many found, suspicious, ruled out, urgent."""
+    found = {name: shares[share] for name, share in OF_KINDS.items() if share in shares}
+    ends = {name: list(clopper_pearson(x, n)) for name, x in found.items()}
+    return {"n": n, **{name: x / n for name, x in found.items()}, "intervals": ends}
+
+
 def _kind(row: Mapping[str, Any]) -> KindCounts:
-    shares = {share: _whole(row[name], row["n"]) for name, share in OF_KINDS.items() if name in row}
-    return KindCounts(n=row["n"], intervals=_intervals(row), **shares)
+    shares = {share: round(row[name] * row["n"]) for name, share in OF_KINDS.items() if name in row}
+    return KindCounts(**{"n": row["n"], "found": 0, **shares}, intervals=_intervals(row))
 
 
 def _class(row: Mapping[str, Any], n: int) -> ClassCounts:

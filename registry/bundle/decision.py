@@ -441,7 +441,7 @@ def _triage(
         rules.missed,
         rules.kinds,
         rules.false_alarms,
-        (rules.n_other, rules.false_alarms_seen, rules.false_alarms_high),
+        (rules.n_other, rules.false_alarms_seen, rules.false_alarms_limit),
     )
 
 

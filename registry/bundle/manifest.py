@@ -43,6 +43,7 @@ from registry.bundle.labels import (
     kinds_of,
     malignant_classes,
 )
+from registry.bundle.metrics.intervals import exact_high
 from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRanges
@@ -331,6 +332,12 @@ class Triage(Frozen):
         if wrong := [one.kind for one in self.kinds if one.missed > one.n]:
             raise ValueError(f"more lesions of {', '.join(wrong)} are missed than there are")
         return self
+
+    @property
+    def false_alarms_limit(self) -> float:
+        """The upper limit of the share of other lesions that are urgent, at `level`; 1 where there are none."""
+        x, n = np.array(float(self.false_alarms_seen)), np.array(float(self.n_other))
+        return float(exact_high(x, n, 2 * self.level - 1)) if self.n_other else 1.0
 
     @property
     def nothing_ruled_out(self) -> "Triage":

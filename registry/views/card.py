@@ -13,10 +13,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, probability_text
 from registry.bundle.folder import Bundle
-from registry.bundle.labels import UNDECLARED
+from registry.bundle.labels import UNDECLARED, kinds_of
 from registry.bundle.manifest import BundleManifest, Conformal
+from registry.bundle.metrics.patient import TOO_FEW
 from registry.gates import Case, SpreadGate
 from registry.records import Release, Version, Withdrawal
 
@@ -113,6 +114,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "digest": entry.digest,
         "registered": None if entry.registered is None else entry.registered.isoformat(),
         **{key: record[key] for key in ("subgroup", "labels", "picture", "file", "lineage")},
+        "kinds": list(kinds_of(manifest.labels)),
         "intended_use": _intended_use(manifest),
         "how_to_use": _how_to_use(manifest),
         "data": {
@@ -131,7 +133,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "differences": metrics.get("differences"),
         "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
-            **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention")},
+            **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention", "triage")},
             "set_threshold": manifest.set_threshold,
             "confidence_threshold": manifest.report_threshold,
             "expected_coverage": expected_coverage(manifest.conformal),
@@ -265,6 +267,7 @@ def _how_to_use(manifest: BundleManifest) -> dict[str, str]:
         "refer": refer,
         "prediction_set": _prediction_set(manifest.conformal),
         "malignancy": _malignancy(manifest),
+        "triage": _triage(manifest),
         "unfamiliar": unfamiliar,
     }
 
@@ -316,6 +319,31 @@ def _malignancy(manifest: BundleManifest) -> str:
         f"{text} From {probability_text(LOGIT_BINS.lower(point.threshold_bin))} on a lesion is suspicious: "
         f"at least {low} of malignant lesions are (with {level} confidence, chosen on {point.n} of "
         f"them{missed}). An answer that is not malignant is then referred."
+    )
+
+
+def _triage(manifest: BundleManifest) -> str:
+    if (rules := manifest.triage) is None:
+        return "It does not say who has to be seen first, and rules nothing out."
+    urgent, ruled_out = "Nothing is urgent: too few lesions show so few false alarms.", "Nothing is ruled out"
+    if rules.urgent_from < SCORE_BINS:
+        urgent = (
+            f"Urgent from {probability_text(LOGIT_BINS.lower(rules.urgent_from))} of malignancy on: at most "
+            f"{percent(rules.false_alarms)} of lesions that are not malignant."
+        )
+    if rules.ruled_out_below:
+        below = probability_text(LOGIT_BINS.lower(rules.ruled_out_below))
+        whom = "where no skin tone is declared"
+        if not manifest.subgroup.is_global:
+            whom = "for declared skin tones that it was calibrated on"
+        ruled_out = f"Ruled out below {below}, {whom}"
+    kinds = "; ".join(
+        f"{one.kind} {one.missed} of {one.n}, at most {percent(round(one.high, 3))}" for one in rules.kinds
+    )
+    return (
+        f"{urgent} {ruled_out}: of each kind of malignancy at most {percent(rules.missed)} may be missed "
+        f"(with {percent(rules.level)} confidence). Missed in calibration: {kinds or TOO_FEW}. The rest is "
+        "routine."
     )
 
 
