@@ -17,6 +17,7 @@ standard library. Only `client` and `async_client` do anything. `settings` and `
 from clients.api.async_client import AsyncDermFed
 from clients.api.client import DermFed
 from clients.api.diagnosis import (
+    Conclusion,
     Confidence,
     Diagnosis,
     FalseAlarms,
@@ -57,6 +58,7 @@ __all__ = [
     "AsyncDermFed",
     "BadRequest",
     "Confidence",
+    "Conclusion",
     "ConnectionFailed",
     "DermFed",
     "DermFedError",

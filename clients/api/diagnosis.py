@@ -87,6 +87,30 @@ class TriageEvidence(_Part):
     false_alarms: FalseAlarms
 
 
+class Conclusion(_Part):
+    """What is said of the lesion, at the finest level at which it is sure.
+
+    Attributes:
+        level: of the tree of diagnoses: a single one, a group of them, or malignant or not.
+        code: of the class, or of the group or side.
+        name: its name.
+        probability: of all its classes together, calibrated.
+        n: of how many calibration lesions it was concluded.
+        wrong: of how many of them wrongly.
+        risk_high: the upper limit of that share.
+        basis: of which lesions, as in `triage_evidence`.
+    """
+
+    level: Literal["diagnosis", "group", "malignancy"]
+    code: str
+    name: str
+    probability: FiniteFloat
+    n: int
+    wrong: int
+    risk_high: FiniteFloat
+    basis: Literal["split", "cross-fitted"]
+
+
 class ModelUsed(_Part):
     """The version that answered, and why it was this one.
 
@@ -265,7 +289,9 @@ class Diagnosis(_Part):
             no triage, and with `retake`; not there where an older service answered.
         triage_evidence: what was shown of triage in calibration; null where `triage` is; not there where an
             older service answered.
-        decision: `report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture
+        conclusion: what is said of the lesion; null where nothing is sure, and with `retake`; not there where
+            an older service answered.
+        decision: `report`: something is concluded; `refer`: a clinician has to look; `retake`: the picture
             is too bad to say anything.
         reasons: why this decision, and last why this version answered; not there where an older service
             answered.
@@ -289,6 +315,7 @@ class Diagnosis(_Part):
     created: AwareDatetime
     triage: Literal["urgent", "routine", "ruled-out"] | None = None
     triage_evidence: TriageEvidence | None = None
+    conclusion: Conclusion | None = None
     decision: Literal["report", "refer", "retake"]
     reasons: tuple[Reason, ...] = ()
     model: ModelUsed

@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.counts import Concluded, Thresholds, ThresholdsOfEach, is_ruled_out
+from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.errors import CountsError
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import Label
 
@@ -125,6 +127,32 @@ class Tree:
             found[sure] = first + asked[sure]
             first += len(nodes)
         return found
+
+    def count(
+        self,
+        probabilities: NDArray[Any],
+        labels: NDArray[np.int64],
+        malignant: NDArray[np.bool_],
+        thresholds: Thresholds | ThresholdsOfEach | None,
+    ) -> Concluded | None:
+        """What is concluded of labelled pictures; None where there are no thresholds of nodes.
+
+        Args:
+            probabilities: `(n, classes)`.
+            labels: class indices, `(n,)`.
+            malignant: which classes are malignant, `(classes,)`.
+            thresholds: of the model.
+        """
+        if thresholds is None or thresholds.nodes is None or not np.size(thresholds.nodes):
+            return None
+        if np.shape(thresholds.nodes)[-1] != len(self.nodes):
+            raise CountsError(
+                f"there are thresholds of {np.shape(thresholds.nodes)[-1]} nodes, and the tree of these "
+                f"classes has {len(self.nodes)}; do server and client run the same job?"
+            )
+        ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), thresholds)
+        found = self.concluded(probabilities, ruled_out, np.asarray(thresholds.nodes, dtype=np.int64))
+        return Concluded(found, self.wrong(found, labels), len(self.nodes))
 
     def wrong(self, concluded: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Of which lesions a node was concluded that their class is not of, `(n,)`."""

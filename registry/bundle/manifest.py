@@ -335,7 +335,7 @@ class Triage(Frozen):
 
     @property
     def false_alarms_limit(self) -> float:
-        """The upper limit of the share of other lesions that are urgent, at `level`; 1 where there are none."""
+        """The upper limit, at `level`, of the share of other lesions that are urgent; 1 of none."""
         x, n = np.array(float(self.false_alarms_seen)), np.array(float(self.n_other))
         return float(exact_high(x, n, 2 * self.level - 1)) if self.n_other else 1.0
 

@@ -58,7 +58,9 @@ def conclusion(diagnosis: Diagnosis, labels: Sequence[Label]) -> list[str]:
         names = {label.code: label.name for label in labels}
         first = diagnosis.findings[0]
         left = ", ".join(names.get(code, code) for code in diagnosis.prediction_set.codes)
+        sure = diagnosis.conclusion
         lines = [
+            *([] if sure is None else [f"Concluded: {sure.name} ({_percent(sure.probability)} %)."]),
             f"Most probable: {first.name} ({_percent(first.probability)} %).",
             f"Possible: {left}." if left else "No class is likely enough for the prediction set.",
         ]

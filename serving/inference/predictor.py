@@ -198,7 +198,7 @@ def build_diagnosis(
             ),
             "quality": decoded.quality.shown,
             **decided.to_json(),
-            **({"triage": None, "triage_evidence": None} if decision == "retake" else {}),
+            **(dict.fromkeys(("triage", "triage_evidence", "conclusion")) if decision == "retake" else {}),
             "decision": decision,
             "reasons": reasons(
                 decided,

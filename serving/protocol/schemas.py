@@ -95,6 +95,26 @@ class TriageEvidence(Answer):
     false_alarms: Annotated[FalseAlarms, Fact("lesions that are urgent and not malignant")]
 
 
+class Conclusion(Answer):
+    """What is said of the lesion, at the finest level at which it is sure."""
+
+    level: Annotated[
+        Literal["diagnosis", "group", "malignancy"],
+        Fact("of the tree of diagnoses: a single one, a group of them, or malignant or not", "group"),
+    ]
+    code: Annotated[str, Fact("of the class, or of the group or side", "keratinocyte cancer")]
+    name: Annotated[str, Fact("its name", "keratinocyte cancer")]
+    probability: Annotated[
+        float, Field(ge=0, le=1), Fact("of all its classes together, calibrated", 0.87, PROBABILITY)
+    ]
+    n: Annotated[int, Fact("of how many calibration lesions it was concluded", 661)]
+    wrong: Annotated[int, Fact("of how many of them wrongly", 40)]
+    risk_high: Annotated[float, Fact("the upper limit of that share", 0.088, PROBABILITY)]
+    basis: Annotated[
+        Literal["split", "cross-fitted"], Fact("of which lesions, as in `triage_evidence`", "cross-fitted")
+    ]
+
+
 class AnsweringModel(Answer):
     """The version that answered, and why it was this one."""
 
@@ -391,10 +411,14 @@ class Diagnosis(Answer):
         TriageEvidence | None,
         Fact("what was shown of triage in calibration; null where `triage` is", optional=True),
     ]
+    conclusion: Annotated[
+        Conclusion | None,
+        Fact("what is said of the lesion; null where nothing is sure, and with `retake`", optional=True),
+    ]
     decision: Annotated[
         Literal["report", "refer", "retake"],
         Fact(
-            "`report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture "
+            "`report`: something is concluded; `refer`: a clinician has to look; `retake`: the picture "
             "is too bad to say anything",
             "refer",
         ),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from serving.protocol.schemas import Diagnosis, Finding
+from serving.protocol.schemas import Diagnosis
 from serving.protocol.triage import headline, shown
 from serving.web.numbers import percent
 
@@ -64,7 +64,7 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
         triage=headline(diagnosis),
         shown=shown(diagnosis),
         title=_TITLES[decision],
-        found=_found(diagnosis.findings[0]) if decision == "report" and diagnosis.findings else None,
+        found=_found(diagnosis) if decision == "report" else None,
         sentence=_NO_DIAGNOSIS if triaged and decision == "refer" else _SENTENCES[decision],
         caution=_caution(diagnosis),
         look="report" if diagnosis.triage == "ruled-out" else decision,
@@ -72,7 +72,12 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     )
 
 
-def _found(first: Finding) -> str:
+def _found(diagnosis: Diagnosis) -> str | None:
+    if (sure := diagnosis.conclusion) is not None:
+        return f"{sure.name[:1].upper()}{sure.name[1:]}, {percent(sure.probability)}"
+    if not diagnosis.findings:
+        return None
+    first = diagnosis.findings[0]
     return f"Most likely: {first.name} ({first.malignancy}), {percent(first.probability)}"
 
 

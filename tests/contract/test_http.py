@@ -30,8 +30,8 @@ from tests.contract.service import (
 PROMISED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "http.yaml").read_text())
 OF_CASES = {"inputs", "would_help", "explanation"}
 """What is only in answers for cases, or where a map was asked for."""
-MAY_BE_NULL = "triage_evidence."
-"""The part that an answer without triage does not have."""
+MAY_BE_NULL = ("triage_evidence.", "conclusion.")
+"""The parts that an answer without triage, or one that concludes nothing, does not have."""
 
 REASONS = {
     "report": {"confident"},

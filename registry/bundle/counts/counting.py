@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counts import (
+    Concluded,
     Confusion,
     Counts,
     Decisions,
@@ -40,7 +40,6 @@ from registry.bundle.counts.counts import (
     ThresholdsOfEach,
     Trait,
     is_cell,
-    is_ruled_out,
     name_of_array,
     read_cells,
 )
@@ -357,7 +356,7 @@ def count(
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
     thresholds: Thresholds | ThresholdsOfEach | None = None,
     kinds: NDArray[np.int64] | None = None,
-    tree: Tree | None = None,
+    concluded: Concluded | None = None,
 ) -> Block:
     """Counts predictions.
 
@@ -374,7 +373,7 @@ def count(
         thresholds: of the model, where their effect is to be counted too.
         kinds: the kind of malignancy of each class, `(classes,)`, -1 of one that is not malignant; all
             malignant classes are of one kind where not given.
-        tree: of diagnoses; given, and with thresholds of its nodes, what is concluded is what is reported.
+        concluded: what is concluded of each picture, and then reported; None of a model without conclusions.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
@@ -392,23 +391,13 @@ def count(
 
     scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
-    decisions = by_kind = nodes = concluded = None
-    malignancy_bins = score_bin(malignancy_probability(probabilities, malignant))
-    if thresholds is not None and tree is not None and thresholds.nodes is not None and len(thresholds.nodes):
-        ruled_out = is_ruled_out(malignancy_bins, thresholds)
-        found = tree.concluded(probabilities, ruled_out, np.asarray(thresholds.nodes, dtype=np.int64))
-        wrong = tree.wrong(found, labels)
-        nodes = np.stack(
-            [np.bincount(found[of & (found >= 0)], minlength=len(tree.nodes)) for of in (found >= 0, wrong)],
-            axis=1,
-        )
-        concluded = found >= 0, wrong
+    decisions = by_kind = None
     if thresholds is not None:
         decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant, concluded)
     if thresholds is not None and malignant.any() and not malignant.all():
         kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
         by_kind = KindSums.count(
-            malignancy_bins,
+            score_bin(malignancy_probability(probabilities, malignant)),
             malignant[answers],
             kinds[labels],
             int(kinds.max()) + 1,
@@ -421,7 +410,7 @@ def count(
         decisions,
         {trait: Confusion(confusion(pairs[keep])) for trait, keep in (parts or {}).items()},
         kinds=by_kind,
-        nodes=nodes,
+        nodes=None if concluded is None else concluded.count(),
     )
 
 

@@ -350,6 +350,26 @@ class KindSums:
 
 
 @dataclass(frozen=True)
+class Concluded:
+    """What is concluded of some pictures.
+
+    Attributes:
+        node: its place in the tree of diagnoses, -1 of none, `(pictures,)`.
+        wrong: whether the picture is of none of its classes, `(pictures,)`.
+        nodes: how many nodes the tree has.
+    """
+
+    node: NDArray[np.int64]
+    wrong: NDArray[np.bool_]
+    nodes: int
+
+    def count(self) -> NDArray[np.int64]:
+        """Of how many pictures each node is concluded, and of how many of them wrongly, `(nodes, 2)`."""
+        of_each = (self.node[self.node >= 0], self.node[self.wrong])
+        return np.stack([np.bincount(of, minlength=self.nodes) for of in of_each], axis=1)
+
+
+@dataclass(frozen=True)
 class Decisions:
     """What thresholds do to some pictures, as sums by lesion of one share each.
 
@@ -386,12 +406,11 @@ class Decisions:
         lesions: NDArray[np.int64],
         thresholds: Thresholds | ThresholdsOfEach,
         malignant: NDArray[np.bool_],
-        concluded: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
+        concluded: Concluded | None = None,
     ) -> "Decisions":
         """What thresholds do to pictures of these probabilities `(pictures, classes)`.
 
-        With conclusions those are reported of which something is concluded, `concluded` says of which, and of
-        which it is wrong, `(pictures,)` each.
+        With conclusions those are reported of which something is concluded.
         """
         rows = np.arange(len(labels))
         in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
@@ -400,7 +419,7 @@ class Decisions:
             reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
             wrong = answers != labels
         else:
-            reported, wrong = concluded
+            reported, wrong = concluded.node >= 0, concluded.wrong
         suspicious = is_suspicious(probabilities, malignant, thresholds.malignant_from)
         has_point = np.full(len(labels), thresholds.malignant_from is not None)
         everything = np.ones(len(labels), dtype=np.bool_)

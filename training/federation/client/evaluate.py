@@ -115,22 +115,24 @@ def reply_blocks(
         MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
     """
     traits = traits_of(client.dataset) if question.intersections else {}
+    labels, case = client.dataset.labels, case_of(client.dataset)
+    tree, malignant = Tree(labels), malignant_classes(labels)
+    blocks = {}
     try:
-        blocks = {
-            name: count(
+        for name, part in parts.items():
+            thresholds = thresholds_of(question, part, case)
+            blocks[name] = count(
                 labels=part.labels,
                 lesions=part.lesions,
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
-                thresholds=thresholds_of(question, part, case_of(client.dataset)),
-                tree=None if question.folded else Tree(client.dataset.labels),
+                thresholds=thresholds,
                 parts=admitted_traits(
                     client, part, traits, [name for name in traits if name != DECLARED_TONE]
                 ),
-                **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
+                concluded=tree.count(probabilities[name], part.labels, malignant, thresholds),
+                **predictions(probabilities[name], labels, folded=question.folded),
             )
-            for name, part in parts.items()
-        }
     except CountsError as error:
         raise MessageError(
             f"{client.id}: the model's answers are no probabilities: {error}. It may have diverged; "
