@@ -94,6 +94,7 @@ class Conclusion(_Part):
         level: of the tree of diagnoses: a single one, a group of them, or malignant or not.
         code: of the class, or of the group or side.
         name: its name.
+        malignant: whether all of its classes are malignant; else none is.
         probability: of all its classes together, calibrated.
         n: of how many calibration lesions it was concluded.
         wrong: of how many of them wrongly.
@@ -104,6 +105,7 @@ class Conclusion(_Part):
     level: Literal["diagnosis", "group", "malignancy"]
     code: str
     name: str
+    malignant: bool
     probability: FiniteFloat
     n: int
     wrong: int

@@ -239,6 +239,7 @@ class Conclusion:
             "level": self.node.level,
             "code": self.node.code,
             "name": self.node.name,
+            "malignant": self.node.malignant,
             "probability": self.probability,
             "n": self.rule.n,
             "wrong": self.rule.wrong,

@@ -32,7 +32,9 @@ def report(
     """
     said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
     shown = "".join(f"<p>{escape(line)}</p>" for line in said)
-    coded = diagnosis.decision == "report" and diagnosis.findings
+    sure = diagnosis.conclusion
+    first = [one.code for one in diagnosis.findings[:1]]
+    coded = first if sure is None else [sure.code] if sure.level == "diagnosis" else []
     return {
         "resourceType": "DiagnosticReport",
         "id": identifier,
@@ -48,7 +50,11 @@ def report(
         "result": [reference(one) for one in results],
         **({"media": [{"link": reference(one)} for one in media]} if media else {}),
         "conclusion": " ".join(said),
-        **({"conclusionCode": [class_concept(diagnosis.findings[0].code, labels)]} if coded else {}),
+        **(
+            {"conclusionCode": [class_concept(coded[0], labels)]}
+            if coded and diagnosis.decision == "report"
+            else {}
+        ),
     }
 
 

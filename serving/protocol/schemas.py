@@ -104,6 +104,7 @@ class Conclusion(Answer):
     ]
     code: Annotated[str, Fact("of the class, or of the group or side", "keratinocyte cancer")]
     name: Annotated[str, Fact("its name", "keratinocyte cancer")]
+    malignant: Annotated[bool, Fact("whether all of its classes are malignant; else none is", True)]
     probability: Annotated[
         float, Field(ge=0, le=1), Fact("of all its classes together, calibrated", 0.87, PROBABILITY)
     ]

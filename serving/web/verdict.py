@@ -82,6 +82,8 @@ def _found(diagnosis: Diagnosis) -> str | None:
 
 
 def _is_serious(diagnosis: Diagnosis) -> bool:
+    if diagnosis.conclusion is not None and diagnosis.conclusion.malignant:
+        return True
     left_open = set(diagnosis.prediction_set.codes)
     first = diagnosis.findings[:1]
     return bool(diagnosis.malignancy.above) or any(
@@ -98,6 +100,8 @@ def _caution(diagnosis: Diagnosis) -> str | None:
         return _NO_ALL_CLEAR if diagnosis.triage == "ruled-out" else None
     if diagnosis.malignancy.above:
         return "The probability of malignancy reaches the working point: the lesion is suspicious."
+    if diagnosis.conclusion is not None and diagnosis.conclusion.malignant:
+        return "A malignant disease is concluded. A clinician has to see the lesion."
     if diagnosis.findings and diagnosis.findings[0].malignancy == "malignant":
         return "A malignant disease is reported. A clinician has to see the lesion."
     if diagnosis.findings and diagnosis.findings[0].malignancy == "premalignant":

@@ -25,7 +25,15 @@ from serving.fhir.report import conclusion
 from serving.http.openapi import describe
 from serving.protocol.fields import Coded, Fact, Unit, example
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Answer, Diagnosis, Finding, KindMissed, MalignancyRisk, TriageEvidence
+from serving.protocol.schemas import (
+    Answer,
+    Conclusion,
+    Diagnosis,
+    Finding,
+    KindMissed,
+    MalignancyRisk,
+    TriageEvidence,
+)
 from serving.settings import ServeSettings
 
 FHIR = "application/fhir+json"
@@ -60,6 +68,7 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
         "id": ID,
         "triage": None,
         "triage_evidence": None,
+        "conclusion": None,
         "created": datetime(2026, 1, 1, tzinfo=UTC),
         "decision": decision,
         "reasons": [{"code": "confident", "text": "It is."}, {"code": "declared", "text": "V was declared."}],
@@ -194,6 +203,15 @@ def test_an_empty_set_does_not_read_as_if_all_were_ruled_out():
     said = conclusion(diagnosis(prediction_set=none), LABELS)
     assert said[1] == "No class is likely enough for the prediction set."
     assert "ruled out" not in " ".join(said)
+
+
+@pytest.mark.parametrize(("level", "code", "coded"), [("diagnosis", "NV", ["NV"]), ("group", "other", [])])
+def test_a_report_concludes_with_the_code_of_what_is_concluded(level, code, coded):
+    """A group of diagnoses has no code of its own, and the first finding is not what is concluded."""
+    sure = example(Conclusion, level=level, code=code, name="naevus or so")
+    (report,) = resources(translated(diagnosis(conclusion=sure)), "DiagnosticReport")
+    assert [one["coding"][0]["code"] for one in report.get("conclusionCode", [])] == coded
+    assert report["conclusion"].startswith("Concluded: naevus or so (87 %).")
 
 
 def test_a_report_concludes_with_the_codes_of_the_first_finding():

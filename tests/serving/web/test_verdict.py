@@ -6,6 +6,7 @@ import pytest
 
 from serving.protocol.fields import example
 from serving.protocol.schemas import (
+    Conclusion,
     Diagnosis,
     Finding,
     KindMissed,
@@ -17,7 +18,7 @@ from serving.web.rendering import asset
 from serving.web.verdict import verdict
 
 
-def answer(decision="report", *findings, left_open=(), above=None, triage=None, **evidence):
+def answer(decision="report", *findings, left_open=(), above=None, triage=None, concluded=None, **evidence):
     found = [
         example(Finding, code=code, name=code, malignancy=kind, probability=share)
         for code, kind, share in findings or (("NV", "benign", 0.9), ("MEL", "malignant", 0.1))
@@ -26,6 +27,7 @@ def answer(decision="report", *findings, left_open=(), above=None, triage=None, 
         Diagnosis,
         triage=triage,
         triage_evidence=triage and example(TriageEvidence, **evidence),
+        conclusion=concluded,
         decision=decision,
         findings=found,
         malignancy=MalignancyRisk(probability=0.1, above=above),
@@ -38,6 +40,15 @@ def test_a_reported_benign_lesion_is_no_all_clear():
     assert said.found == "Most likely: NV (benign), 90 %"
     assert "no all-clear" in said.caution
     assert not said.serious
+
+
+@pytest.mark.parametrize("malignant", [True, False])
+def test_what_is_concluded_is_said_in_place_of_the_first_finding(malignant):
+    group = example(Conclusion, name="keratinocyte cancer", malignant=malignant, probability=0.87)
+    said = verdict(answer(concluded=group))
+    assert said.found == "Keratinocyte cancer, 87 %"
+    assert said.serious is malignant
+    assert ("has to see the lesion" in said.caution) is malignant
 
 
 @pytest.mark.parametrize("kind", ["malignant", "premalignant"])
