@@ -12,11 +12,11 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import Abstention, Conformal, KindMissed, Triage, WorkingPoint
+from registry.bundle.manifest import Abstention, Conformal, KindMissed, WorkingPoint
 from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
 from tests.represented import patients_of
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, triage
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
 FOR_DARK = Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="subgroup")
@@ -272,21 +272,6 @@ def test_a_pattern_of_too_few_cases_is_told_from_one_that_was_not_looked_at():
     few = PATTERNS[0].model_copy(update={"conformal": Conformal(n=5)})
     decision = decide(PROBABILITIES, case_bundle(patterns=(few,)).manifest, pattern=read_pattern("close-up"))
     assert any("Too few cases of close-up pictures without facts" in said for said in decision.warnings)
-
-
-def triage(below=-2.0, *kinds):
-    """Rules that rule out below a log-odds; None rules nothing out."""
-    return Triage(
-        missed=0.1,
-        false_alarms=0.1,
-        level=0.95,
-        ruled_out_below=0 if below is None else at_log_odds(below),
-        kinds=kinds or (KindMissed(kind="Melanoma", n=113, missed=4, high=0.08),),
-        urgent_from=at_log_odds(1.0),
-        n_other=300,
-        false_alarms_seen=21,
-        false_alarms_high=0.1,
-    )
 
 
 FEW = KindMissed(kind="Melanoma", n=12, missed=0, high=0.23)
