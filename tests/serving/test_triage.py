@@ -9,7 +9,7 @@ from tests.thresholds import triage
 
 RED, GREEN, GREY = (200, 90, 30), (30, 200, 30), (120, 120, 120)
 """By the model for everybody: malignant, benign, and in between."""
-WHY = "No lesion is ruled out of skin tone 5 (fitzpatrick): this version has not shown what would be missed."
+WHY = "No lesion is ruled out for skin tone 5 (fitzpatrick): this version has not shown what would be missed."
 
 
 @pytest.fixture

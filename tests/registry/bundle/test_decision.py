@@ -285,8 +285,8 @@ FOUND = np.array([0.05, 0.9, 0.05])
     [
         (triage(), {}, None, None, "ruled-out", None),
         (triage(), OWN, "V", None, "ruled-out", None),
-        (triage(), {}, "V", None, "routine", "of skin tone V (fitzpatrick): this version has not shown"),
-        (triage(), OWN, "2", None, "routine", "of skin tone 2 (fitzpatrick): this version has not shown"),
+        (triage(), {}, "V", None, "routine", "for skin tone V (fitzpatrick): this version has not shown"),
+        (triage(), OWN, "2", None, "routine", "for skin tone 2 (fitzpatrick): this version has not shown"),
         (triage(), OWN, None, None, "routine", "where no skin tone is declared: this version has not shown"),
         (triage(None, FEW), OWN, "V", None, "routine", "lesions of Melanoma (12) to show that at most 10 %"),
         (triage(None), OWN, "V", None, "routine", ": no threshold is low enough to show"),
