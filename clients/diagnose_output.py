@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,8 +84,10 @@ class AsText:
         if result.diagnosis is None:
             return
         diagnosis = result.diagnosis
-        decided = f"{diagnosis.decision.upper()}. {DECISIONS[diagnosis.decision]}."
         triaged = list(_triage(diagnosis))
+        no_answer = bool(triaged) and diagnosis.decision == "refer"
+        meaning = "No diagnosis is sure enough to be reported" if no_answer else DECISIONS[diagnosis.decision]
+        decided = f"{diagnosis.decision.upper()}. {meaning}."
         for line in (
             f"{result.file}: {(triaged or [decided])[0]}",
             *triaged[1:],
@@ -306,9 +309,14 @@ def _limits(evidence: TriageEvidence) -> Iterator[str]:
     missed, urgent = evidence.missed, evidence.false_alarms
     if all(one.high <= missed.limit for one in missed.kinds):
         for one in missed.kinds:
-            yield f"{one.kind}: at most {one.high:.1%} ruled out ({one.missed} of {one.n})"
+            yield f"{one.kind}: at most {_upper(one.high)} ruled out ({one.missed} of {one.n})"
     if urgent.high <= urgent.limit:
-        yield f"not malignant: at most {urgent.high:.1%} urgent ({urgent.seen} of {urgent.n})"
+        yield f"not malignant: at most {_upper(urgent.high)} urgent ({urgent.seen} of {urgent.n})"
+
+
+def _upper(limit: float) -> str:
+    """An upper limit, never rounded down."""
+    return f"{ceil(round(1000 * limit, 6)) / 10:g} %"
 
 
 def _malignancy(risk: Malignancy) -> str:

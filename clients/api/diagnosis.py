@@ -30,7 +30,7 @@ class KindMissed(_Part):
         kind: of malignancy.
         n: how many calibration lesions of it there are.
         missed: how many of them are ruled out.
-        high: the upper limit of that share; shown where it is at most `limit`.
+        high: the upper limit of that share; over `limit` where the kind has too few lesions.
     """
 
     kind: str

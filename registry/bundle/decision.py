@@ -136,7 +136,7 @@ def _nothing_ruled_out(
         else:
             why = f": too few calibration lesions of {few or 'a kind of malignancy'} {shown}"
     elif not _is_proven(manifest, skin_tone, scale):
-        of_tone = f"of skin tone {skin_tone} ({scale or 'no scale'})"
+        of_tone = f"for skin tone {skin_tone} ({scale or 'no scale'})"
         whom = of_tone if skin_tone else "where no skin tone is declared"
         why = f" {whom}: this version has not shown what would be missed"
     else:

@@ -34,7 +34,12 @@ class KindMissed(Answer):
     n: Annotated[int, Fact("how many calibration lesions of it there are", 113)]
     missed: Annotated[int, Fact("how many of them are ruled out", 4)]
     high: Annotated[
-        float, Fact("the upper limit of that share; shown where it is at most `limit`", 0.08, PROBABILITY)
+        float,
+        Fact(
+            "the upper limit of that share; over `limit` where the kind has too few lesions",
+            0.08,
+            PROBABILITY,
+        ),
     ]
 
 

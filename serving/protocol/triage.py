@@ -52,8 +52,8 @@ def _missed(evidence: TriageEvidence) -> list[str]:
     if any(one.high > limit for one in kinds):
         return []
     return [
-        f"{one.kind[:1].upper()}{one.kind[1:]}: of 100 at most {_of_100(one.high)} are missed at the "
-        f"threshold for ruling out (shown on {one.n}, {one.missed} missed)."
+        f"{one.kind[:1].upper()}{one.kind[1:]}: at most {_of_100(one.high)} of 100 are ruled out "
+        f"({one.missed} of {one.n} were)."
         for one in kinds
     ]
 
@@ -63,10 +63,7 @@ def _false_alarms(evidence: TriageEvidence) -> list[str]:
     seen = evidence.false_alarms
     if seen.high > seen.limit:
         return []
-    return [
-        f"Not malignant: of 100 at most {_of_100(seen.high)} are urgent (shown on {seen.n}, {seen.seen} "
-        "urgent)."
-    ]
+    return [f"Not malignant: at most {_of_100(seen.high)} of 100 are urgent ({seen.seen} of {seen.n} were)."]
 
 
 def _of_100(share: float) -> int:

@@ -247,12 +247,12 @@ def test_a_report_concludes_with_the_codes_of_the_first_finding():
     [
         (
             "urgent",
-            "Urgent: a clinician has to see this lesion before others. Not malignant: of 100 at most 10",
+            "Urgent: a clinician has to see this lesion before others. Not malignant: at most 10 of",
         ),
-        ("routine", "Routine: a clinician looks. Melanoma: of 100 at most 8 are missed"),
+        ("routine", "Routine: a clinician looks. Melanoma: at most 8 of 100 are ruled out"),
         (
             "ruled-out",
-            "Ruled out: of 100 lesions of each kind of malignancy at most 10 are missed. Melanoma: of",
+            "Ruled out: of 100 lesions of each kind of malignancy at most 10 are missed. Melanoma: at",
         ),
     ],
 )

@@ -12,11 +12,11 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import Abstention, Conformal, KindMissed, Triage, WorkingPoint
+from registry.bundle.manifest import Abstention, Conformal, KindMissed, WorkingPoint
 from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
 from tests.represented import patients_of
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, triage
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
 FOR_DARK = Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="subgroup")
@@ -275,21 +275,6 @@ def test_a_pattern_of_too_few_cases_is_told_from_one_that_was_not_looked_at():
     assert any("Too few cases of close-up pictures without facts" in said for said in decision.warnings)
 
 
-def triage(below=-2.0, *kinds):
-    """Rules that rule out below a log-odds; None rules nothing out."""
-    return Triage(
-        missed=0.1,
-        false_alarms=0.1,
-        level=0.95,
-        ruled_out_below=0 if below is None else at_log_odds(below),
-        kinds=kinds or (KindMissed(kind="Melanoma", n=113, missed=4, high=0.08),),
-        urgent_from=at_log_odds(1.0),
-        n_other=300,
-        false_alarms_seen=21,
-        false_alarms_high=0.1,
-    )
-
-
 FEW = KindMissed(kind="Melanoma", n=12, missed=0, high=0.23)
 OWN = {"subgroup": DARK, "conformal": FOR_DARK, "patients_by_tone": patients_of(DARK)}
 FOUND = np.array([0.05, 0.9, 0.05])
@@ -301,8 +286,8 @@ FOUND = np.array([0.05, 0.9, 0.05])
     [
         (triage(), {}, None, None, "ruled-out", None),
         (triage(), OWN, "V", None, "ruled-out", None),
-        (triage(), {}, "V", None, "routine", "of skin tone V (fitzpatrick): this version has not shown"),
-        (triage(), OWN, "2", None, "routine", "of skin tone 2 (fitzpatrick): this version has not shown"),
+        (triage(), {}, "V", None, "routine", "for skin tone V (fitzpatrick): this version has not shown"),
+        (triage(), OWN, "2", None, "routine", "for skin tone 2 (fitzpatrick): this version has not shown"),
         (triage(), OWN, None, None, "routine", "where no skin tone is declared: this version has not shown"),
         (triage(None, FEW), OWN, "V", None, "routine", "lesions of Melanoma (12) to show that at most 10 %"),
         (triage(None), OWN, "V", None, "routine", ": no threshold is low enough to show"),

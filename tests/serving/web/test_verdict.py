@@ -83,8 +83,8 @@ def test_of_a_picture_to_be_taken_again_nothing_is_said():
     assert (said.found, said.caution, said.serious) == (None, None, False)
 
 
-MELANOMA = "Melanoma: of 100 at most 8 are missed at the threshold for ruling out (shown on 113, 4 missed)."
-OTHERS = "Not malignant: of 100 at most 10 are urgent (shown on 512, 38 urgent)."
+MELANOMA = "Melanoma: at most 8 of 100 are ruled out (4 of 113 were)."
+OTHERS = "Not malignant: at most 10 of 100 are urgent (38 of 512 were)."
 FOR_TONE = (
     "Shown for people with the declared skin tone, on lesions kept for calibration; each limit holds with "
 )
