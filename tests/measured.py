@@ -20,7 +20,7 @@ from registry.bundle.evaluation import (
     ReferenceHistograms,
     SubgroupHistograms,
 )
-from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, kind_of_each, malignant_classes
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.selective import OF_KINDS
@@ -70,6 +70,7 @@ def blocks_of(
                 lesions=lesions,
                 smallest_cell=smallest,
                 thresholds=rules,
+                kinds=kind_of_each(labels),
             )
             found[name] = found[name] + block if name in found else block
     return found
