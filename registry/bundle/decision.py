@@ -27,7 +27,7 @@ more reports, and was behind in neither. Differences of less than a twentieth of
 are none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -38,6 +38,7 @@ from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
 from registry.bundle.conclusions import Node, NodeRule
 from registry.bundle.counts.score_bins import (
     LOGIT_BINS,
+    SCORE_BINS,
     is_held_back,
     is_suspicious,
     malignancy_probability,
@@ -45,7 +46,7 @@ from registry.bundle.counts.score_bins import (
 )
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, malignant_classes, short
-from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed
+from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed, Triage
 from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
@@ -182,6 +183,56 @@ Level = Literal["urgent", "routine", "ruled-out"]
 
 
 @dataclass(frozen=True)
+class PredictiveValues:
+    """Lower limits of what triage predicts where a share p of lesions is malignant.
+
+    With the limits of `Triage`, each one-sided at .975, so that both of a value hold together at .95:
+
+        negative = ruled_out_low (1 − p) / (ruled_out_low (1 − p) + missed_high p)
+        positive = urgent_low p / (urgent_low p + false_alarms_high (1 − p))
+
+    Attributes:
+        prevalence: p, as stated for the place.
+        negative: of lesions that are ruled out, the share that is not malignant; None where none is.
+        positive: of urgent lesions, the share that is malignant; None where none is.
+    """
+
+    prevalence: float
+    negative: float | None
+    positive: float | None
+
+    @classmethod
+    def of(cls, rules: Triage, prevalence: float) -> "PredictiveValues":
+        """What the rules predict at a prevalence."""
+        others = 1 - prevalence
+        negative = rules.ruled_out_low * others, rules.missed_high * prevalence
+        positive = rules.urgent_low * prevalence, rules.false_alarms_high * others
+        return cls(
+            prevalence,
+            _first_of_both(*negative) if rules.ruled_out_below else None,
+            _first_of_both(*positive) if rules.urgent_from < SCORE_BINS else None,
+        )
+
+    @property
+    def words(self) -> str:
+        """The same as a sentence, with what is assumed."""
+        found = []
+        if self.negative is not None:
+            found.append(f"at least {100 * self.negative:.3g} % of those ruled out are not malignant")
+        if self.positive is not None:
+            found.append(f"at least {100 * self.positive:.3g} % of urgent ones are malignant")
+        told = " and ".join(found) or "nothing is predicted"
+        return (
+            f"Where {100 * self.prevalence:.3g} % of lesions are malignant, as was stated for this place, "
+            f"{told}. Lesions of each class are assumed to look as in calibration."
+        )
+
+
+def _first_of_both(first: float, second: float) -> float:
+    return first / (first + second) if first else 0.0
+
+
+@dataclass(frozen=True)
 class TriageAnswer:
     """Who has to see a lesion, and how surely that was shown in calibration.
 
@@ -194,6 +245,8 @@ class TriageAnswer:
         missed: what of each kind was; empty where a kind has too few lesions to tell of.
         false_alarms_limit: the share of lesions that are not malignant that may be urgent.
         false_alarms: of how many lesions that are not malignant how many were, and the upper limit.
+        predictive: what it predicts at a stated prevalence; None without one, or without a guarantee to the
+            subgroup.
     """
 
     level: Level
@@ -204,6 +257,7 @@ class TriageAnswer:
     missed: tuple[KindMissed, ...]
     false_alarms_limit: float
     false_alarms: tuple[int, int, float]
+    predictive: PredictiveValues | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON of the service's interface."""
@@ -214,6 +268,9 @@ class TriageAnswer:
             "confidence": self.confidence,
             "missed": {"limit": self.missed_limit, "kinds": [each.model_dump() for each in self.missed]},
             "false_alarms": {"limit": self.false_alarms_limit, "n": n, "seen": x, "high": high},
+            "predictive": None
+            if self.predictive is None
+            else {**asdict(self.predictive), "words": self.predictive.words},
         }
 
 
@@ -329,6 +386,7 @@ def decide(
     skin_tone: str | None = None,
     skin_tone_scale: str | None = None,
     top: int | None = None,
+    prevalence: Mapping[str, float] | None = None,
 ) -> Decision:
     """Decides on one picture, or one case.
 
@@ -341,6 +399,7 @@ def decide(
         skin_tone: the declared skin tone, if any.
         skin_tone_scale: the scale it was declared on.
         top: list only so many findings; all of them by default. The prediction set is never cut.
+        prevalence: of malignancy at the place, by subgroup, where it was stated.
 
     Raises:
         GraphError: the probabilities are not one finite number per label, or the embedding is not one
@@ -363,7 +422,15 @@ def decide(
     unfamiliar = _unfamiliar(manifest, embedding)
     one, answer = np.asarray(probabilities)[np.newaxis], order[:1]
     held_back = bool(is_held_back(one, answer, malignant, manifest.suspicious_from)[0])
-    triage = _triage(one, malignant, manifest, skin_tone, skin_tone_scale, unfamiliar=bool(unfamiliar))
+    triage = _triage(
+        one,
+        malignant,
+        manifest,
+        skin_tone,
+        skin_tone_scale,
+        unfamiliar=bool(unfamiliar),
+        prevalence=(prevalence or {}).get(manifest.subgroup.name),
+    )
     conclusion = None
     if manifest.conclusions is None:
         reported = bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar
@@ -418,6 +485,7 @@ def _triage(
     scale: str | None,
     *,
     unfamiliar: bool,
+    prevalence: float | None,
 ) -> TriageAnswer | None:
     """Who has to see the lesion of one row of probabilities `(1, classes)`."""
     rules = manifest.triage
@@ -432,17 +500,19 @@ def _triage(
     elif bin_of < rules.ruled_out_below and proven and not unfamiliar:
         level = "ruled-out"
     held = everybody or proven
+    guarantee: Guarantee = "none"
+    if held and manifest.conformal.guarantee != "none":
+        guarantee = "global" if everybody else "subgroup"
     return TriageAnswer(
         level,
-        ("global" if everybody else "subgroup")
-        if held and manifest.conformal.guarantee != "none"
-        else "none",
+        guarantee,
         manifest.basis,
         rules.level,
         rules.missed,
         rules.kinds,
         rules.false_alarms,
         (rules.n_other, rules.false_alarms_seen, rules.false_alarms_limit),
+        None if prevalence is None or guarantee != "subgroup" else PredictiveValues.of(rules, prevalence),
     )
 
 

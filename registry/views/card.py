@@ -80,6 +80,7 @@ def release_card(
     alias: str | None = None,
     let_through: str = "",
     canary: str = "",
+    prevalence: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The card of one or several bundles of one model.
 
@@ -89,6 +90,7 @@ def release_card(
         alias: the alias that points to the release.
         let_through: which gates it passed, in a sentence; empty where that is unknown.
         canary: what answers a share of the requests, in a sentence; empty where nothing does.
+        prevalence: of malignancy at the place, by subgroup, where it was stated with the release.
     """
     return {
         "name": entries[0].manifest.model,
@@ -96,6 +98,7 @@ def release_card(
         "alias": alias,
         **({"let_through": let_through} if let_through else {}),
         **({"canary": canary} if canary else {}),
+        **({"prevalence": dict(prevalence)} if prevalence else {}),
         "served": None if release is None else _served(entries),
         "versions": [entry_json(entry) for entry in entries],
     }

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from registry.bundle.labels import Label, Subgroup
+from registry.bundle.labels import Label, Subgroup, TonePatients
 from registry.bundle.manifest import BundleManifest, Conformal, KindMissed, Triage
 from registry.gates import GATES, Case
 from registry.gates.gate import GateConfig, SubgroupOutcomes
-from tests.represented import patients_of
 
 PROMISE = Conformal(alpha=0.1, threshold_bin=20, n=100, guarantee="global")
 CANCER = (
@@ -118,7 +117,8 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
 
     two = (bundle(metrics={"n": 50}).manifest, bundle(dark, {"n": 50}).manifest)
     four = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "6"))
-    counted = ({}, {"patients_by_tone": patients_of(four, without="6")})
+    few = {"fitzpatrick": {"3": 40, "4": 40, "5": 40, "6": 9}}
+    counted = ({}, {"patients_by_tone": TonePatients(calibration=few, test=few)})
     add("tones", *(Case((two[0], bundle(four, {"n": 50}, **parts).manifest)) for parts in counted))
 
     running = case(told("accuracy", light=0.9, dark=(0.84, 0.72, 0.91))).manifests
