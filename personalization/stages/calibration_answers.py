@@ -214,7 +214,7 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
 
 
 def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
-    """What of the question's pictures may be told of in a view: of every fold by itself."""
+    """What of the question's pictures may be counted in a view: of every fold by itself."""
     return sendable(client, question, view, in_folds=answers_by_fold(client, question))
 
 
@@ -308,7 +308,7 @@ def malignancy_counts(
 
     Args:
         of: scores examples.
-        parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be told of.
+        parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be counted.
         client: whose they are.
         question: names the subgroups.
         cell: the fewest patients of a run.

@@ -127,7 +127,7 @@ class Poll:
         return found
 
     def judged_on(self, name: str) -> tuple[str, ...]:
-        """The subgroups that a model is judged on: the global model on everybody's, others on their own."""
+        """The subgroups that a model is judged on: the global model on all, others on their own."""
         return self.context.all_subgroups if name == GLOBAL else (name,)
 
     def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:

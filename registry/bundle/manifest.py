@@ -463,9 +463,9 @@ class BundleManifest(Frozen):
         case: which pictures and facts of a case the model takes; None for a model of single pictures.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
-        triage: which lesions are ruled out, and which are urgent; None where nobody asked.
-        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported; None where
-            nobody asked, and then `abstention` says what is reported.
+        triage: which lesions are ruled out, and which are urgent; None of a job without it.
+        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported; None of
+            a job without them, and then `abstention` says what is reported.
         patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `abstention`,
             `working_point`, `triage` and `conclusions` are for cases of all these patterns together.
         evaluation: what its test showed; None where it was not tested.

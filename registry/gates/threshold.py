@@ -111,8 +111,8 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
     point, that is judged, since a clinic acts on it; elsewhere that of the most probable class. The lower end
     is the bundle's own, of lesions, and never above Clopper and Pearson's of as many images.
 
-    Each kind of malignancy is judged as well, in every subgroup and over all test images of the version for
-    everybody: where most is basal cell carcinoma, all together are found while melanomas are missed. A kind
+    Each kind of malignancy is judged as well, in every subgroup and over all test images of the global
+    version: where most is basal cell carcinoma, all together are found while melanomas are missed. A kind
     of so few images that finding them all would not reach the limit is not judged, unless even the upper end
     is below it; nor is one that is too few to tell.
     """
@@ -162,7 +162,8 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
         at_point = AT_WORKING_POINT in of.figures
         found = of.figures[AT_WORKING_POINT if at_point else AT_MOST_PROBABLE]
         low, high = _widest(found, of.n)
-        if clopper_pearson(of.n, of.n)[0] < self.limit <= high:
+        all_found = found.value == 1 and low < self.limit
+        if all_found or clopper_pearson(of.n, of.n)[0] < self.limit <= high:
             return not_applicable(measure, f"{kind}: {of.n} images, {TOO_FEW}", name)
         share = found.value or 0.0
         place = "at the working point " if at_point else ""

@@ -25,7 +25,7 @@ class TriageGate(NumericGate):
 
     Guaranteed is, of each kind of malignancy in each subgroup that a version rules lesions out for, that at
     most `missed` are ruled out; and of lesions that are not malignant, that at most `false_alarms` are
-    urgent: of its subgroup, for the version for everybody over all. Each is tested against its test images:
+    urgent: of its subgroup, for the global version over all. Each is tested against its test images:
     with x of n so, p = P(X >= x) of X ~ Binomial(n, limit), one-sided and exact, adjusted for the number of
     guarantees (Holm 1979); p < 0.05 refuses. Several images of one lesion count as several.
 
@@ -96,7 +96,7 @@ class _Guarantee:
 
 
 def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_Guarantee]:
-    """What triage of one version guarantees to its subgroup, or to each that the test of everybody names.
+    """What triage of one version guarantees to its subgroup, or to each that the global test names.
 
     Args:
         manifest: of the version.

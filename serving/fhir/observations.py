@@ -124,7 +124,7 @@ def observations(
 
 
 def _limits(evidence: TriageEvidence) -> Iterator[Element]:
-    """The lesions behind each limit of triage, and the limit beside what it may be."""
+    """The lesions behind each limit of triage, and the limit and what it may be."""
     missed, urgent = evidence.missed, evidence.false_alarms
     for one in missed.kinds:
         yield from _limit("missed", f"{one.kind}: ruled out", one.missed, one.n, one.high, missed.limit)

@@ -13,7 +13,7 @@ TONE_COUNTS = (2944, 4807, 3306, 2781, 1531, 634)
 """Pictures of Fitzpatrick type I to VI in Fitzpatrick17k: the dark end is rare, as in real collections."""
 
 TYPICAL = 0.45
-"""By default; the least typical lesions can hardly be told by anybody."""
+"""By default; the least typical lesions can hardly be told apart."""
 
 LABEL_SHARES = {"MEL": 0.25, "NV": 0.35, "BCC": 0.2, "BKL": 0.2}
 

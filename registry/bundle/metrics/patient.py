@@ -15,7 +15,7 @@ of them is mostly of the kind that is common.
 | `nearly_nobody_answered` | fewer than 20 % of the pictures got an answer |
 | `untested` | there are no malignant test pictures, or none at all |
 
-Of a single kind of malignancy a missed sensitivity is told where it is more than chance.
+Of a single kind of malignancy a missed sensitivity is reported where it is more than chance.
 
 More than chance is a loss, or a miss, whose 95 % interval excludes none. That of a loss is of independent
 metrics (MOVER, Zou & Donner 2008): the same pictures were judged, but which of them were found before and
