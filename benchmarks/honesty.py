@@ -3,7 +3,8 @@
 1. MILK10k's cross-fitted scores (`milk10k_scores`) are taken as the population. Samples as large are drawn
    with replacement (duplicate pairs together), thresholds are fitted on each sample by tone, by the functions
    that `calibrate` calls, and the truth is that of the whole population. Lesions lie in one place, or are
-   dealt to four hospitals that merge to five patients (`min_count: 10`) and count exactly under masks.
+   dealt to four hospitals that merge to five patients (`min_count: 10`) and count exactly under masks. Of
+   conclusions a fit is broken where any node is wrong in more than the target.
 2. Drawn models, of 20 to 600 malignant lesions: with ties, of one class, and without a kind.
 3. The answer "benign" under a guarantee over all answers of all tones, by tone: the share of fits in which
    more than .1 of these answers are malignant, and how many are in the mean.
@@ -41,16 +42,34 @@ from quick import is_quick, start
 from scipy.special import softmax
 from tables import print_conditions, print_table
 
+from clients.data.labels.taxonomy import describe
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
-from personalization.calibration.at_thresholds import CountsAt, largest_shown, most_allowed, propose
+from personalization.calibration.at_thresholds import (
+    LEVEL,
+    CountsAt,
+    largest_shown,
+    most_allowed,
+    propose,
+)
 from personalization.calibration.calibration_counts import below_next
+from personalization.calibration.conclusions import count_nodes, propose_level, share_of
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from personalization.calibration.triage import MalignancyRules, TriageConfig
 from personalization.calibration.working_point import (
     WorkingPoint,
     fit_working_point,
     propose_working_points,
 )
-from registry.bundle.counts.score_bins import SCORE_BINS, Pick, lowest, merge, score_bin, smallest_cell
+from registry.bundle.conclusions import Conclusions, Tree
+from registry.bundle.counts.score_bins import (
+    SCORE_BINS,
+    Pick,
+    highest,
+    lowest,
+    merge,
+    score_bin,
+    smallest_cell,
+)
 from registry.bundle.metrics.intervals import clopper_pearson
 
 Ints = NDArray[np.int64]
@@ -75,7 +94,7 @@ LONG_RUN = 200_000
 
 @dataclass(frozen=True)
 class Lesions:
-    """Scored lesions, every array `(lesions,)`.
+    """Scored lesions, every array `(lesions,)` where nothing else is said.
 
     Attributes:
         malignancy: score bins of the summed probability of malignant classes.
@@ -84,6 +103,8 @@ class Lesions:
         wrong: whether the class of highest probability is not the lesion's.
         truth: score bins of the probability of the lesion's class.
         side: score bins of the larger of malignancy and its complement.
+        probabilities: of the classes, `(lesions, classes)`.
+        labels: their classes.
         hospital: where they lie.
         kept_aside: which are in the half on which no constant was chosen.
     """
@@ -94,6 +115,8 @@ class Lesions:
     wrong: Bools
     truth: Ints
     side: Ints
+    probabilities: NDArray[np.float64]
+    labels: Ints
     hospital: Ints
     kept_aside: Bools
 
@@ -137,6 +160,8 @@ def scored(probabilities: NDArray[np.float64], labels: Ints, kinds: Ints) -> Les
         probabilities.argmax(axis=1) != labels,
         score_bin(probabilities[rows, labels]),
         score_bin(np.maximum(malignancy, 1 - malignancy)),
+        probabilities,
+        labels,
         np.zeros(len(labels), dtype=np.int64),
         np.ones(len(labels), dtype=np.bool_),
     )
@@ -182,8 +207,9 @@ def misses_few(lesions: Lesions, groups: Sequence[Bools], beta: float, cell: int
 def working_point(lesions: Lesions, cell: int) -> WorkingPoint | None:
     """The working point of `calibrate`, under masks."""
     sides = [~lesions.malignant, lesions.malignant]
-    merged, exact = (histogram(lesions, lesions.malignancy, sides, each, up=True) for each in (cell, 1))
-    return fit_working_point(CountsAt.of(exact, propose_working_points(merged, TARGET)), TARGET)
+    merged, exact = (histogram(lesions, lesions.malignancy, sides, each, up=True)[1] for each in (cell, 1))
+    at = propose_working_points(merged, TARGET)
+    return fit_working_point(CountsAt.of(exact[np.newaxis], at), TARGET)
 
 
 def refers_below(lesions: Lesions, scores: Ints, wrong: Bools, cell: int, masks: bool = True) -> int:
@@ -229,8 +255,92 @@ def share(of: Bools, among: Bools) -> float:
     return float(of[among].mean()) if among.any() else 0.0
 
 
-def judge(tally: defaultdict[str, Broken], sample: Lesions, whole: Lesions, cell: int) -> None:
+@dataclass(frozen=True)
+class Answers:
+    """Triage and conclusions as they were fitted."""
+
+    below: int
+    urgent_from: int
+    rules: Conclusions
+
+    def ruled_out(self, lesions: Lesions) -> Bools:
+        """Which lesions are ruled out."""
+        ruled_out: Bools = (lesions.malignancy < self.below) & (lesions.malignancy < self.urgent_from)
+        return ruled_out
+
+    def concluded(self, lesions: Lesions, tree: Tree) -> Ints:
+        """The node that is concluded of each lesion."""
+        return tree.concluded(lesions.probabilities, self.ruled_out(lesions), self.rules.thresholds(tree))
+
+
+def fit_answers(lesions: Lesions, tree: Tree, cell: int) -> Answers:
+    """Triage and conclusions of `calibrate`, under masks."""
+    rows = [~lesions.malignant, *(lesions.kind == kind for kind in range(len(KINDS)))]
+    merged, exact = (
+        np.concatenate(
+            [
+                histogram(lesions, lesions.malignancy, rows[:1], each, highest, up=True),
+                histogram(lesions, lesions.malignancy, rows[1:], each, up=True),
+            ]
+        )
+        for each in (cell, 1)
+    )
+    rules = MalignancyRules(merged[np.newaxis], None, TriageConfig(missed=RISK, false_alarms=RISK))
+    triage = rules.fit_triage(CountsAt.of(exact, rules.proposed), [True])
+    assert triage is not None, "asked for"
+    answers = Answers(
+        triage.ruled_out.below, triage.urgent.from_bin, Conclusions(target_risk=RISK, level=LEVEL)
+    )
+    ruled_out, spent = answers.ruled_out(lesions), 0.0
+    for level, nodes in enumerate(tree.levels):
+        so_far = answers.rules.thresholds(tree)
+        merged, exact = (
+            sum(
+                count_nodes(
+                    tree,
+                    level,
+                    lesions.probabilities[at],
+                    lesions.labels[at],
+                    ruled_out[at],
+                    so_far,
+                    np.arange(at.sum()),
+                    each,
+                )
+                for at in lesions.places()
+            )
+            for each in (cell, 1)
+        )
+        test = propose_level(nodes, merged[:, 0], RISK, share := share_of(level, len(tree.levels), spent))
+        spent += share * bool(test.able)
+        fitted = test.fit([CountsAt.of(each, at) for each, at in zip(exact, test.proposed, strict=True)])
+        answers = replace(
+            answers, rules=answers.rules.model_copy(update={"nodes": (*answers.rules.nodes, *fitted)})
+        )
+    return answers
+
+
+def judge_answers(
+    tally: defaultdict[str, Broken], sample: Lesions, whole: Lesions, tree: Tree, cell: int
+) -> None:
+    """Fit triage and conclusions on a sample and look them up in the whole."""
+    answers = fit_answers(sample, tree, cell)
+    urgent = whole.malignancy >= answers.urgent_from
+    alarms = share(urgent, ~whole.malignant)
+    tally["urgent: false alarms .1"].add(answers.urgent_from < SCORE_BINS, alarms <= RISK)
+    concluded = answers.concluded(whole, tree)
+    wrong = tree.wrong(concluded, whole.labels)
+    known = {(rule.level, rule.code) for rule in answers.rules.nodes}
+    risks = []
+    for place, node in enumerate(tree.nodes):
+        if (node.level, node.code) in known:
+            risks.append(share(wrong, concluded == place))
+            tally[f"concluded at {node.level}: {node.name}, wrong .1"].add(True, risks[-1] <= RISK)
+    tally["conclusions, wrong .1 at each"].add(bool(risks), max(risks, default=0.0) <= RISK)
+
+
+def judge(tally: defaultdict[str, Broken], sample: Lesions, whole: Lesions, cell: int, tree: Tree) -> None:
     """Fit everything on a sample and look it up in the whole."""
+    judge_answers(tally, sample, whole, tree, cell)
     point = working_point(sample, cell)
     if point is not None:
         found = whole.malignancy >= point.threshold_bin
@@ -279,6 +389,12 @@ def milk10k() -> tuple[dict[str, Lesions], dict[str, Ints]]:
     units = np.unique([first.get(name, name) for name in names], return_inverse=True)[1]
     at = {name: np.isin(tone, of) for name, of in TONES.items()}
     return {name: whole.where(of) for name, of in at.items()}, {name: units[of] for name, of in at.items()}
+
+
+def read_scores() -> tuple[list[str], list[str], NDArray[np.float32]]:
+    """As `scores`, of the folder of real data."""
+    folder = Path(os.environ["DERMFED_DATA"])
+    return scores(folder, table(folder / "milk10k" / "MILK10k_Training_GroundTruth.csv"))
 
 
 def kinds_of(codes: Sequence[str]) -> Ints:
@@ -330,6 +446,7 @@ def total(units: Mapping[str, Ints]) -> int:
 def from_population(draws: int, hospitals: int) -> list[list[object]]:
     """Rows: how often each guarantee is broken, by tone."""
     tones, units = milk10k()
+    tree = Tree([describe(code) for code in read_scores()[1]])
     tallies: dict[str, defaultdict[str, Broken]] = {name: defaultdict(Broken) for name in tones}
     covered: dict[str, list[float]] = {name: [] for name in tones}
     cell = smallest_cell(MIN_COUNT) if hospitals > 1 else 1
@@ -337,7 +454,7 @@ def from_population(draws: int, hospitals: int) -> list[list[object]]:
     for _ in range(draws):
         for name, rows in resample(units, random).items():
             sample = tones[name].where(rows, random.integers(0, hospitals, len(rows)))
-            judge(tallies[name], sample, tones[name], cell)
+            judge(tallies[name], sample, tones[name], cell, tree)
             coverage = coverage_of(sample, tones[name], cell)
             covered[name] += [] if coverage is None else [coverage]
     rows_of_tone: list[list[object]] = []
@@ -390,13 +507,14 @@ MODELS = ("scores apart", "ten scores", "one class", "a kind is lacking")
 def simulated(draws: int) -> list[list[object]]:
     """Rows: of each guarantee the drawn model and number of lesions where it is broken most often."""
     found: defaultdict[str, list[tuple[int, list[object]]]] = defaultdict(list)
+    tree = Tree([describe(code) for code in ("MEL", "BCC", "SCC", "NV")])
     for name in MODELS:
         whole = model(name, LONG_RUN // 2, np.random.default_rng(7))
         for n in SIMULATED:
             random = np.random.default_rng([n, MODELS.index(name)])
             tally: defaultdict[str, Broken] = defaultdict(Broken)
             for _ in range(draws):
-                judge(tally, model(name, n, random), whole, 1)
+                judge(tally, model(name, n, random), whole, 1, tree)
             for promise, each in worst_of_kinds(tally).items():
                 found[promise].append((each.broken, [promise, name, n, *each.cells(draws)]))
     worst = [max(rows, key=lambda row: row[0])[1] for rows in found.values()]

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clients.api import Diagnosis, Malignancy
+from clients.api import Diagnosis, Malignancy, TriageEvidence
 from clients.data.atomic_files import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
 from registry.bundle.text import on_one_line
@@ -25,6 +26,12 @@ DECISIONS = {
     "refer": "A clinician has to look at this picture",
     "retake": "Take the picture again",
 }
+TRIAGE = {
+    "urgent": "Urgent: a clinician has to see this lesion before others",
+    "routine": "Routine: a clinician looks",
+    "ruled-out": "Ruled out: each kind of malignancy is missed in at most {limit} of lesions",
+}
+SHOWN = {"subgroup": "for this skin tone", "global": "over all skin tones, not for each"}
 PROMISES = {
     "subgroup": "holds the right one for {coverage} of pictures of this skin tone",
     "global": "holds the right one for {coverage} of pictures of all skin tones, not of each",
@@ -65,7 +72,7 @@ class Output(Protocol):
 
 
 class AsText:
-    """One picture as text for a person: the decision first, the disclaimer last."""
+    """One picture as text for a person: triage and the decision first, the disclaimer last."""
 
     scrolls = True
 
@@ -77,7 +84,17 @@ class AsText:
         if result.diagnosis is None:
             return
         diagnosis = result.diagnosis
-        self._line(f"{result.file}: {diagnosis.decision.upper()}. {DECISIONS[diagnosis.decision]}.\n")
+        triaged = list(_triage(diagnosis))
+        no_answer = bool(triaged) and diagnosis.decision == "refer"
+        meaning = "No diagnosis is sure enough to be reported" if no_answer else DECISIONS[diagnosis.decision]
+        decided = f"{diagnosis.decision.upper()}. {meaning}."
+        for line in (
+            f"{result.file}: {(triaged or [decided])[0]}",
+            *triaged[1:],
+            *([decided] if triaged else []),
+        ):
+            self._line(on_one_line(line))
+        self._line("")
         table = Table("code", "finding", "malignancy", box=None, pad_edge=False)
         table.add_column("probability", justify="right")
         for finding in diagnosis.findings:
@@ -110,7 +127,8 @@ class AsLines:
         if result.diagnosis is None:
             return
         top, risk = result.diagnosis.top, result.diagnosis.malignancy
-        parts: list[str] = [result.diagnosis.decision]
+        triage = result.diagnosis.triage
+        parts: list[str] = [*([triage] if triage else []), result.diagnosis.decision]
         if top is not None:
             parts.append(f"{top.code} {_number(top.probability)}")
         parts += [
@@ -152,7 +170,7 @@ class AsCsv:
     """A CSV row per picture, written as it comes."""
 
     COLUMNS = (
-        *("file", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
+        *("file", "triage", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
         *("model", "version", "subgroup", "route", "warnings", "error"),
     )
     OF_CASES = ("pattern", "promised", "would_help")
@@ -226,6 +244,7 @@ def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
         "pattern": inputs and inputs.pattern,
         "promised": inputs and ("yes" if inputs.promised else "no"),
         "would_help": "; ".join(", ".join(one.missing) for one in diagnosis.would_help),
+        "triage": diagnosis.triage,
         "decision": diagnosis.decision,
         "top_code": top and top.code,
         "probability": top and top.probability,
@@ -245,7 +264,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     kept, confidence, quality = diagnosis.prediction_set, diagnosis.confidence, diagnosis.quality
     promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
     codes = ", ".join(kept.codes) or "no class reaches the threshold"
-    yield f"Not ruled out: {codes} ({promise}; {kept.calibration_n} lesions)"
+    yield f"Possible: {codes} ({promise}; {kept.calibration_n} lesions)"
     yield _malignancy(diagnosis.malignancy)
     yield (
         f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
@@ -257,8 +276,8 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"Given: {', '.join(given.pictures)}; {facts} ({promised} for such cases)"
     for one in diagnosis.would_help:
         yield (
-            f"Would help: {', '.join(one.missing)} (in calibration {one.fewer_classes:.1f} fewer classes not "
-            f"ruled out, {100 * one.more_reported:.0f} more of 100 lesions reported)"
+            f"Would help: {', '.join(one.missing)} (in calibration {one.fewer_classes:.1f} fewer classes "
+            f"possible, {100 * one.more_reported:.0f} more of 100 lesions reported)"
         )
     if quality.issues or not quality.acceptable:
         judged = "acceptable" if quality.acceptable else "not acceptable"
@@ -267,6 +286,37 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"Model: {model.name}, version {model.version}, for {model.subgroup} ({model.route})"
     yield from (f"Reason: {reason.text}" for reason in diagnosis.reasons)
     yield from (f"Warning: {warning}" for warning in diagnosis.warnings)
+
+
+def _triage(diagnosis: Diagnosis) -> Iterator[str]:
+    """Who has to see the lesion, and what was shown of that; nothing without triage."""
+    evidence = diagnosis.triage_evidence
+    if diagnosis.triage is None or evidence is None:
+        return
+    yield f"{TRIAGE[diagnosis.triage].format(limit=f'{evidence.missed.limit:.0%}')}."
+    if evidence.guarantee == "none":
+        yield "Nothing was shown of this triage for such a lesion."
+        return
+    yield from _limits(evidence)
+    yield (
+        f"Shown {SHOWN[evidence.guarantee]}, {evidence.basis}; each limit holds with "
+        f"{evidence.confidence:.0%} confidence."
+    )
+
+
+def _limits(evidence: TriageEvidence) -> Iterator[str]:
+    """A line for each limit that is kept; one that is not says why nothing is ruled out, or urgent."""
+    missed, urgent = evidence.missed, evidence.false_alarms
+    if all(one.high <= missed.limit for one in missed.kinds):
+        for one in missed.kinds:
+            yield f"{one.kind}: at most {_upper(one.high)} ruled out ({one.missed} of {one.n})"
+    if urgent.high <= urgent.limit:
+        yield f"not malignant: at most {_upper(urgent.high)} urgent ({urgent.seen} of {urgent.n})"
+
+
+def _upper(limit: float) -> str:
+    """An upper limit, never rounded down."""
+    return f"{ceil(round(1000 * limit, 6)) / 10:g} %"
 
 
 def _malignancy(risk: Malignancy) -> str:

@@ -173,6 +173,7 @@ class FigureChange:
         candidate: under the candidate; None where it does not name this subgroup.
         change: candidate minus running, where both have a value.
         lost: whether the subgroup loses: its figure falls, or there is none any more.
+        kind: of malignancy, whose figure it is; None for that of all pictures.
     """
 
     figure: str
@@ -181,6 +182,7 @@ class FigureChange:
     candidate: Told | None
     change: float | None
     lost: bool
+    kind: str | None = None
 
 
 @dataclass(frozen=True)

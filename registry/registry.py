@@ -7,7 +7,7 @@ Each raises `NotFound` for a model, version, alias, person or key that there is 
 object that is missing or was altered, and `PersonRefused` where a person with another role has to sign.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -65,6 +65,7 @@ class PromoteOptions(TypedDict, total=False):
     without: Sequence[str]
     share: rollout.Share | None
     expect: int | None
+    prevalence: Mapping[str, float] | None
 
 
 def key_signatory(file: Path | None = None) -> queries.Signatory | None:
@@ -259,6 +260,10 @@ class Registry:
         """The release that the alias of the model points to; None where it points to none."""
         return self._read(lambda found: queries.current_release(found, model, alias), of=model)
 
+    def prevalence(self, release: Release) -> dict[str, float]:
+        """The prevalence of malignancy at the place that was stated with a release, by subgroup."""
+        return self._read(lambda found: queries.stated_prevalence(found, release.model, release.id))
+
     def require_release(self, model: str, alias: str) -> Release:
         """The release that the alias of the model points to; raises where it was stopped, too."""
         return self._read(lambda found: rollback.required_release(found, model, alias))
@@ -333,7 +338,8 @@ class Registry:
             options: `without`: subgroups whose version is left out, so that the global one answers for them;
                 `share`: that of the requests that it serves as a canary, while the alias stays; `expect`: the
                 number of the release that the alias points to, 0 for none, by default that of now;
-                `override_gates`, which needs a reason.
+                `override_gates`, which needs a reason; `prevalence`: of malignancy at the place, by subgroup,
+                by default as stated with the release before.
 
         Raises:
             AliasMoved: the alias points to another release by then.
@@ -366,6 +372,7 @@ class Registry:
         reason: str | None = None,
         override_gates: bool = False,
         without: Sequence[str] = (),
+        prevalence: Mapping[str, float] | None = None,
     ) -> Event:
         """Approve exactly the release that this promotion would make, until the alias moves.
 
@@ -376,7 +383,7 @@ class Registry:
             NothingToApprove: the alias points to it already, or the same person has approved it.
         """
         where = (self._engine, self._store, model, numbers, to, self._context(reason), without)
-        return promote.approve(*where, over_gates=override_gates)
+        return promote.approve(*where, over_gates=override_gates, prevalence=prevalence)
 
     def rollback(
         self, model: str, *, alias: str, reason: str | None = None, expect: int | None = None

@@ -16,11 +16,14 @@ from registry.bundle.evaluation import (
     Evaluation,
     Fairness,
     GroupCounts,
+    KindCounts,
     ReferenceHistograms,
     SubgroupHistograms,
 )
-from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, kind_of_each, malignant_classes
 from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
+from registry.bundle.metrics.intervals import clopper_pearson
+from registry.bundle.metrics.selective import OF_KINDS
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds
@@ -38,7 +41,9 @@ FIVE = (
 )
 TONES = {"light": ("1", "2", "3"), "dark": ("4", "5", "6")}
 PARTS = 2  # hospitals
-RULES = Thresholds(at_log_odds(-1.5), at_log_odds(0.5), at_log_odds(-1.0))
+RULES = Thresholds(
+    at_log_odds(-1.5), at_log_odds(0.5), at_log_odds(-1.0), at_log_odds(-2.0), at_log_odds(1.5)
+)
 
 
 def blocks_of(
@@ -67,6 +72,7 @@ def blocks_of(
                 lesions=lesions,
                 smallest_cell=smallest,
                 thresholds=rules,
+                kinds=kind_of_each(labels),
             )
             found[name] = found[name] + block if name in found else block
     return found
@@ -161,6 +167,10 @@ DECIDED = {
     "reported": ("reported", "n"),
     "suspicious": ("sensitivity_at_threshold", "n_malignant"),
     "not_suspicious": ("specificity_at_threshold", "n_other"),
+    "ruled_out_malignant": ("ruled_out_malignant", "n_malignant"),
+    "ruled_out_other": ("ruled_out_other", "n_other"),
+    "urgent_malignant": ("urgent_malignant", "n_malignant"),
+    "urgent_other": ("urgent_other", "n_other"),
 }
 
 
@@ -184,7 +194,20 @@ def _group(row: Mapping[str, Any]) -> GroupCounts:
     if any(count is not None for count in sums.values()):
         counted["decided"] = Decided(**sums)
     estimates = {name: value for name, value in scalars.items() if name not in derived}
-    return GroupCounts(**counted, estimates=estimates, intervals=_intervals(row))
+    kinds = {kind: _kind(of) for kind, of in row.get("by_kind", {}).items()}
+    return GroupCounts(**counted, by_kind=kinds, estimates=estimates, intervals=_intervals(row))
+
+
+def of_kind(n: int, **shares: int) -> dict[str, Any]:
+    """The metrics of a kind of malignancy: of `n` pictures so many found, suspicious, ruled out, urgent."""
+    found = {name: shares[share] for name, share in OF_KINDS.items() if share in shares}
+    ends = {name: list(clopper_pearson(x, n)) for name, x in found.items()}
+    return {"n": n, **{name: x / n for name, x in found.items()}, "intervals": ends}
+
+
+def _kind(row: Mapping[str, Any]) -> KindCounts:
+    shares = {share: round(row[name] * row["n"]) for name, share in OF_KINDS.items() if name in row}
+    return KindCounts(**{"n": row["n"], "found": 0, **shares}, intervals=_intervals(row))
 
 
 def _class(row: Mapping[str, Any], n: int) -> ClassCounts:

@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 61_556,
-    "modules": 766,
+    "lines of code": 63_625,
+    "modules": 771,
     "folders": 83,
-    "imports, in thousandths of code": 132,
-    "words of the dialect in docstrings": 662,
-    "lines of tests": 87_360,
-    "lines of benchmarks": 18_990,
+    "imports, in thousandths of code": 130,
+    "words of the dialect in docstrings": 661,
+    "lines of tests": 89_010,
+    "lines of benchmarks": 19_107,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 145_960,
+    "words of docs": 148_251,
     "words of the dialect in docs": 706,
 }
 

@@ -5,6 +5,7 @@ from math import exp
 import numpy as np
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.manifest import KindMissed, Triage
 
 
 def at_log_odds(log_odds: float) -> int:
@@ -17,3 +18,18 @@ def at_log_odds(log_odds: float) -> int:
 def logistic(log_odds: float) -> float:
     """The probability of these log-odds."""
     return 1 / (1 + exp(-log_odds))
+
+
+def triage(below: float | None = -2.0, *kinds: KindMissed) -> Triage:
+    """Rules that rule out below a log-odds and call urgent from 0.5 on; None rules nothing out."""
+    return Triage(
+        missed=0.1,
+        false_alarms=0.1,
+        level=0.95,
+        ruled_out_below=0 if below is None else at_log_odds(below),
+        kinds=kinds or (KindMissed(kind="Melanoma", n=113, missed=4, high=0.08),),
+        urgent_from=at_log_odds(0.5),
+        n_other=512,
+        false_alarms_seen=38,
+        false_alarms_high=0.097,
+    )

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from personalization.report.comparison import Comparison, comparison_data, comparison_table
 from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
-from registry.bundle.metrics.patient import Told, patient_figures
+from registry.bundle.metrics.patient import TOO_FEW, Told, patient_figures
 from training.jobs.preflight.preflight import Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.who_sees_what import COLUMNS, Seen
@@ -28,6 +28,7 @@ PROBED = {  # what is printed of a probe
     "malignant_specificity": "specificity",
     "macro_f1": "macro F1",
 }
+_FOUND = "malignant_sensitivity"
 
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
@@ -110,13 +111,19 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
 
 
 def print_patient_figures(test: Mapping[str, Any]) -> None:
-    """What counts for a patient, over all test pictures and by subgroup, each with its 95 % interval."""
+    """What counts for a patient, over all test pictures and by subgroup, each with its 95 % interval.
+
+    Sensitivity is shown by kind of malignancy as well.
+    """
     table = Table(box=SIMPLE, padding=(0, 0), show_edge=False)  # fits into 80 columns
     for title in ("test pictures", "malignant", "other", *FIGURES_OF_PATIENTS.values()):
         table.add_column(title, overflow="fold")
     for name, row in patient_figures(test).items():
         sides = ("unknown" if n is None else str(n) for n in (row.n_malignant, row.n_other))
         table.add_row(Text(name), *sides, *(narrow(row.figures[figure]) for figure in FIGURES_OF_PATIENTS))
+        for kind, of in row.by_kind.items():
+            shown = ("", "", TOO_FEW) if of is None else (str(of.n), "", narrow(of.figures[_FOUND]))
+            table.add_row(Text(f"  {kind}"), *shown)
     print_table(table)
 
 

@@ -23,6 +23,96 @@ class Reason(_Part):
     text: str
 
 
+class KindMissed(_Part):
+    """How many lesions of one kind of malignancy are ruled out.
+
+    Attributes:
+        kind: of malignancy.
+        n: how many calibration lesions of it there are.
+        missed: how many of them are ruled out.
+        high: the upper limit of that share; over `limit` where the kind has too few lesions.
+    """
+
+    kind: str
+    n: int
+    missed: int
+    high: FiniteFloat
+
+
+class Missed(_Part):
+    """What may be missed of each kind of malignancy, and what is.
+
+    Attributes:
+        limit: the share of each kind of malignancy that may be ruled out.
+        kinds: what is missed of each kind; empty where one has too few lesions to be disclosed.
+    """
+
+    limit: FiniteFloat
+    kinds: tuple[KindMissed, ...]
+
+
+class FalseAlarms(_Part):
+    """How many lesions that are not malignant may be urgent, and how many are.
+
+    Attributes:
+        limit: the share of lesions that are not malignant that may be urgent.
+        n: how many calibration lesions are not malignant.
+        seen: how many of them are urgent.
+        high: the upper limit of that share.
+    """
+
+    limit: FiniteFloat
+    n: int
+    seen: int
+    high: FiniteFloat
+
+
+class TriageEvidence(_Part):
+    """What was shown of triage in calibration.
+
+    Attributes:
+        guarantee: for whom the limits were shown: `subgroup`, those of the declared tone; `global`, all tones
+            together; `none`, not for this lesion.
+        basis: `split`: on lesions kept for calibration, and exact; `cross-fitted`: on training lesions, each
+            scored by a model not trained on it, and nominal for the model that answered.
+        confidence: how sure each limit is.
+        missed: malignant lesions that are ruled out.
+        false_alarms: lesions that are urgent and not malignant.
+    """
+
+    guarantee: Literal["subgroup", "global", "none"]
+    basis: Literal["split", "cross-fitted"]
+    confidence: FiniteFloat
+    missed: Missed
+    false_alarms: FalseAlarms
+
+
+class Conclusion(_Part):
+    """What is said of the lesion, at the finest level at which it is sure.
+
+    Attributes:
+        level: of the tree of diagnoses: a single one, a group of them, or malignant or not.
+        code: of the class, or of the group or side.
+        name: its name.
+        malignant: whether all of its classes are malignant; else none is.
+        probability: of all its classes together, calibrated.
+        n: of how many calibration lesions it was concluded.
+        wrong: of how many of them wrongly.
+        risk_high: the upper limit of that share.
+        basis: of which lesions, as in `triage_evidence`.
+    """
+
+    level: Literal["diagnosis", "group", "malignancy"]
+    code: str
+    name: str
+    malignant: bool
+    probability: FiniteFloat
+    n: int
+    wrong: int
+    risk_high: FiniteFloat
+    basis: Literal["split", "cross-fitted"]
+
+
 class ModelUsed(_Part):
     """The version that answered, and why it was this one.
 
@@ -64,7 +154,7 @@ class PredictionSet(_Part):
     """The classes that hold the truth as often as `coverage` says, for whom `guarantee` says.
 
     Attributes:
-        codes: of the classes that are not ruled out, most probable first; may be empty.
+        codes: of the classes that are possible, most probable first; may be empty.
         coverage: the share of pictures whose set is meant to hold the right class.
         guarantee: for whom that is promised; with `none` the set holds every class and nothing is promised.
         calibration_n: how many lesions the promise rests on.
@@ -196,13 +286,20 @@ class Diagnosis(_Part):
     Attributes:
         id: of this answer.
         created: when it was given.
-        decision: `report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture
+        triage: `urgent`: to be seen first; `ruled-out`: below the threshold at which few of each kind of
+            malignancy are missed; `routine`: everything else, a clinician looks; null where the version has
+            no triage, and with `retake`; not there where an older service answered.
+        triage_evidence: what was shown of triage in calibration; null where `triage` is; not there where an
+            older service answered.
+        conclusion: what is said of the lesion; null where nothing is sure, and with `retake`; not there where
+            an older service answered.
+        decision: `report`: something is concluded; `refer`: a clinician has to look; `retake`: the picture
             is too bad to say anything.
         reasons: why this decision, and last why this version answered; not there where an older service
             answered.
         model: the version that answered, and why that one.
         findings: the classes, most probable first.
-        prediction_set: the classes that are not ruled out.
+        prediction_set: the classes that are possible.
         malignancy: how probable it is that the lesion is malignant.
         confidence: what was compared to decide between `report` and `refer`.
         quality: whether the picture is good enough.
@@ -218,6 +315,9 @@ class Diagnosis(_Part):
 
     id: str
     created: AwareDatetime
+    triage: Literal["urgent", "routine", "ruled-out"] | None = None
+    triage_evidence: TriageEvidence | None = None
+    conclusion: Conclusion | None = None
     decision: Literal["report", "refer", "retake"]
     reasons: tuple[Reason, ...] = ()
     model: ModelUsed

@@ -43,6 +43,8 @@ def own_config(data: DataConfig, node: str, manifest: Path) -> tuple[DataConfig,
                 "server": None,
                 "labelled_clients": None,
                 "label_map": "malignancy" if is_unseen(data, node) else data.label_map,
+                "kinds": {} if is_unseen(data, node) else data.kinds,
+                "groups": {} if is_unseen(data, node) else data.groups,
                 "label_fraction": data.label_fraction if node != SERVER else 1.0,
                 "split": server_split(data.server) if node == SERVER else data.split,
             }

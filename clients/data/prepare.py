@@ -13,7 +13,7 @@ from clients.data.enough_patients import refuse_narrow
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import Picture, filtered
 from clients.data.labels.common_codes import label_pictures
-from clients.data.labels.label_map import DROPPED, UNLABELLED
+from clients.data.labels.label_map import DROPPED, UNLABELLED, of_kinds
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.labels.traits import read_traits, require_columns
 from clients.data.manifests.groups import name_pictures, number_lesions
@@ -127,7 +127,7 @@ def prepare(
         grouped = group_cases(rows, table, config.case)
         table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
     return PreparedDataset(
-        labels=labelling.labels,
+        labels=of_kinds(labelling.labels, config.kinds, config.groups, whole=whole),
         subgroups=grouping.names,
         clients=assignment.partition.clients,
         fingerprint=_fingerprint(

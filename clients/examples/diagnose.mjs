@@ -22,4 +22,5 @@ if (response.status === 429 || response.status === 503) {
 }
 const said = await response.json();
 if (!response.ok) throw new Error(`${said.status} ${said.title}: ${said.detail} (request ${said.request_id})`);
-console.log(`${said.decision}: ${said.prediction_set.codes.join(", ")} not ruled out`, ...said.warnings, said.disclaimer);
+const triage = said.triage ? [`${said.triage};`] : [];
+console.log(...triage, `${said.decision}: ${said.prediction_set.codes.join(", ")} possible`, ...said.warnings, said.disclaimer);

@@ -72,11 +72,27 @@ class CountsAt:
 
     @classmethod
     def up_to(cls, thresholds: Sequence[int], between: NDArray[np.int64]) -> "CountsAt":
-        """Those at the thresholds of a question, of counts `(rows, STEPS + 1)`."""
+        """Those at the thresholds of a question, of counts `(rows, its thresholds + 1)`."""
         last = len(thresholds)
         return cls(
             tuple(thresholds), np.hstack([between[:, :last], between[:, last:].sum(axis=1, keepdims=True)])
         )
+
+    def rows(self, of: NDArray[np.int64] | Sequence[int] | slice) -> "CountsAt":
+        """Those of some rows."""
+        return CountsAt(self.thresholds, self.between[of])
+
+    def at(self, thresholds: Sequence[int]) -> "CountsAt":
+        """Those at some of the thresholds."""
+        below = np.pad(self.below, ((0, 0), (1, 1)))
+        below[:, -1] = self.n
+        places = [self.thresholds.index(each) + 1 for each in thresholds]
+        return CountsAt(tuple(thresholds), np.diff(below[:, [0, *places, below.shape[1] - 1]]))
+
+    @property
+    def together(self) -> "CountsAt":
+        """All rows added up, `(1, thresholds + 1)`."""
+        return CountsAt(self.thresholds, self.between.sum(axis=0, keepdims=True))
 
     @property
     def n(self) -> NDArray[np.int64]:
@@ -142,18 +158,18 @@ def largest_shown(counts: CountsAt, allowed: Sequence[int]) -> int | None:
     return counts.thresholds[int(places[-1])] if len(places) else None
 
 
-def to_tensor(thresholds: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Thresholds of each view as a question has them, `(views, STEPS)`, filled up with `UNUSED`."""
-    return torch.tensor([[*of, *[UNUSED] * (STEPS - len(of))] for of in thresholds], dtype=torch.int32)
+def to_tensor(thresholds: Sequence[Sequence[int]], most: int) -> torch.Tensor:
+    """Thresholds of each view as a question has them, `(views, most)`, filled up with `UNUSED`."""
+    return torch.tensor([[*of, *[UNUSED] * (most - len(of))] for of in thresholds], dtype=torch.int32)
 
 
-def read_thresholds(tensor: torch.Tensor | None, views: int) -> NDArray[np.int64]:
-    """The thresholds of a question, `(views, STEPS)`.
+def read_thresholds(tensor: torch.Tensor | None, views: int, most: int) -> NDArray[np.int64]:
+    """The thresholds of a question, `(views, most)`.
 
     Raises:
         MessageError: they are none.
     """
-    shape = (views, STEPS)
+    shape = (views, most)
     if tensor is None or tensor.shape != shape or tensor.dtype != torch.int32:
         found = "nothing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
         raise MessageError(f"the coordinator asks at {found}; expected int32 score bins of shape {shape}")

@@ -1,6 +1,6 @@
 """The head of the report: what went wrong, how each subgroup's malignant lesions are found, what changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from personalization.report import served
@@ -18,12 +18,12 @@ from personalization.report.measures import (
 )
 from personalization.report.numerals import Unit, interval, listed, number, pictures, whole, with_interval
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.patient import changed, patient_table, why_absent
+from personalization.report.tables.patient import by_kind, changed, kinds_table, patient_table, why_absent
 from registry.bundle.counts.counting import Block
-from registry.bundle.labels import malignant_classes
+from registry.bundle.labels import Label, kinds_of, malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from registry.bundle.metrics.intervals import sample_of
-from registry.bundle.metrics.patient import FIGURES
+from registry.bundle.metrics.patient import FIGURES, TOO_FEW
 from registry.bundle.metrics.summary import limits_of
 
 
@@ -59,6 +59,7 @@ class Overview:
         verdict: who is served worst.
         cards: the subgroups, the worst served first, then all pictures and referral.
         patient: what counts for a patient, after each stage that changed an answer.
+        kinds: the same by kind of malignancy, after the last stage; None where there is one kind.
         unchanged: the stages that changed none, in a sentence; empty where all did.
         stages: accuracy and its spread after each stage.
     """
@@ -67,6 +68,7 @@ class Overview:
     verdict: str
     cards: tuple[Card, ...]
     patient: Table
+    kinds: Table | None
     unchanged: str
     stages: Table
 
@@ -82,11 +84,12 @@ def overview(data: ReportData) -> Overview:
         findings=tuple(one["text"] for one in data.summary.get("findings", ())),
         verdict=_verdict(last, groups, malignant),
         cards=(
-            *_subgroup_cards(groups, malignant),
-            _card(ALL, blocks, malignant),
+            *_subgroup_cards(groups, data.labels),
+            _card(ALL, blocks, data.labels),
             *_referral(blocks, data.calibration),
         ),
         patient=patient_table(data),
+        kinds=kinds_table(data),
         unchanged=f"No answer was changed by {listed(unchanged)}." if unchanged else "",
         stages=_stages(told),
     )
@@ -126,16 +129,17 @@ def _verdict(stage: str, groups: Mapping[str, Block], malignant: Malignant) -> s
     return f"{sentence} The interval excludes zero."
 
 
-def _subgroup_cards(groups: Mapping[str, Block], malignant: Malignant) -> tuple[Card, ...]:
+def _subgroup_cards(groups: Mapping[str, Block], labels: Sequence[Label]) -> tuple[Card, ...]:
     if len(groups) < 2:
         return ()
-    worst = worst_served(groups, malignant)
+    worst = worst_served(groups, malignant_classes(labels))
     order = [worst, *(name for name in groups if name != worst)]
-    return tuple(_card(name, {name: groups[name]}, malignant, alert=name == worst) for name in order)
+    return tuple(_card(name, {name: groups[name]}, labels, alert=name == worst) for name in order)
 
 
-def _card(name: str, blocks: Mapping[str, Block], malignant: Malignant, *, alert: bool = False) -> Card:
+def _card(name: str, blocks: Mapping[str, Block], labels: Sequence[Label], *, alert: bool = False) -> Card:
     """The figures that count for a patient, sensitivity large; without malignant classes, accuracies."""
+    malignant = malignant_classes(labels)
     block, both_kinds = total(blocks), malignant.any() and not malignant.all()
     large, *rest = FIGURES if both_kinds else ("balanced_accuracy", "accuracy")
     found = estimate(large, block, malignant)
@@ -148,11 +152,21 @@ def _card(name: str, blocks: Mapping[str, Block], malignant: Malignant, *, alert
         f"{pictures(int(block.point.n))}{f': {told}' if told else ''}",
         subject=name,
         beside=(
+            *_of_kinds(block, labels),
             *((_called(key), _beside(key, block, malignant)) for key in rest),
             *_at_working_point(blocks),
         ),
         alert=alert,
     )
+
+
+def _of_kinds(block: Block, labels: Sequence[Label]) -> Iterator[tuple[str, str]]:
+    """Sensitivity for each kind of malignancy, where there are several."""
+    for kind, found in by_kind(block, kinds_of(labels)).items():
+        of = None if found is None else found.figures["malignant_sensitivity"]
+        value = Estimate(None) if of is None else Estimate(of.value, *(of.interval or (None, None)))
+        text = TOO_FEW if found is None else f"{with_interval(value, 'percent')} of {whole(found.n)}"
+        yield f"Sensitivity, {kind}", text
 
 
 def _at_working_point(blocks: Mapping[str, Block]) -> tuple[tuple[str, str], ...]:

@@ -1,13 +1,14 @@
-"""The stage `calibrate`: temperature, working point, sets, abstention and OOD detection, from clients' sums.
+"""The stage `calibrate`: temperature, triage, working point, sets, referral and OOD detection, from sums.
 
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
-set in the graph, histograms of the calibration split, by malignancy for the working point where a sensitivity
-is asked for, then for prediction sets and abstention, with what the working point refers, and under masks
-exact counts at the thresholds that these propose (`personalization.calibration.at_thresholds`); sums of the
-embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
-the counts of the test split, with what the thresholds do there; and how many patients of each skin tone that
-a subgroup names stand behind calibration and test. Every question about the calibration split is
-about one picture of each lesion, the same ones: two questions of which one asks for all would tell the rest.
+set in the graph, histograms of the calibration split, by malignancy for triage and for the working point
+where a sensitivity is asked for, then for prediction sets and abstention, with what the working point refers,
+and under masks exact counts at the thresholds that these propose
+(`personalization.calibration.at_thresholds`); sums of the embeddings of the training split, and histograms of
+the distances from them, for what is unfamiliar; then the counts of the test split, with what the thresholds
+do there; and how many patients of each skin tone that a subgroup names stand behind calibration and test.
+Every question about the calibration split is about one picture of each lesion, the same ones: two questions
+of which one asks for all would tell the rest.
 
 A subgroup's model is calibrated on its subgroup's pictures, the global model on everybody's.
 
@@ -17,7 +18,7 @@ its Gaussian, and no client receives a model that it would not have received any
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Literal
@@ -27,7 +28,9 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
+from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.calibration_counts import CONFIDENCE
+from personalization.calibration.conclusions import propose_level, share_of
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
 from personalization.calibration.ood import (
@@ -41,14 +44,11 @@ from personalization.calibration.temperature import (
     fit_temperature,
     subgroup_temperature,
 )
-from personalization.calibration.working_point import (
-    WorkingPoint,
-    fit_working_point,
-    propose_working_points,
-)
+from personalization.calibration.triage import MalignancyRules, TriageConfig, TriageFit
+from personalization.calibration.working_point import WorkingPoint
 from personalization.stages.calibrated_bundle import (
     Fit,
-    decisions_of,
+    decided_of,
     with_detector,
     with_figures,
     with_patients,
@@ -57,11 +57,11 @@ from personalization.stages.calibrated_bundle import (
     with_thresholds,
     with_tones,
 )
-from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, answer_calibration
+from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, NodesAsked, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
-from registry.bundle.labels import malignant_classes
-from registry.bundle.metrics.selective import decided
+from registry.bundle.conclusions import Conclusions
+from registry.bundle.labels import UNDECLARED, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
@@ -86,7 +86,8 @@ class Calibrate(Stage):
 
     Attributes:
         coverage: 1 − α of the prediction sets.
-        target_risk: the share of wrong answers allowed among those that are not referred.
+        target_risk: the share of wrong ones allowed among the conclusions at each node of the tree of
+            diagnoses, and among answers that are not referred.
         shrink_strength: for how many pictures the global temperature counts in a subgroup's.
         novelty_rate: the share of known pictures that may be called unlike those trained on.
         tones: how the skin of each declared tone looks in such pictures, as `dermfed-data tones --json`
@@ -95,6 +96,8 @@ class Calibrate(Stage):
             `close-up+dermoscopic+context`; null for every set of the kinds, without facts, with some and with
             all.
         sensitivity: the share of malignant lesions that is to be found suspicious; null for no working point.
+        triage: what may be missed of each kind of malignancy, and how many false alarms there may be, where
+            lesions are ruled out or called urgent; null for neither.
     """
 
     summed: ClassVar[frozenset[str]] = QUESTIONS
@@ -108,6 +111,7 @@ class Calibrate(Stage):
     tones: ToneRanges | None = None
     patterns: tuple[str, ...] | None = None
     sensitivity: float | None = Field(None, gt=0, lt=1)
+    triage: TriageConfig | None = TriageConfig()
 
     @field_validator("patterns")
     @classmethod
@@ -141,7 +145,8 @@ class Calibrate(Stage):
             fits[name] = self.fit(poll, name, bundle, temperatures)
             detectors[name] = self.detector(poll, name, bundle)
             own = dict(zip(poll.patterns, fits[name][1:], strict=True))
-            calibrated = with_thresholds(bundle, fits[name][0], own, self.coverage)
+            least = max(context.job.privacy.min_count, 1)
+            calibrated = with_thresholds(bundle, fits[name][0], own, self.coverage, least)
             bundles[name] = with_tones(with_detector(calibrated, detectors[name]), self.tones)
 
         counted = {name: poll.counts(name, bundle) for name, bundle in progress.each(bundles.items())}
@@ -171,7 +176,7 @@ class Calibrate(Stage):
         facts = {
             "models": {
                 name: {
-                    **asdict(fitted[0]),
+                    **fitted[0].facts(),
                     "basis": bundles[name].manifest.basis,
                     "novelty": detectors[name].facts(histograms[name]),
                     **of_each_pattern(poll.together, fitted[1:]),
@@ -179,8 +184,7 @@ class Calibrate(Stage):
                 for name, fitted in fits.items()
             },
             "by_subgroup": {
-                place: {**earlier.get(place, {}), **decided(decisions_of(block))}
-                for place, block in test.items()
+                place: {**earlier.get(place, {}), **decided_of(block)} for place, block in test.items()
             },
             **({} if counted_tones is None else {PATIENTS_BY_TONE: counted_tones.model_dump(mode="json")}),
             **figures_by_name(context, "patterns", poll.together, by_pattern),
@@ -235,7 +239,7 @@ class Calibrate(Stage):
         self, poll: "Poll", name: str, bundle: BundleDraft, temperatures: Sequence[Temperature]
     ) -> list["Fit"]:
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
-        points = self.working_points(poll, name, bundle)
+        points, triage = self.malignancy_rules(poll, name, bundle)
         counted = poll.thresholds(name, bundle.graph, points)
         allowed = AbstentionConfig(target_risk=self.target_risk)
         sets = [fit_threshold(counts.truth, ConformalConfig(coverage=self.coverage)) for counts in counted]
@@ -246,21 +250,58 @@ class Calibrate(Stage):
             fit_abstention(counts, allowed, own.threshold_bin)
             for counts, own in zip(answers, sets, strict=True)
         ]
-        return [Fit(*each) for each in zip(temperatures, sets, reported, points, strict=True)]
+        concluded = self.conclusions(poll, name, bundle, triage)
+        fitted = zip(temperatures, sets, reported, points, triage, concluded, strict=True)
+        return [Fit(*each) for each in fitted]
 
-    def working_points(self, poll: "Poll", name: str, bundle: BundleDraft) -> list[WorkingPoint | None]:
-        """Fit the working points of one model; none where nobody asks, or no class or lesion is malignant.
+    def conclusions(
+        self, poll: "Poll", name: str, bundle: BundleDraft, triage: Sequence[TriageFit | None]
+    ) -> list[Conclusions]:
+        """Fit which nodes of the tree of diagnoses are concluded, level after level, finest first."""
+        tree = bundle.manifest.tree
+        ruled_out = [(0, 0) if of is None else (of.ruled_out.below, of.urgent.from_bin) for of in triage]
+        found = [Conclusions(target_risk=self.target_risk, level=LEVEL) for _ in triage]
+        spent = [0.0] * len(found)
+        for level, nodes in enumerate(tree.levels):
+            so_far = np.stack([rules.thresholds(tree) for rules in found])
+            asked = NodesAsked(level, so_far, np.array(ruled_out))
+            histograms = poll.nodes(name, bundle.graph, asked, tree)
+            shares = [share_of(level, len(tree.levels), of) for of in spent]
+            tests = [
+                propose_level(nodes, each[:, 0], self.target_risk, share)
+                for each, share in zip(histograms, shares, strict=True)
+            ]
+            spent = [
+                of + share * bool(test.able) for of, share, test in zip(spent, shares, tests, strict=True)
+            ]
+            counts = poll.at_nodes(name, bundle.graph, asked, histograms, [test.proposed for test in tests])
+            found = [
+                rules.model_copy(update={"nodes": (*rules.nodes, *test.fit(of))})
+                for rules, test, of in zip(found, tests, counts, strict=True)
+            ]
+        return found
 
-        Without one of all patterns together no pattern has one.
+    def malignancy_rules(
+        self, poll: "Poll", name: str, bundle: BundleDraft
+    ) -> tuple[list[WorkingPoint | None], list[TriageFit | None]]:
+        """Fit the working points and the triage of one model; none without classes of both sides.
+
+        Without a working point of all patterns together no pattern has one.
         """
         malignant = malignant_classes(bundle.manifest.labels)
-        if self.sensitivity is None or not malignant.any() or malignant.all():
-            return [None] * max(len(poll.sets), 1)
+        nothing: list[None] = [None] * max(len(poll.sets), 1)
+        if not malignant.any() or malignant.all() or (self.sensitivity is None and self.triage is None):
+            return [*nothing], [*nothing]
         histograms = poll.malignancies(name, bundle.graph)
-        proposed = [propose_working_points(histogram, self.sensitivity) for histogram in histograms]
-        counted = poll.at_thresholds(name, bundle.graph, {MALIGNANCY: histograms}, proposed)
-        points = [fit_working_point(counts, self.sensitivity) for counts in counted]
-        return points if points[0] is not None else [None] * len(points)
+        rules = [MalignancyRules(each, self.sensitivity, self.triage) for each in histograms]
+        rows = [each.reshape(-1, each.shape[-1]) for each in histograms]
+        counted = poll.at_thresholds(
+            name, bundle.graph, {MALIGNANCY: rows}, [each.proposed for each in rules]
+        )
+        points = [own.working_point(at) for own, at in zip(rules, counted, strict=True)]
+        named = [place != UNDECLARED for place in poll.judged_on(name)]
+        triage = [own.fit_triage(at, named) for own, at in zip(rules, counted, strict=True)]
+        return points if points[0] is not None else [*nothing], triage
 
     def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:
         """Fit the OOD detector of one model."""
@@ -294,7 +335,7 @@ def routed(tests: Mapping[str, Blocks], places: Sequence[str]) -> Blocks:
 
 def of_each_pattern(names: Sequence[str], fits: Sequence[Fit]) -> dict[str, Any]:
     """What was fitted for each pattern, where there are any."""
-    return {"patterns": {name: asdict(fit) for name, fit in zip(names, fits, strict=True)}} if names else {}
+    return {"patterns": {name: fit.facts() for name, fit in zip(names, fits, strict=True)}} if names else {}
 
 
 def figures_by_name(
@@ -316,8 +357,8 @@ def figures_by_name(
         tests = {model: blocks[name] for model, blocks in judged.items()}
         test = routed(tests, context.all_subgroups)
         if test:
-            details = {place: decided(decisions_of(block)) for place, block in test.items()}
-            of_all = decided(decisions_of(reduce(add, test.values())))
+            details = {place: decided_of(block) for place, block in test.items()}
+            of_all = decided_of(reduce(add, test.values()))
             figures = summarise(test, context.labels, [p for p in context.subgroups if p in test], details)
             intervals = {**figures["intervals"], **of_all["intervals"]}
             found[name] = {**figures, **of_all, "intervals": intervals}

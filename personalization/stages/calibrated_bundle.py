@@ -1,14 +1,16 @@
 """Bundles with what calibration found: temperatures, thresholds, what is familiar, and figures."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.ood import (
     OodDetector,
@@ -16,15 +18,25 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     Temperature,
 )
+from personalization.calibration.triage import TriageFit
 from personalization.calibration.working_point import WorkingPoint
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Counts, Decisions
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
-from registry.bundle.labels import TonePatients
-from registry.bundle.manifest import Abstention, Conformal, Guarantee, ModelFile, PatternCalibration
+from registry.bundle.labels import TonePatients, kinds_of
+from registry.bundle.manifest import (
+    Abstention,
+    Conformal,
+    Guarantee,
+    KindMissed,
+    ModelFile,
+    PatternCalibration,
+)
 from registry.bundle.manifest import Temperature as TemperatureEntry
+from registry.bundle.manifest import Triage as TriageEntry
 from registry.bundle.manifest import WorkingPoint as WorkingPointEntry
 from registry.bundle.metrics.selective import decided
 from registry.bundle.skin_tone import ToneRanges
@@ -43,6 +55,13 @@ class Fit:
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
     working_point: WorkingPoint | None = None
+    triage: TriageFit | None = None
+    conclusions: Conclusions | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """As `summary.json` has it."""
+        rules = None if self.conclusions is None else self.conclusions.model_dump(mode="json")
+        return {**asdict(self), "conclusions": rules}
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
@@ -72,18 +91,28 @@ def temperature_entry(temperature: Temperature) -> TemperatureEntry:
 
 
 def with_thresholds(
-    bundle: BundleDraft, fit: Fit, of_patterns: Mapping[Pattern, Fit], coverage: float
+    bundle: BundleDraft, fit: Fit, of_patterns: Mapping[Pattern, Fit], coverage: float, least: int
 ) -> BundleDraft:
     """The bundle with its thresholds and their guarantees.
 
     A pattern of too few cases for a guarantee has no rules of its own: see `BundleManifest.under`.
+
+    Args:
+        bundle: whose graph was calibrated.
+        fit: of all cases.
+        of_patterns: of those of single patterns.
+        coverage: of the prediction sets.
+        least: how many lesions of a kind of malignancy there are, at least, where a bundle tells of them.
     """
     manifest = bundle.manifest
+    kinds = kinds_of(manifest.labels)
     for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
     update = {
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
         "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
+        "triage": triage_entry(fit.triage, kinds, least),
+        "conclusions": fit.conclusions,
         "basis": "cross-fitted" if bundle.folds else "split",
         "patterns": tuple(
             PatternCalibration(
@@ -92,6 +121,8 @@ def with_thresholds(
                 conformal=conformal_entry(own.conformal, coverage, for_whom),
                 abstention=abstention_entry(own.abstention),
                 working_point=working_point_entry(own.working_point),
+                triage=triage_entry(own.triage, kinds, least),
+                conclusions=own.conclusions,
             )
             for pattern, own in of_patterns.items()
             if own.conformal.guaranteed
@@ -127,6 +158,35 @@ def working_point_entry(fitted: WorkingPoint | None) -> WorkingPointEntry | None
     return None if fitted is None else WorkingPointEntry(**asdict(fitted))
 
 
+def triage_entry(fitted: TriageFit | None, kinds: Sequence[str], least: int) -> TriageEntry | None:
+    """Fitted triage as a manifest has it, without counts of a kind of fewer than `least` lesions.
+
+    Where one has as few, no kind has its number: it would follow from the others and the working point.
+    """
+    if fitted is None:
+        return None
+    ruled_out, urgent = fitted.ruled_out, fitted.urgent
+    all_told = not any(0 < share.n < least for share in ruled_out.missed)
+    return TriageEntry(
+        missed=fitted.missed,
+        false_alarms=fitted.false_alarms,
+        level=LEVEL,
+        ruled_out_below=ruled_out.below,
+        kinds=tuple(
+            KindMissed(kind=kind, n=share.n, missed=share.x, high=share.high)
+            for kind, share in zip(kinds, ruled_out.missed, strict=True)
+            if all_told
+        ),
+        ruled_out_low=ruled_out.others_low,
+        missed_high=ruled_out.missed_high,
+        urgent_from=urgent.from_bin,
+        n_other=urgent.false_alarms.n,
+        false_alarms_seen=urgent.false_alarms.x,
+        false_alarms_high=urgent.false_alarms_high,
+        urgent_low=urgent.found_low,
+    )
+
+
 def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> BundleDraft:
     """The bundle with the size of prediction sets and the share reported of the test cases, by pattern.
 
@@ -139,7 +199,7 @@ def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> Bu
         blocks = tests.get(name)
         if not blocks:
             return {}
-        found = decided(decisions_of(reduce(add, blocks.values())))
+        found = decided_of(reduce(add, blocks.values()))
         return {"set_size": found["set_size"], "reported": found["reported"]}
 
     patterns = tuple(one.model_copy(update=figures(one.pattern.name)) for one in bundle.manifest.patterns)
@@ -194,6 +254,7 @@ def with_figures(
         reference,
         traits=context.job.evaluation.traits,
         missing=context.missing,
+        least=max(context.job.privacy.min_count, 1),
     )
     update = {"evaluation": evaluation, "reference": reference}
     return replace(bundle, manifest=manifest.model_copy(update=update))
@@ -213,6 +274,11 @@ def merging(context: StageContext, subgroups: Iterable[str]) -> dict[str, int]:
     """How the test histograms of these subgroups were merged, as reference histograms tell it."""
     parts = sum(len(context.census.hospitals("test", [name])) for name in subgroups)
     return {"smallest_cell": smallest_cell(context.job.privacy.min_count), "parts": parts}
+
+
+def decided_of(block: Block) -> dict[str, Any]:
+    """What the thresholds do to the test pictures of a block, as `decided` has it."""
+    return decided(decisions_of(block), block.kinds)
 
 
 def decisions_of(block: Block) -> Decisions:

@@ -1,7 +1,8 @@
 """A client's answers to the questions of `calibrate`: sums over what a graph says of its pictures."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
 from personalization.calibration.calibration_counts import CONFIDENCE, CalibrationCounts
+from personalization.calibration.conclusions import count_nodes
 from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.ood import (
     HISTOGRAM,
@@ -20,16 +22,26 @@ from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,
 )
-from personalization.calibration.working_point import count_malignancies, no_malignancies, to_tensors
-from personalization.stages.calibration_features import Judged, judged, make_graph_features
+from personalization.calibration.triage import count_malignancies, most_thresholds, to_tensors
+from personalization.stages.calibration_features import FOLD, Judged, judged, make_graph_features
 from registry.bundle.cases import read_pattern
-from registry.bundle.counts.score_bins import highest, is_held_back, middle
-from registry.bundle.labels import malignant_classes
+from registry.bundle.conclusions import Tree
+from registry.bundle.counts.counts import Thresholds, is_ruled_out
+from registry.bundle.counts.score_bins import (
+    SCORE_BINS,
+    highest,
+    is_held_back,
+    malignancy_probability,
+    middle,
+    score_bin,
+)
+from registry.bundle.labels import kind_of_each, kinds_of, malignant_classes
 from registry.bundle.model import Gaussians
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
 from training.data.left_out import without
 from training.data.patterns import under
+from training.errors import MessageError
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client.embed import ENCODER
 from training.federation.client.evaluate import (
@@ -48,18 +60,62 @@ from training.messages.message import (
     reply,
     unknown_question,
 )
+from training.models.export import GRAPH
 
 LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
+NODES = "nodes"
 AT_THRESHOLDS = "at_thresholds"  # its thresholds are a tensor, named by the histogram that they cut
 QUESTIONS = frozenset(
-    {LIKELIHOODS, MALIGNANCY, THRESHOLDS, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
+    {LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
 )
+LEVEL, SO_FAR, TRIAGE = "level", "so_far", "triage"  # of a question about nodes: see `NodesAsked`
 MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
 View = Callable[[Examples], Examples]
 """What is shown of some examples."""
+
+
+@dataclass(frozen=True)
+class NodesAsked:
+    """At which level of the tree of diagnoses nodes are counted, and what was fitted before.
+
+    Attributes:
+        level: its place in the tree.
+        so_far: in each view the thresholds of all nodes, `(views, nodes)`.
+        triage: in each view the bins below which lesions are ruled out and from which they are urgent,
+            `(views, 2)`.
+    """
+
+    level: int
+    so_far: NDArray[np.int64]
+    triage: NDArray[np.int64]
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """As a question has them."""
+        values = {LEVEL: np.array(self.level), SO_FAR: self.so_far, TRIAGE: self.triage}
+        return {name: torch.from_numpy(of.astype(np.int32)) for name, of in values.items()}
+
+    @classmethod
+    def of(cls, broadcast: Broadcast, tree: Tree, views: int) -> "NodesAsked":
+        """Read them.
+
+        Raises:
+            MessageError: they are none of this tree and so many views.
+        """
+        shapes = {LEVEL: (), SO_FAR: (views, len(tree.nodes)), TRIAGE: (views, 2)}
+        read = {}
+        for name, shape in shapes.items():
+            tensor = broadcast.tensors.get(name)
+            if tensor is None or tensor.shape != shape or tensor.dtype != torch.int32:
+                raise MessageError(f"the server asks about nodes without int32 `{name}` of shape {shape}")
+            read[name] = tensor.numpy().astype(np.int64)
+        level = int(read[LEVEL])
+        if not 0 <= level < len(tree.levels):
+            raise MessageError(f"the server asks about level {level} of {len(tree.levels)} of the tree")
+        return cls(level, read[SO_FAR], read[TRIAGE])
+
 
 Scores = Callable[[Examples], NDArray[np.float32]]
 """The probabilities of some examples, `(examples, classes)`, by whichever model scores them."""
@@ -83,6 +139,8 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     model = judged(broadcast, client, encoder, question.split)
     if broadcast.ask == AT_THRESHOLDS:
         return answer_at_thresholds(broadcast, question, client, model, encoder)
+    if broadcast.ask == NODES:
+        return answer_nodes(broadcast, question, client, model)
     if not question.patterns:
         return answer_in_view(broadcast, question, client, model, as_they_are)
     tensors: dict[str, torch.Tensor] = {}
@@ -115,9 +173,8 @@ def answer_in_view(
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
-        cell = client.smallest_cell
-        by_part = (malignancy_counts(scores(model), part, client, cell) for part in parts.values())
-        return reply(broadcast, tensors=to_tensors(sum(by_part, no_malignancies())))
+        counts = malignancy_counts(scores(model), parts, client, question, client.smallest_cell)
+        return reply(broadcast, tensors=to_tensors(counts))
     if broadcast.ask == THRESHOLDS:
         cell = client.smallest_cell
         of_parts = (threshold_counts(scores(model), part, client, question, cell) for part in parts.values())
@@ -141,6 +198,43 @@ def answer_in_view(
     raise unknown_question(broadcast)
 
 
+def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged) -> Update:
+    """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
+    shown = views(question, client) if question.patterns else [as_they_are]
+    asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
+    counts = np.stack(
+        [
+            node_counts(
+                scores(model), parts_in(client, question, view), client, asked, place, client.smallest_cell
+            )
+            for place, view in enumerate(shown)
+        ]
+    )
+    return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
+
+
+def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
+    """What of the question's pictures may be counted in a view: of every fold by itself."""
+    return sendable(client, question, view, in_folds=answers_by_fold(client, question))
+
+
+def node_counts(
+    of: Scores, parts: Mapping[str, Examples], client: Client, asked: NodesAsked, place: int, cell: int
+) -> NDArray[np.int64]:
+    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`."""
+    labels, (below, urgent_from) = client.dataset.labels, asked.triage[place].tolist()
+    tree, malignant = Tree(labels), malignant_classes(labels)
+    triage = Thresholds(0, 0, None, below, urgent_from)
+    counts = np.zeros((len(tree.levels[asked.level]), 2, SCORE_BINS), dtype=np.int64)
+    for part in parts.values():
+        probabilities = of(part)
+        ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), triage)
+        counts += count_nodes(
+            tree, asked.level, probabilities, part.labels, ruled_out, asked.so_far[place], part.people, cell
+        )
+    return counts
+
+
 def answer_at_thresholds(
     broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, encoder: str
 ) -> Update:
@@ -149,14 +243,22 @@ def answer_at_thresholds(
     They are exact where they leave in a sum under masks and are the first that are asked for about the model.
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
-    what = MALIGNANCY if MALIGNANCY in broadcast.tensors else CONFIDENCE
     shown = views(question, client) if question.patterns else [as_they_are]
-    thresholds = read_thresholds(broadcast.tensors.get(what), len(shown))
+    what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
+    rows, most, asked_nodes = 1, STEPS, None
+    if what == MALIGNANCY:
+        most = most_thresholds(len(question.subgroups))
+    if what == NODES:
+        tree = Tree(client.dataset.labels)
+        asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
+        rows = len(tree.levels[asked_nodes.level])
+    thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
     digest = hashlib.sha256()  # of all that scores depend on
-    for name in sorted(broadcast.tensors.keys() - {what}):
+    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
         digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
-    about = f"{what} {encoder} {digest.hexdigest()}"
-    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
+    level = "" if asked_nodes is None else f" {asked_nodes.level}"
+    about = f"{what}{level} {encoder} {digest.hexdigest()}"
+    asked = f"{question.model_dump_json()} {thresholds.tolist()} {asked_nodes}"
     exact = (
         client.masked
         and has_each_view_once(question)
@@ -165,16 +267,20 @@ def answer_at_thresholds(
     cell = 1 if exact else client.smallest_cell
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
-        counts = np.zeros((2, STEPS + 1), dtype=np.int64)
-        for part in sendable(client, question, view, in_folds=answers_by_fold(client, question)).values():
-            histogram = (
-                malignancy_counts(scores(model), part, client, cell)
-                if what == MALIGNANCY
-                else threshold_counts(scores(model), part, client, question, cell).confidence
+        parts = parts_in(client, question, view)
+        at = thresholds[place * rows : (place + 1) * rows].tolist()
+        if asked_nodes is not None:
+            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
+        elif what == MALIGNANCY:
+            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
+        else:
+            of_parts = (
+                threshold_counts(scores(model), each, client, question, cell) for each in parts.values()
             )
-            counts += CountsAt.of(histogram, thresholds[place].tolist()).between
+            histograms = sum(of_parts, CalibrationCounts.none()).confidence[None]
+        counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
-        tensors[name] = torch.from_numpy(counts.astype(np.int32))
+        tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
     return reply(broadcast, tensors=tensors)
 
 
@@ -195,11 +301,26 @@ def scores(model: Judged) -> Scores:
     return lambda examples: model.run(examples).probabilities
 
 
-def malignancy_counts(of: Scores, part: Examples, client: Client, cell: int) -> NDArray[np.int64]:
-    """The histogram of some calibration pictures by malignancy, in runs of `cell` patients, `(2, bins)`."""
-    return count_malignancies(
-        of(part), part.labels, malignant_classes(client.dataset.labels), part.people, cell
-    )
+def malignancy_counts(
+    of: Scores, parts: Mapping[str, Examples], client: Client, question: EvaluateQuestion, cell: int
+) -> list[NDArray[np.int64]]:
+    """The histogram of each subgroup of the question by malignancy, `(1 + kinds, bins)`.
+
+    Args:
+        of: scores examples.
+        parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be counted.
+        client: whose they are.
+        question: names the subgroups.
+        cell: the fewest patients of a run.
+    """
+    labels = client.dataset.labels
+    counts = {
+        name: np.zeros((1 + len(kinds_of(labels)), SCORE_BINS), dtype=np.int64) for name in question.subgroups
+    }
+    for name, part in parts.items():
+        own = name if name in counts else name.rpartition("/")[0]
+        counts[own] += count_malignancies(of(part), part.labels, kind_of_each(labels), part.people, cell)
+    return list(counts.values())
 
 
 def threshold_counts(

@@ -21,6 +21,7 @@ from training.errors import DataError, MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.federation.client.embed import ENCODER, features_digest, rows_of
 from training.messages.message import Broadcast, Update, reply
+from training.models.case_batch import ENCODER_BATCH
 from training.models.export import as_bytes
 from training.models.graph_parts import EncoderPart, HeadPart
 from training.progress import Watch, unwatched
@@ -98,10 +99,10 @@ def features_of(
 ) -> ClientFeatures:
     """The features of these rows; `watch` is told the share that is made."""
     made = np.zeros((len(rows), encoder.num_features), dtype=np.float32)
-    for start in range(0, len(rows), EVALUATION_BATCH):
-        batch = slice(start, start + EVALUATION_BATCH)
+    for start in range(0, len(rows), ENCODER_BATCH):
+        batch = slice(start, start + ENCODER_BATCH)
         made[batch] = encoder.features(images[rows[batch]])
-        watch(min(start + EVALUATION_BATCH, len(rows)) / len(rows))
+        watch(min(start + ENCODER_BATCH, len(rows)) / len(rows))
     return ClientFeatures(made, rows)
 
 

@@ -22,7 +22,8 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )
-from personalization.calibration.working_point import WorkingPoint, no_malignancies, read_malignancies
+from personalization.calibration.triage import most_thresholds, read_malignancies
+from personalization.calibration.working_point import WorkingPoint
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
     COUNTED,
@@ -33,14 +34,18 @@ from personalization.stages.calibration_answers import (
     LIKELIHOODS,
     MALIGNANCY,
     MEANS,
+    NODES,
     THRESHOLDS,
     TONES,
     WHITENING,
+    NodesAsked,
 )
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counts import Thresholds
-from registry.bundle.labels import TonePatients
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Gaussians, Graph
 from training.data.dataset import Split
@@ -121,13 +126,22 @@ class Poll:
             found.append((sums, sum(counted(each) for each in answers)))
         return found
 
+    def judged_on(self, name: str) -> tuple[str, ...]:
+        """The subgroups that a model is judged on: the global model on all, others on their own."""
+        return self.context.all_subgroups if name == GLOBAL else (name,)
+
     def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
-        """The histograms of the calibration split that working points are fitted to, in the same order."""
+        """The histograms that working points and triage are fitted to, in the same order.
+
+        Each is of the subgroups that the model is judged on, `(subgroups, 1 + kinds, bins)`.
+        """
         updates = self._ask(
             MALIGNANCY, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
         )
+        parts, kinds = len(self.judged_on(name)), len(kinds_of(self.context.labels))
+        nothing = np.zeros((parts, 1 + kinds, SCORE_BINS), dtype=np.int64)
         return [
-            sum((read_malignancies(each) for each in answers), no_malignancies())
+            sum((read_malignancies(each, parts, kinds) for each in answers), nothing)
             for answers in in_sets(updates, self.sets)
         ]
 
@@ -163,22 +177,69 @@ class Poll:
         Args:
             name: of the model.
             graph: the model.
-            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(2, bins)`.
-            thresholds: score bins of each, rising, at most `STEPS`.
+            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(rows, bins)`.
+            thresholds: score bins of each, rising, at most `STEPS`, or `most_thresholds` of malignancy.
             points: the model's working points, as in `thresholds`.
         """
         ((what, merged),) = histograms.items()
         if self.context.job.privacy.masked_counts is None or not any(thresholds):
             return [CountsAt.of(each, at) for each, at in zip(merged, thresholds, strict=True)]
         options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
-        sent = {what: to_tensor(thresholds)}
+        most = most_thresholds(len(self.judged_on(name))) if what == MALIGNANCY else STEPS
+        sent = {what: to_tensor(thresholds, most)}
         updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
-        shape = (2, STEPS + 1)
+        shape = (len(merged[0]), most + 1)
         between = [
             sum((read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64))
             for answers in in_sets(updates, self.sets)
         ]
         return [CountsAt.up_to(at, counts) for at, counts in zip(thresholds, between, strict=True)]
+
+    def nodes(self, name: str, graph: bytes, asked: NodesAsked, tree: Tree) -> NDArray[np.int64]:
+        """The histograms that thresholds of the nodes of a level are proposed by, in the same order.
+
+        Returns:
+            `(sets of patterns, nodes of the level, 2, bins)`.
+        """
+        options = {**ONE_PER_LESION, **self._of(self.sets)}
+        updates = self._ask(NODES, name, graph, self.fitted_on, options, beside=asked.to_tensors())
+        shape = (len(asked.so_far), len(tree.levels[asked.level]), 2, SCORE_BINS)
+        return sum((read_counts(each, NODES, shape) for each in updates), np.zeros(shape, dtype=np.int64))
+
+    def at_nodes(
+        self,
+        name: str,
+        graph: bytes,
+        asked: NodesAsked,
+        histograms: NDArray[np.int64],
+        thresholds: Sequence[Sequence[Sequence[int]]],
+    ) -> list[list[CountsAt]]:
+        """Counts at thresholds of each node, in the same order: exact ones under masks.
+
+        Args:
+            name: of the model.
+            graph: the model.
+            asked: as of `nodes`.
+            histograms: what that gave.
+            thresholds: of each set of patterns and node score bins, rising, at most `STEPS`.
+        """
+        if self.context.job.privacy.masked_counts is None or not any(map(any, thresholds)):
+            return [
+                [CountsAt.of(each, at) for each, at in zip(rows, of, strict=True)]
+                for rows, of in zip(histograms, thresholds, strict=True)
+            ]
+        sent = {**asked.to_tensors(), NODES: to_tensor([at for of in thresholds for at in of], STEPS)}
+        options = {**ONE_PER_LESION, **self._of(self.sets)}
+        updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
+        shape = (2 * histograms.shape[1], STEPS + 1)
+        found = []
+        for answers, of in zip(in_sets(updates, self.sets), thresholds, strict=True):
+            between = sum(
+                (read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64)
+            )
+            rows = between.reshape(-1, 2, STEPS + 1)
+            found.append([CountsAt.up_to(at, row) for at, row in zip(of, rows, strict=True)])
+        return found
 
     def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
         """Counts of the test split by subgroup, with what the bundle's thresholds do there.
@@ -277,7 +338,7 @@ class Poll:
 
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
-        subgroups = self.context.all_subgroups if name == GLOBAL else (name,)
+        subgroups = self.judged_on(name)
         masked = self.context.job.privacy.masked_counts is not None
         clients = (
             self.context.trainers(subgroups, masked=masked)
@@ -296,7 +357,7 @@ class Poll:
 
     def _heads(self, ask: str, name: str, graph: bytes) -> Tensors:
         """What follows the encoder in the models without each fold, at the graph's temperatures."""
-        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, AT_THRESHOLDS):
+        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS):
             return {}
         temperatures = temperatures_of(graph)
         return {
@@ -355,8 +416,16 @@ def counted(update: Update) -> int:
 
 def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
     """The thresholds of a manifest, as a question carries them."""
+    triage, rules = manifest.triage, manifest.conclusions
     return asdict(
-        Thresholds(manifest.conformal.threshold_bin, manifest.reports_from, manifest.suspicious_from)
+        Thresholds(
+            manifest.conformal.threshold_bin,
+            manifest.reports_from,
+            manifest.suspicious_from,
+            None if triage is None else triage.ruled_out_below,
+            None if triage is None else triage.urgent_from,
+            () if rules is None else tuple(rules.thresholds(manifest.tree).tolist()),
+        )
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.evaluation import LOOSE, SHARES, Evaluation, GroupCounts, ReferenceHistograms
 from registry.bundle.labels import Label, malignant_classes
-from registry.bundle.manifest import BundleManifest, PatternCalibration
-from registry.bundle.metrics.intervals import clopper_pearson, exact_low
+from registry.bundle.manifest import BundleManifest, PatternCalibration, Triage
+from registry.bundle.metrics.intervals import clopper_pearson, exact_high, exact_low
 
 
 def contradictions(manifest: BundleManifest) -> list[str]:
@@ -38,12 +38,25 @@ def _rules_that_cannot_be(manifest: BundleManifest) -> Iterator[str]:
                     f"{place}working_point.sensitivity_low is {point.sensitivity_low:.4g}, and {point.n} "
                     f"malignant lesions, all of them found, show {most:.4g} at most"
                 )
+        if rules.triage is not None:
+            yield from _misses_not_shown(rules.triage, place)
         if risk is not None and limit is not None and limit < risk - LOOSE:
             yield f"{place}abstention.risk_high is {limit:.4g}, and the risk itself {risk:.4g}"
     for one in manifest.patterns:
         if one.set_size is not None and one.set_size > len(manifest.labels) + LOOSE:
             classes = len(manifest.labels)
             yield f"patterns.{one.pattern.name}.set_size is {one.set_size:.4g} of {classes} classes"
+
+
+def _misses_not_shown(triage: Triage, place: str) -> Iterator[str]:
+    for kind in triage.kinds:
+        x, n = np.array(float(kind.missed)), np.array(float(kind.n))
+        least = float(exact_high(x, n, 2 * triage.level - 1)) if kind.n else 0.0
+        if kind.high < least - LOOSE:
+            yield (
+                f"{place}triage says that at most {kind.high:.4g} of {kind.kind} are missed, and "
+                f"{kind.missed} of {kind.n} show {least:.4g} at best"
+            )
 
 
 def _counts_that_disagree(

@@ -4,15 +4,20 @@ A pure function of the probabilities, the embedding, the manifest, the declared 
 what is given of a case, with thresholds compared in bins, so that what is decided is what was counted when
 the model was tested.
 
-- `report` if the highest probability reaches the abstention threshold, the prediction set is not empty, the
-  malignancy does not hold the answer back, and the picture is not farther from the training pictures than the
-  threshold of unfamiliarity, else `refer`. A disease that no class is for may have a high probability; its
-  distance shows.
+- `report` if something is concluded (`registry.bundle.conclusions`), and the picture is not farther from the
+  training pictures than the threshold of unfamiliarity, else `refer`. A disease that no class is for may have
+  a high probability; its distance shows. A version without rules for conclusions reports if the highest
+  probability reaches the abstention threshold, the prediction set is not empty and the malignancy does not
+  hold the answer back.
 - The prediction set has every class that reaches the conformal threshold. Where none does, no class is
   credible. It is full where too few calibration pictures allow no guarantee (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
   is suspicious; an answer that is no malignant class is then held back, however confident.
+- `triage` says who has to see the lesion: `urgent` where the probability of malignancy reaches the threshold
+  of false alarms, else `ruled-out` where it is below the threshold under which each kind of malignancy is
+  missed in few, else `routine`. Nothing is ruled out of an unfamiliar picture, of a declared skin tone that
+  the version has no proof for, and of cases of a pattern that was not calibrated.
 - `warnings` are what a clinician has to know besides, one sentence each.
 
 `would_help` names what of a case is missing that would make the answer surer. Every pattern that was
@@ -22,18 +27,26 @@ more reports, and was behind in neither. Differences of less than a twentieth of
 are none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
-from registry.bundle.counts.score_bins import LOGIT_BINS, is_held_back, is_suspicious, malignancy_probability
+from registry.bundle.conclusions import Node, NodeRule
+from registry.bundle.counts.score_bins import (
+    LOGIT_BINS,
+    SCORE_BINS,
+    is_held_back,
+    is_suspicious,
+    malignancy_probability,
+    score_bin,
+)
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, malignant_classes, short
-from registry.bundle.manifest import BundleManifest, Guarantee
+from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed, Triage
 from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
@@ -91,6 +104,7 @@ def _warnings(
             yield f"The model was not calibrated on {pattern.as_text}: {full}"
         else:
             yield f"Too few cases of {pattern.as_text} to calibrate on: {full}"
+    yield from _nothing_ruled_out(manifest, skin_tone, scale, pattern)
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
         yield (
             f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
@@ -104,6 +118,36 @@ def _warnings(
     unknown = ", ".join(label.code for label in manifest.labels if label.malignancy == "unknown")
     if unknown and malignant_classes(manifest.labels).any():
         yield f"Malignancy leaves out {unknown}: it is not known whether they are malignant."
+
+
+def _nothing_ruled_out(
+    manifest: BundleManifest, skin_tone: str | None, scale: str | None, pattern: Pattern | None
+) -> Iterator[str]:
+    """Why no lesion of this person is ruled out, where the version has triage."""
+    rules = manifest.triage
+    if rules is None:
+        return
+    if pattern is not None and manifest.rules_of(pattern) is None:
+        why = f": the model was not calibrated on {pattern.as_text}"
+    elif not rules.ruled_out_below:
+        few = ", ".join(f"{one.kind} ({one.n})" for one in rules.kinds if one.high > rules.missed)
+        shown = f"to show that at most {100 * rules.missed:g} % of it are missed"
+        if rules.kinds and not few:
+            why = f": no threshold is low enough {shown}, for each kind of malignancy"
+        else:
+            why = f": too few calibration lesions of {few or 'a kind of malignancy'} {shown}"
+    elif not _is_proven(manifest, skin_tone, scale):
+        of_tone = f"for skin tone {skin_tone} ({scale or 'no scale'})"
+        whom = of_tone if skin_tone else "where no skin tone is declared"
+        why = f" {whom}: this version has not shown what would be missed"
+    else:
+        return
+    yield f"No lesion is ruled out{why}."
+
+
+def _is_proven(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    """Whether the limits of what is ruled out hold for this person."""
+    return skin_tone is None if manifest.subgroup.is_global else is_for(manifest, skin_tone, scale)
 
 
 @dataclass(frozen=True)
@@ -135,6 +179,132 @@ class MalignancyRisk:
     n: int | None = None
 
 
+Level = Literal["urgent", "routine", "ruled-out"]
+
+
+@dataclass(frozen=True)
+class PredictiveValues:
+    """Lower limits of what triage predicts where a share p of lesions is malignant.
+
+    With the limits of `Triage`, each one-sided at .975, so that both of a value hold together at .95:
+
+        negative = ruled_out_low (1 − p) / (ruled_out_low (1 − p) + missed_high p)
+        positive = urgent_low p / (urgent_low p + false_alarms_high (1 − p))
+
+    Attributes:
+        prevalence: p, as stated for the place.
+        negative: of lesions that are ruled out, the share that is not malignant; None where none is.
+        positive: of urgent lesions, the share that is malignant; None where none is.
+    """
+
+    prevalence: float
+    negative: float | None
+    positive: float | None
+
+    @classmethod
+    def of(cls, rules: Triage, prevalence: float) -> "PredictiveValues":
+        """What the rules predict at a prevalence."""
+        others = 1 - prevalence
+        negative = rules.ruled_out_low * others, rules.missed_high * prevalence
+        positive = rules.urgent_low * prevalence, rules.false_alarms_high * others
+        return cls(
+            prevalence,
+            _first_of_both(*negative) if rules.ruled_out_below else None,
+            _first_of_both(*positive) if rules.urgent_from < SCORE_BINS else None,
+        )
+
+    @property
+    def words(self) -> str:
+        """The same as a sentence, with what is assumed."""
+        found = []
+        if self.negative is not None:
+            found.append(f"at least {100 * self.negative:.3g} % of those ruled out are not malignant")
+        if self.positive is not None:
+            found.append(f"at least {100 * self.positive:.3g} % of urgent ones are malignant")
+        told = " and ".join(found) or "nothing is predicted"
+        return (
+            f"Where {100 * self.prevalence:.3g} % of lesions are malignant, as was stated for this place, "
+            f"{told}. Lesions of each class are assumed to look as in calibration."
+        )
+
+
+def _first_of_both(first: float, second: float) -> float:
+    return first / (first + second) if first else 0.0
+
+
+@dataclass(frozen=True)
+class TriageAnswer:
+    """Who has to see a lesion, and how surely that was shown in calibration.
+
+    Attributes:
+        level: `ruled-out`, `urgent`, or `routine`: everything else.
+        guarantee: for whom the limits below were shown; `none` where not for this lesion.
+        basis: as the manifest has it.
+        confidence: how sure each limit is.
+        missed_limit: the share of each kind of malignancy that may be ruled out.
+        missed: what of each kind was; empty where a kind has too few lesions to tell of.
+        false_alarms_limit: the share of lesions that are not malignant that may be urgent.
+        false_alarms: of how many lesions that are not malignant how many were, and the upper limit.
+        predictive: what it predicts at a stated prevalence; None without one, or without a guarantee to the
+            subgroup.
+    """
+
+    level: Level
+    guarantee: Guarantee
+    basis: str
+    confidence: float
+    missed_limit: float
+    missed: tuple[KindMissed, ...]
+    false_alarms_limit: float
+    false_alarms: tuple[int, int, float]
+    predictive: PredictiveValues | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON of the service's interface."""
+        n, x, high = self.false_alarms
+        return {
+            "guarantee": self.guarantee,
+            "basis": self.basis,
+            "confidence": self.confidence,
+            "missed": {"limit": self.missed_limit, "kinds": [each.model_dump() for each in self.missed]},
+            "false_alarms": {"limit": self.false_alarms_limit, "n": n, "seen": x, "high": high},
+            "predictive": None
+            if self.predictive is None
+            else {**asdict(self.predictive), "words": self.predictive.words},
+        }
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What is said of a lesion, at the finest level at which it is sure.
+
+    Attributes:
+        node: of the tree of diagnoses.
+        probability: of its classes together.
+        rule: how often it was wrong in calibration.
+        basis: as the manifest has it.
+    """
+
+    node: Node
+    probability: float
+    rule: NodeRule
+    basis: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON of the service's interface."""
+        return {
+            "level": self.node.level,
+            "code": self.node.code,
+            "name": self.node.name,
+            "malignant": self.node.malignant,
+            "probability": self.probability,
+            "n": self.rule.n,
+            "wrong": self.rule.wrong,
+            "risk_high": self.rule.risk_high,
+            "basis": self.basis,
+        }
+
+
 @dataclass(frozen=True)
 class Decision:
     """The decision on one picture: report or refer, with the evidence for it.
@@ -154,6 +324,8 @@ class Decision:
         confidence_threshold: what it was compared with, to the resolution of a score bin.
         confidence_calibrated_on: pictures the threshold rests on.
         warnings: what a clinician has to know, one sentence each.
+        triage: who has to see the lesion; None of a version without triage.
+        conclusion: what is said of it; None where nothing is sure.
     """
 
     reported: bool
@@ -169,10 +341,15 @@ class Decision:
     confidence_threshold: float
     confidence_calibrated_on: int
     warnings: tuple[str, ...]
+    triage: TriageAnswer | None = None
+    conclusion: Conclusion | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The decision's part of a diagnosis, as JSON of the service's interface."""
         return {
+            "triage": None if self.triage is None else self.triage.level,
+            "triage_evidence": None if self.triage is None else self.triage.to_json(),
+            "conclusion": None if self.conclusion is None else self.conclusion.to_json(),
             "decision": "report" if self.reported else "refer",
             "findings": [
                 {
@@ -209,6 +386,7 @@ def decide(
     skin_tone: str | None = None,
     skin_tone_scale: str | None = None,
     top: int | None = None,
+    prevalence: Mapping[str, float] | None = None,
 ) -> Decision:
     """Decides on one picture, or one case.
 
@@ -221,6 +399,7 @@ def decide(
         skin_tone: the declared skin tone, if any.
         skin_tone_scale: the scale it was declared on.
         top: list only so many findings; all of them by default. The prediction set is never cut.
+        prevalence: of malignancy at the place, by subgroup, where it was stated.
 
     Raises:
         GraphError: the probabilities are not one finite number per label, or the embedding is not one
@@ -243,8 +422,24 @@ def decide(
     unfamiliar = _unfamiliar(manifest, embedding)
     one, answer = np.asarray(probabilities)[np.newaxis], order[:1]
     held_back = bool(is_held_back(one, answer, malignant, manifest.suspicious_from)[0])
+    triage = _triage(
+        one,
+        malignant,
+        manifest,
+        skin_tone,
+        skin_tone_scale,
+        unfamiliar=bool(unfamiliar),
+        prevalence=(prevalence or {}).get(manifest.subgroup.name),
+    )
+    conclusion = None
+    if manifest.conclusions is None:
+        reported = bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar
+    else:
+        conclusion = _conclusion(one, manifest, triage) if guarantee != "none" and not unfamiliar else None
+        reported = conclusion is not None
+        held_back = held_back and not reported
     return Decision(
-        reported=bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar,
+        reported=reported,
         held_back=held_back,
         unfamiliar=unfamiliar,
         findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
@@ -261,6 +456,63 @@ def decide(
             *_familiarity_warnings(manifest, unfamiliar),
             *_warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
         ),
+        triage=triage,
+        conclusion=conclusion,
+    )
+
+
+def _conclusion(
+    one: NDArray[Any], manifest: BundleManifest, triage: TriageAnswer | None
+) -> Conclusion | None:
+    """What is concluded of one row of probabilities `(1, classes)`."""
+    rules, tree = manifest.conclusions, manifest.tree
+    assert rules is not None, "asked where there are none"
+    ruled_out = np.array([triage is not None and triage.level == "ruled-out"])
+    place = int(tree.concluded(one, ruled_out, rules.thresholds(tree))[0])
+    if place < 0:
+        return None
+    node = tree.nodes[place]
+    rule = rules.rule_of(node)
+    assert rule is not None, "concluded by a rule"
+    return Conclusion(node, float(one[0, list(node.classes)].sum()), rule, manifest.basis)
+
+
+def _triage(
+    one: NDArray[Any],
+    malignant: NDArray[np.bool_],
+    manifest: BundleManifest,
+    skin_tone: str | None,
+    scale: str | None,
+    *,
+    unfamiliar: bool,
+    prevalence: float | None,
+) -> TriageAnswer | None:
+    """Who has to see the lesion of one row of probabilities `(1, classes)`."""
+    rules = manifest.triage
+    if rules is None:
+        return None
+    bin_of = int(score_bin(malignancy_probability(one, malignant))[0])
+    everybody = manifest.subgroup.is_global
+    proven = _is_proven(manifest, skin_tone, scale)
+    level: Level = "routine"
+    if bin_of >= rules.urgent_from:
+        level = "urgent"
+    elif bin_of < rules.ruled_out_below and proven and not unfamiliar:
+        level = "ruled-out"
+    held = everybody or proven
+    guarantee: Guarantee = "none"
+    if held and manifest.conformal.guarantee != "none":
+        guarantee = "global" if everybody else "subgroup"
+    return TriageAnswer(
+        level,
+        guarantee,
+        manifest.basis,
+        rules.level,
+        rules.missed,
+        rules.kinds,
+        rules.false_alarms,
+        (rules.n_other, rules.false_alarms_seen, rules.false_alarms_limit),
+        None if prevalence is None or guarantee != "subgroup" else PredictiveValues.of(rules, prevalence),
     )
 
 

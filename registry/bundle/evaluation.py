@@ -20,13 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Confusion, Counts, Decisions, ScoreHistograms, Trait
+from registry.bundle.counts.counts import (
+    Confusion,
+    Counts,
+    Decisions,
+    KindSums,
+    ScoreHistograms,
+    Trait,
+)
 from registry.bundle.frozen import Frozen
-from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, kinds_of, malignant_classes
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.intervals import mean_defined
-from registry.bundle.metrics.selective import decided
+from registry.bundle.metrics.selective import OF_KINDS, decided
 from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, METRICS, number, summarise
 from registry.bundle.model import DISTANCE_BINS
 
@@ -52,6 +60,10 @@ SHARES: Final[Mapping[str, tuple[str, str]]] = {
     "reported_risk": ("reported_wrong", "reported"),
     "sensitivity_at_threshold": ("suspicious", "n_malignant"),
     "specificity_at_threshold": ("not_suspicious", "n_other"),
+    "ruled_out_malignant": ("ruled_out_malignant", "n_malignant"),
+    "ruled_out_other": ("ruled_out_other", "n_other"),
+    "urgent_malignant": ("urgent_malignant", "n_malignant"),
+    "urgent_other": ("urgent_other", "n_other"),
 }
 """Metrics that are shares of pictures: the count of those that are so, and of those among which they are."""
 
@@ -69,6 +81,9 @@ class Decided(Frozen):
         reported_wrong: of these, those answered wrongly.
         suspicious: malignant pictures at the working point or above; None without a working point.
         not_suspicious: other pictures below it.
+        ruled_out_malignant, ruled_out_other: malignant and other pictures that triage rules out; None without
+            triage.
+        urgent_malignant, urgent_other: those that it calls urgent.
     """
 
     covered: Count | None = None
@@ -77,9 +92,13 @@ class Decided(Frozen):
     reported_wrong: Count | None = None
     suspicious: Count | None = None
     not_suspicious: Count | None = None
+    ruled_out_malignant: Count | None = None
+    ruled_out_other: Count | None = None
+    urgent_malignant: Count | None = None
+    urgent_other: Count | None = None
 
     @classmethod
-    def of(cls, decisions: Decisions) -> "Decided":
+    def of(cls, decisions: Decisions, kinds: KindSums | None) -> "Decided":
         """The sums over all lesions."""
         sums = {
             "covered": decisions.covered,
@@ -89,7 +108,65 @@ class Decided(Frozen):
         }
         if decisions.at_working_point:
             sums |= {"suspicious": decisions.suspicious, "not_suspicious": decisions.cleared}
+        if kinds is not None and kinds.triaged:
+            for name, of in (("ruled_out", kinds.ruled_out), ("urgent", kinds.urgent)):
+                sums |= {f"{name}_malignant": of[1:], f"{name}_other": of[:1]}
         return cls(**{name: int(of.x.sum()) for name, of in sums.items()})
+
+
+class KindCounts(Frozen):
+    """Some test pictures of a kind of malignancy.
+
+    Attributes:
+        n: how many.
+        found: answered with a malignant class.
+        suspicious: at the working point or above; None without a working point.
+        ruled_out, urgent: by triage; None without it.
+        intervals: the ends of 95 % intervals, by the name of the metric.
+    """
+
+    n: Annotated[int, Field(ge=1)]
+    found: Count
+    suspicious: Count | None = None
+    ruled_out: Count | None = None
+    urgent: Count | None = None
+    intervals: Mapping[str, Interval] = Field(default_factory=dict)
+
+    def shares(self) -> Iterator[tuple[str, int, int]]:
+        """Each share: the name of its metric, of how many pictures it is true, and among how many."""
+        for name, share in OF_KINDS.items():
+            if (x := getattr(self, share)) is not None:
+                yield name, x, self.n
+
+    @model_validator(mode="after")
+    def _parts_of_the_whole(self) -> "KindCounts":
+        for name, x, n in self.shares():
+            if x > n:
+                raise ValueError(f"{name} is of {x} among {n} pictures; a part is at most the whole")
+        if (self.ruled_out or 0) + (self.urgent or 0) > self.n:
+            raise ValueError(
+                f"{self.ruled_out} pictures ruled out and {self.urgent} urgent are more than {self.n}"
+            )
+        check_intervals(self.intervals, {name: x / n for name, x, n in self.shares()})
+        return self
+
+
+class AnswerCounts(Frozen):
+    """Some test pictures of which the same was concluded.
+
+    Attributes:
+        n: how many.
+        wrong: those of them that are none of its classes.
+    """
+
+    n: Annotated[int, Field(ge=1)]
+    wrong: Count
+
+    @model_validator(mode="after")
+    def _parts_of_the_whole(self) -> "AnswerCounts":
+        if self.wrong > self.n:
+            raise ValueError(f"{self.wrong} wrong conclusions are more than {self.n}")
+        return self
 
 
 class GroupCounts(Frozen):
@@ -102,6 +179,10 @@ class GroupCounts(Frozen):
         found: malignant ones answered with a malignant class.
         cleared: others answered with a class that is not malignant.
         decided: what the thresholds do to them.
+        by_kind: those of each kind of malignancy, by its name; those of few pictures are absent, and others
+            from which they would follow (`kept_back`).
+        by_answer: those of which the same was concluded, by level and code of the node (`group/NEV`);
+            likewise.
         estimates: metrics that do not follow from these counts, by name; None where undefined.
         intervals: the ends of 95 % intervals, by the name of the metric.
     """
@@ -113,6 +194,8 @@ class GroupCounts(Frozen):
     found: Count | None = None
     cleared: Count | None = None
     decided: Decided | None = None
+    by_kind: Mapping[str, KindCounts] = Field(default_factory=dict)
+    by_answer: Mapping[str, AnswerCounts] = Field(default_factory=dict)
     estimates: Mapping[str, float | None] = Field(default_factory=dict)
     intervals: Mapping[str, Interval] = Field(default_factory=dict)
 
@@ -129,7 +212,7 @@ class GroupCounts(Frozen):
             right=int(np.trace(confusion)),
             found=int(confusion[np.ix_(malignant, malignant)].sum()) if of_both else None,
             cleared=int(confusion[np.ix_(~malignant, ~malignant)].sum()) if of_both else None,
-            decided=None if block.decisions is None else Decided.of(block.decisions),
+            decided=None if block.decisions is None else Decided.of(block.decisions, block.kinds),
         )
 
     def counts(self) -> dict[str, int]:
@@ -310,6 +393,7 @@ class Evaluation(Frozen):
         *,
         traits: Mapping[str, Sequence[str]] | None = None,
         missing: Mapping[str, JsonValue] | None = None,
+        least: int = 1,
     ) -> "Evaluation":
         """What the counts of a test disclose.
 
@@ -320,12 +404,17 @@ class Evaluation(Frozen):
             reference: the histograms that the bundle has.
             traits: the columns of intersections, as of `summarise`.
             missing: as in the attributes.
+            least: how many pictures of a kind of malignancy there are, at least, where they are disclosed.
         """
         malignant, total = malignant_classes(labels), reduce(add, blocks.values())
-        details = {name: decided(one.decisions) for name, one in blocks.items() if one.decisions is not None}
+        details = {
+            name: decided(one.decisions, one.kinds)
+            for name, one in blocks.items()
+            if one.decisions is not None
+        }
         found = summarise(blocks, labels, subgroups, details, traits)
         if total.decisions is not None:
-            of_all = decided(total.decisions)
+            of_all = decided(total.decisions, total.kinds)
             found |= of_all | {"intervals": {**found["intervals"], **of_all["intervals"]}}
 
         def cell(metrics: Metrics, name: str, trait: Trait) -> GroupCounts:
@@ -351,9 +440,23 @@ class Evaluation(Frozen):
             name: _with_estimates(group, found["by_subgroup"][name], computed["by_subgroup"][name])
             for name, group in counted.by_subgroup.items()
         }
-        return counted.model_copy(
-            update={"all": _with_estimates(counted.all, found, computed), "by_subgroup": groups}
-        )
+        whole = _with_estimates(counted.all, found, computed)
+        named: dict[str | None, Block] = {name: blocks[name] for name in groups}
+        kinds = disclosed({name: _of_kinds(of) for name, of in named.items()}, _of_kinds(total), least)
+        nodes = disclosed({name: _of_nodes(of) for name, of in named.items()}, _of_nodes(total), least)
+        tree = Tree(labels)
+
+        def with_cells(group: GroupCounts, name: str | None, block: Block, metrics: Metrics) -> GroupCounts:
+            answers = _answers(block, nodes[name], tree)
+            cells = {"by_kind": _kinds(block.kinds, metrics, kinds[name], labels), "by_answer": answers}
+            return group.model_copy(update=cells)
+
+        whole = with_cells(whole, None, total, found)
+        groups = {
+            name: with_cells(group, name, blocks[name], found["by_subgroup"][name])
+            for name, group in groups.items()
+        }
+        return counted.model_copy(update={"all": whole, "by_subgroup": groups})
 
     def metrics(self, labels: Sequence[Label], reference: ReferenceHistograms | None = None) -> Metrics:
         """Every metric, by the names of `summarise`: None where it is undefined.
@@ -410,6 +513,100 @@ FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
 """What of fairness follows from the accuracies of the subgroups."""
 
 
+def disclosed(
+    groups: Mapping[str | None, NDArray[np.int64]], total: NDArray[np.int64], least: int
+) -> dict[str | None, NDArray[np.bool_]]:
+    """Which cells are disclosed of each subgroup, and of all pictures (None), `(cells,)`.
+
+    Args:
+        groups: pictures of each cell of each subgroup, `(cells,)`.
+        total: those of all.
+        least: the fewest of a cell that is disclosed.
+    """
+    n = np.array(list(groups.values()), dtype=np.int64).reshape(len(groups), len(total))
+    shown = dict(zip(groups, (n > 0) & ~kept_back(n, least), strict=True))
+    return shown | {None: (total > 0) & ~kept_back(total[np.newaxis], least)[0]}
+
+
+def _of_kinds(block: Block) -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64) if block.kinds is None else block.kinds.found.n[1:]
+
+
+def _of_nodes(block: Block) -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64) if block.nodes is None else block.nodes[:, 0]
+
+
+def _answers(block: Block, shown: NDArray[np.bool_], tree: Tree) -> dict[str, AnswerCounts]:
+    if block.nodes is None:
+        return {}
+    return {
+        f"{node.level}/{node.code}": AnswerCounts(n=n, wrong=wrong)
+        for node, (n, wrong), known in zip(tree.nodes, block.nodes.tolist(), shown, strict=True)
+        if known
+    }
+
+
+def kept_back(n: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+    """Which cells of a table whose sums of rows and columns are known are not disclosed, `(rows, columns)`.
+
+    Those of fewer than `least` pictures, and as many others as keep them from following: what is kept back of
+    a row or column is of `least` pictures or more, and no cell of it follows from the sums. Where it is not
+    so, the smallest cell of it that is disclosed is kept back as well; where none is left, one without any
+    pictures, which then may not follow either.
+
+    Args:
+        n: pictures of each cell, `(rows, columns)`; of one row no sums of columns are known.
+        least: the fewest of a cell that is disclosed.
+    """
+    hidden = (n > 0) & (n < least)
+    lines: list[Any] = [np.s_[i, :] for i in range(n.shape[0])]
+    lines += [np.s_[:, j] for j in range(n.shape[1])] if n.shape[0] > 1 else []
+    of_lines = np.array([_mask(n.shape, line).ravel() for line in lines], dtype=np.int64)
+
+    def follows(cell: int) -> bool:
+        """Whether the sums determine a hidden cell: it is in no cycle of hidden ones."""
+        others = hidden.ravel().copy()
+        others[cell] = False
+        rank = np.linalg.matrix_rank
+        return not others.any() or bool(rank(of_lines[:, hidden.ravel()]) > rank(of_lines[:, others]))
+
+    changed = True
+    while changed:
+        changed = False
+        for line in lines:
+            cells = np.flatnonzero(_mask(n.shape, line) & hidden)
+            few = n[line][hidden[line]].sum() < least or any(map(follows, cells.tolist()))
+            left = sorted(
+                (not size, size, place) for place, size in enumerate(n[line]) if not hidden[line][place]
+            )
+            if len(cells) and few and left:
+                hidden[line][left[0][-1]] = changed = True
+    return hidden
+
+
+def _mask(shape: tuple[int, ...], line: Any) -> NDArray[np.bool_]:
+    mask = np.zeros(shape, dtype=np.bool_)
+    mask[line] = True
+    return mask
+
+
+def _kinds(
+    sums: KindSums | None, found: Metrics, told: NDArray[np.bool_], labels: Sequence[Label]
+) -> dict[str, KindCounts]:
+    """The counts of each kind that is disclosed, with the intervals of its metrics."""
+    if sums is None:
+        return {}
+    return {
+        kind: KindCounts(
+            n=int(sums.found.n[row]),
+            intervals=_known(found["by_kind"][kind]["intervals"]),
+            **{share: int(of.x[0]) for share, of in sums.of(row).items()},
+        )
+        for row, kind in enumerate(kinds_of(labels), start=1)
+        if told[row - 1] and sums.found.n[row]
+    }
+
+
 def _right_and_wrong(right: int, n: int) -> Confusion:
     return Confusion(np.array([[right, n - right], [0, 0]], dtype=np.int64))
 
@@ -423,7 +620,15 @@ def _of_group(group: GroupCounts, more: Metrics) -> Metrics:
     found |= dict(group.estimates) | more
     intervals = {name: _ends(group.intervals.get(name)) for name in found}
     pictures = {name: known[name] for name in ("n", "n_malignant", "n_other") if name in known}
-    return pictures | found | {"intervals": intervals}
+    kinds = {
+        kind: {"n": own.n}
+        | {name: x / n for name, x, n in own.shares()}
+        | {"intervals": {name: _ends(own.intervals.get(name)) for name, _, _ in own.shares()}}
+        for kind, own in group.by_kind.items()
+    }
+    answers = {name: own.model_dump() for name, own in group.by_answer.items()}
+    more = {name: of for name, of in (("by_kind", kinds), ("by_answer", answers)) if of}
+    return pictures | found | {"intervals": intervals} | more
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

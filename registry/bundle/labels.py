@@ -50,15 +50,28 @@ class Label(Frozen):
     Attributes:
         code: the short code in a model's answers (`MEL`).
         name: the name a clinician reads (`Melanoma`).
-        malignancy: its kind. Only `malignant` counts towards the malignancy probability; a data set
-            that treats a premalignant class as malignant labels it so.
+        malignancy: whether it is malignant. Only `malignant` counts towards the malignancy probability; a
+            data set that treats a premalignant class as malignant labels it so.
         codings: codes of the class in other systems, see above.
+        kind: of a malignant class, the kind of malignancy it is counted with; None for one of its own.
+        group: the group of diagnoses that it is concluded with where it is not sure which; None for none.
     """
 
     code: str = Field(min_length=1)
     name: str = Field(min_length=1)
     malignancy: Malignancy = "unknown"
     codings: tuple[Coding, ...] = ()
+    kind: str | None = Field(None, min_length=1)
+    group: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _kind_of_malignancy(self) -> "Label":
+        if self.kind is not None and self.malignancy != "malignant":
+            raise ValueError(
+                f"{self.code} is {self.malignancy} and has the kind of malignancy {self.kind!r}; only "
+                "malignant classes have one"
+            )
+        return self
 
 
 def malignant_classes(labels: Sequence[Label]) -> NDArray[np.bool_]:
@@ -68,6 +81,21 @@ def malignant_classes(labels: Sequence[Label]) -> NDArray[np.bool_]:
     are classes of unknown kind; a decision warns where a class of unknown kind leaves a doubt.
     """
     return np.array([label.malignancy == "malignant" for label in labels], dtype=np.bool_)
+
+
+def kinds_of(labels: Sequence[Label]) -> tuple[str, ...]:
+    """The kinds of malignancy of some classes, in their order, each once."""
+    malignant = (label for label in labels if label.malignancy == "malignant")
+    return tuple(dict.fromkeys(label.kind or label.name for label in malignant))
+
+
+def kind_of_each(labels: Sequence[Label]) -> NDArray[np.int64]:
+    """The place of each class in `kinds_of`, `(classes,)`; -1 of one that is not malignant."""
+    kinds = kinds_of(labels)
+    of_each = [
+        kinds.index(label.kind or label.name) if label.malignancy == "malignant" else -1 for label in labels
+    ]
+    return np.array(of_each, dtype=np.int64)
 
 
 ICD10: Final = "http://hl7.org/fhir/sid/icd-10"

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from registry.bundle.cases import CaseInput, Pattern, refuse_repeated
+from registry.bundle.conclusions import Conclusions, Tree
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
@@ -39,8 +40,10 @@ from registry.bundle.labels import (
     Subgroup,
     TonePatients,
     claimed_tones,
+    kinds_of,
     malignant_classes,
 )
+from registry.bundle.metrics.intervals import exact_high
 from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRanges
@@ -266,13 +269,89 @@ class WorkingPoint(Frozen):
         return self
 
 
+class KindMissed(Frozen):
+    """How many calibration lesions of a kind of malignancy are ruled out.
+
+    Attributes:
+        kind: of malignancy, one of `kinds_of(labels)`.
+        n: lesions.
+        missed: those of them that are ruled out.
+        high: the upper limit of that share.
+    """
+
+    kind: str
+    n: int = Field(ge=0)
+    missed: int = Field(ge=0)
+    high: float = Field(ge=0, le=1)
+
+
+class Triage(Frozen):
+    """The rules of triage, by `LOGIT_BINS.bin(malignancy)`.
+
+    A lesion is urgent if that is at least `urgent_from`, else ruled out if it is below `ruled_out_below`,
+    else routine.
+
+    Attributes:
+        missed: the share of each kind of malignancy that may be ruled out.
+        false_alarms: the share of lesions that are not malignant that may be urgent.
+        level: how sure each of these is.
+        ruled_out_below: 0 where nothing is ruled out: a kind has too few lesions to show so few misses.
+        kinds: what is missed of each kind; empty where one has too few lesions to tell of.
+        ruled_out_low: the lower limit of the share of other lesions that are ruled out.
+        missed_high: the upper limit of the share that is missed of the kind where it is largest.
+        urgent_from: as many as there are bins where nothing is urgent.
+        n_other: calibration lesions that are not malignant.
+        false_alarms_seen: those of them that are urgent.
+        false_alarms_high: the upper limit of their share.
+        urgent_low: the lower limit of the share of malignant lesions that are urgent. This and the other
+            three limits are one-sided, each at .975: two of them make a predictive value.
+    """
+
+    missed: float = Field(gt=0, lt=1)
+    false_alarms: float = Field(gt=0, lt=1)
+    level: float = Field(gt=0, lt=1)
+    ruled_out_below: ThresholdBin = 0
+    kinds: tuple[KindMissed, ...] = ()
+    ruled_out_low: float = Field(0.0, ge=0, le=1)
+    missed_high: float = Field(1.0, ge=0, le=1)
+    urgent_from: ThresholdBin = SCORE_BINS
+    n_other: int = Field(0, ge=0)
+    false_alarms_seen: int = Field(0, ge=0)
+    false_alarms_high: float = Field(1.0, ge=0, le=1)
+    urgent_low: float = Field(0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _ruled_out_with_a_proof(self) -> "Triage":
+        unproven = [one.kind for one in self.kinds if one.high > self.missed]
+        if self.ruled_out_below and (unproven or not self.kinds):
+            raise ValueError(
+                f"lesions are ruled out below bin {self.ruled_out_below}, and of "
+                f"{', '.join(unproven) or 'the kinds of malignancy'} it is not shown that at most "
+                f"{self.missed:g} are missed; without that ruled_out_below is 0"
+            )
+        if wrong := [one.kind for one in self.kinds if one.missed > one.n]:
+            raise ValueError(f"more lesions of {', '.join(wrong)} are missed than there are")
+        return self
+
+    @property
+    def false_alarms_limit(self) -> float:
+        """The upper limit, at `level`, of the share of other lesions that are urgent; 1 of none."""
+        x, n = np.array(float(self.false_alarms_seen)), np.array(float(self.n_other))
+        return float(exact_high(x, n, 2 * self.level - 1)) if self.n_other else 1.0
+
+    @property
+    def nothing_ruled_out(self) -> "Triage":
+        """The same rules for whom nothing is promised."""
+        return self.model_copy(update={"ruled_out_below": 0})
+
+
 class PatternCalibration(Frozen):
     """The rules for cases of which this much is given; see `registry.bundle.cases`.
 
     Attributes:
         pattern: what is given.
-        temperature, conformal, abstention, working_point: as in the manifest, for these cases; without a
-            working point of its own, that of the manifest.
+        temperature, conformal, abstention, working_point, triage, conclusions: as in the manifest, for these
+            cases; without a working point of its own, that of the manifest.
         set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
         reported: the share of them that is reported.
     """
@@ -284,6 +363,8 @@ class PatternCalibration(Frozen):
     set_size: float | None = Field(None, ge=0)
     reported: float | None = Field(None, ge=0, le=1)
     working_point: WorkingPoint | None = None
+    triage: Triage | None = None
+    conclusions: Conclusions | None = None
 
 
 class OutOfDistribution(Frozen):
@@ -382,8 +463,11 @@ class BundleManifest(Frozen):
         case: which pictures and facts of a case the model takes; None for a model of single pictures.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
-        patterns: the rules for each pattern that was calibrated; `temperature`,
-            `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
+        triage: which lesions are ruled out, and which are urgent; None of a job without it.
+        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported; None of
+            a job without them, and then `abstention` says what is reported.
+        patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `abstention`,
+            `working_point`, `triage` and `conclusions` are for cases of all these patterns together.
         evaluation: what its test showed; None where it was not tested.
         attestation: a signature of who measured the figures; None where nobody signed.
         basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
@@ -405,6 +489,8 @@ class BundleManifest(Frozen):
     patients_by_tone: TonePatients | None = None
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
+    triage: Triage | None = None
+    conclusions: Conclusions | None = None
     patterns: tuple[PatternCalibration, ...] = ()
     evaluation: Evaluation | None = None
     reference: ReferenceHistograms | None = None
@@ -420,7 +506,8 @@ class BundleManifest(Frozen):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields replaced; its metrics are its own."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("metrics", None)
+        for computed in ("metrics", "tree"):
+            copied.__dict__.pop(computed, None)
         return copied
 
     @property
@@ -473,9 +560,18 @@ class BundleManifest(Frozen):
         counted = self.patients_by_tone.count(part, skin_tone, scale)
         return subgroup.covers(skin_tone, scale) and counted is not None
 
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of diagnoses of its labels."""
+        return Tree(self.labels)
+
     @property
     def refers_all(self) -> bool:
         """Whether no picture is reported, whatever its probabilities."""
+        if self.conclusions is not None:
+            return not any(
+                (self.conclusions.nodes, *(of.conclusions.nodes for of in self.patterns if of.conclusions))
+            )
         return self.reports_from == SCORE_BINS
 
     @property
@@ -501,13 +597,17 @@ class BundleManifest(Frozen):
         rules = self.rules_of(pattern)
         if rules is None:
             nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
-            return self.model_copy(update={"conformal": nothing})
+            triage = None if self.triage is None else self.triage.nothing_ruled_out
+            none = None if self.conclusions is None else self.conclusions.model_copy(update={"nodes": ()})
+            return self.model_copy(update={"conformal": nothing, "triage": triage, "conclusions": none})
         return self.model_copy(
             update={
                 "temperature": rules.temperature,
                 "conformal": rules.conformal,
                 "abstention": rules.abstention,
                 "working_point": rules.working_point or self.working_point,
+                "triage": rules.triage,
+                "conclusions": rules.conclusions,
             }
         )
 
@@ -553,6 +653,27 @@ class BundleManifest(Frozen):
             raise ValueError("there is a working point on malignancy, and no label is malignant")
         if self.working_point is None and any(points):
             raise ValueError("a pattern has a working point, and all patterns together have none")
+        kinds = kinds_of(self.labels)
+        for triage in (self.triage, *(one.triage for one in self.patterns)):
+            told = () if triage is None else tuple(one.kind for one in triage.kinds)
+            if told not in ((), kinds):
+                raise ValueError(
+                    f"triage is of the kinds {', '.join(told)}; those of the labels are "
+                    f"{', '.join(kinds) or 'none'}, each once and in their order"
+                )
+        rules = [
+            of for of in (self.conclusions, *(one.conclusions for one in self.patterns)) if of is not None
+        ]
+        nodes = {(node.level, node.code) for node in self.tree.nodes}
+        for rule in (one for of in rules for one in of.nodes):
+            if (rule.level, rule.code) not in nodes:
+                raise ValueError(f"{rule.code} is no node of the level {rule.level} of the labels")
+        for rule, target in ((one, of.target_risk) for of in rules for one in of.nodes):
+            if rule.risk_high > target or rule.wrong > rule.n:
+                raise ValueError(
+                    f"{rule.code} is concluded where {rule.wrong} of {rule.n} were wrong, at most "
+                    f"{rule.risk_high:g} of them; {target:g} is allowed"
+                )
         promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
         if "subgroup" in promised and self.subgroup.is_global:
             raise ValueError(

@@ -235,8 +235,28 @@ def _text(found: "Monitoring") -> str:
         to_do = "Withdraw the version, roll back, or close the alarm with a reason"
         lines.append(f"OPEN: {alarm} ({evidence}{recorded}). {to_do}")
     lines += [str(one) for one in found.alarms if one.closed]
+    triage = [_triage(one) for one in found.subgroups if one.triage]
     rows = [_row(one) for one in found.subgroups]
-    return "\n".join([columns(HEADER, rows), "", NOTE, *(["", lines_of(lines)] if lines else [])])
+    return "\n".join(
+        [
+            columns(HEADER, rows),
+            "",
+            NOTE,
+            *(["", *triage] if triage else []),
+            *(["", lines_of(lines)] if lines else []),
+        ]
+    )
+
+
+def _triage(one: "SubgroupReport") -> str:
+    """What became of the lesions of each level of triage, among those with an outcome."""
+    said = []
+    for of in one.triage:
+        kinds = ", ".join(f"{code} {n:,}" for code, n in of.malignant.items())
+        low, high = of.share.interval
+        limits = f" ({low:.2f} to {high:.2f})" if of.outcomes else ""
+        said.append(f"{of.level} {of.outcomes:,}, malignant {sum(of.malignant.values()):,}{limits}: {kinds}")
+    return f"Triage of version {one.version} for {one.subgroup}, lesions with an outcome: {'; '.join(said)}."
 
 
 def _row(one: "SubgroupReport") -> list[str]:

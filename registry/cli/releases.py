@@ -51,6 +51,14 @@ _Expect = Annotated[
         min=0,
     ),
 ]
+_Prevalence = Annotated[
+    list[str] | None,
+    option(
+        "SUBGROUP=P",
+        "Which share of lesions at the place is malignant, for this subgroup; may be given again.",
+        "--prevalence",
+    ),
+]
 _File = Annotated[Path, argument("FILE", "A gate set in YAML.")]
 _ForModel = Annotated[
     str | None, option("MODEL", "For this model alone; else for all without their own.", "--model")
@@ -146,6 +154,7 @@ def approve(
     to: To,
     numbers: _Named = None,
     without: _Without = None,
+    prevalence: _Prevalence = None,
     reason: Reason = None,
     override_gates: Annotated[
         bool, flag("Approve promoting it although gates refuse, and only that.", "--override-gates")
@@ -153,14 +162,22 @@ def approve(
 ) -> None:
     """Approve a release that another person will promote.
 
-    It counts for exactly the bundles that would answer under the alias, those carried over included, and
-    until the alias moves. Only an approval that is signed with the key of an approver counts; your own does
-    not where you promote. An override takes approvals of its own. Exit code 1 if you have approved it before.
+    It counts for exactly the bundles that would answer under the alias, those carried over included, with
+    this prevalence, and until the alias moves. Only an approval that is signed with the key of an approver
+    counts; your own does not where you promote. An override takes approvals of its own. Exit code 1 if you
+    have approved it before.
     """
     _require_change(numbers, without)
+    stated = _read_prevalence(prevalence)
     with call.registry() as registry:
         event = registry.approve(
-            model, numbers or [], to=to, reason=reason, override_gates=override_gates, without=without or []
+            model,
+            numbers or [],
+            to=to,
+            reason=reason,
+            override_gates=override_gates,
+            without=without or [],
+            prevalence=stated,
         )
     call.event(event)
 
@@ -194,6 +211,7 @@ def compare(call: Call, model: Model, to: To, numbers: _Named = None, without: _
     "demo 5 --to production --share 0.05 --reason 'a canary: one in twenty'",
     "demo 5 --to production --share 0.2 --for dark",
     "demo 6 --to production --share 0.5 --mirror",
+    "demo 5 --to production --prevalence dark=0.08 --prevalence light=0.12",
     signs=True,
 )
 def promote(
@@ -202,6 +220,7 @@ def promote(
     to: To,
     numbers: _Named = None,
     without: _Without = None,
+    prevalence: _Prevalence = None,
     reason: Reason = None,
     override_gates: Annotated[
         bool,
@@ -237,6 +256,8 @@ def promote(
     With --share the alias stays, and the release that results answers a share of the requests: until it is
     promoted in full, the alias moves, or `canary end`. With --mirror too it answers nobody: what it would
     have answered is only compared. The gates are the same. Again with another share changes that.
+
+    With --prevalence answers have predictive values for these subgroups. It stays until another is stated.
     """
     from registry.releases.rollout import Share
 
@@ -245,6 +266,7 @@ def promote(
     if override_gates and not (reason or "").strip():
         raise BadParameter("--override-gates needs a reason, which history keeps; add --reason TEXT")
     _require_change(numbers, without)
+    stated = _read_prevalence(prevalence)
     with call.registry() as registry:
         try:
             done = registry.promote_and_tell(
@@ -256,6 +278,7 @@ def promote(
                 without=without or [],
                 share=None if share is None else Share(share, whose, mirror),
                 expect=expect,
+                prevalence=stated,
             )
         except (AliasMoved, GateRefusal) as refusal:
             if refusal.comparison is not None:
@@ -352,6 +375,23 @@ def _refused_data(report: GateReport) -> dict[str, Any]:
     """What a refusal tells programs: the gates that refuse with their reasons, and all that was found."""
     reasons = [{"gate": one.gate, "detail": one.detail} for one in report.results if one.verdict == "refused"]
     return {"refused": report.refused, "reasons": reasons, "gates": as_data(report)}
+
+
+def _read_prevalence(texts: list[str] | None) -> dict[str, float] | None:
+    """The prevalence by subgroup, from `SUBGROUP=P` each; None where none is stated."""
+    found: dict[str, float] = {}
+    for text in texts or ():
+        name, _, share = text.rpartition("=")
+        try:
+            number = float(share)
+        except ValueError:
+            name = ""
+        if not name or name in found:
+            raise BadParameter(
+                f"--prevalence {text!r} is not SUBGROUP=P, or names a subgroup twice; write dark=0.08"
+            )
+        found[name] = number
+    return found or None
 
 
 def _require_change(numbers: list[int] | None, without: list[str] | None) -> None:

@@ -134,6 +134,7 @@ def show(call: Call, model: Model, number: OneVersion = None, alias: OneAlias = 
         overridden = registry.overrides(model, [release.id for release in aliases.values()])
         gates = {name: _passed_gates(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
+        prevalence = {name: registry.prevalence(one) for name, one in aliases.items()}
     overridden_by = {name: overridden[one.id] for name, one in aliases.items() if one.id in overridden}
     data = {
         "model": model,
@@ -143,12 +144,13 @@ def show(call: Call, model: Model, number: OneVersion = None, alias: OneAlias = 
         **_marks(
             stopped=as_data(stopped),
             canaries={name: canary_data(one) for name, one in canaries.items()},
+            prevalence={name: stated for name, stated in prevalence.items() if stated},
         ),
         "versions": [found for found, _ in shown],
     }
     lines = [
         *(
-            "\n".join([release_line(name, one, overridden_by.get(name)), gates[name][1]])
+            "\n".join([release_line(name, one, overridden_by.get(name), prevalence[name]), gates[name][1]])
             for name, one in aliases.items()
         ),
         *(canary_line(name, one) for name, one in canaries.items()),
@@ -430,4 +432,5 @@ def _registered_card(registry: "Registry", model: str, number: int | None, alias
         alias=alias,
         let_through="" if found is None else found.sentence,
         canary=beside,
+        prevalence=registry.prevalence(release),
     )

@@ -157,6 +157,21 @@ def release_by_id(connection: Connection, release: int) -> Release | None:
     return Release(release, rows[0].of, tuple(_version(row[1:]) for row in rows)) if rows else None
 
 
+def stated_prevalence(connection: Connection, model: str, release: int) -> dict[str, float]:
+    """The prevalence of malignancy at the place that was stated with a release, by subgroup; mostly none."""
+    query = (
+        select(EventRow.details)
+        .where(
+            EventRow.model == model,
+            EventRow.release_id == release,
+            EventRow.kind.in_(("promoted", "canary-started")),
+        )
+        .order_by(EventRow.id.desc())
+        .limit(1)
+    )
+    return dict((connection.scalar(query) or {}).get("prevalence", {}))
+
+
 def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     """The aliases of a model."""
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))

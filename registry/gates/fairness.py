@@ -158,7 +158,9 @@ class TonesGate(NumericGate):
     """How many patients of every skin tone that a subgroup names its calibration and its test must have.
 
     It asks by scale value, since a subgroup of four tones may have seen three, by the bundle's
-    `patients_by_tone`. A bundle without them is refused.
+    `patients_by_tone`. A bundle without them is refused. A tone that is not represented in the calibration is
+    not judged where another of its subgroup is: the service answers it as an unknown tone, and guarantees
+    it nothing.
     """
 
     counts = True
@@ -183,7 +185,13 @@ class TonesGate(NumericGate):
         }
         if not claims:
             yield not_applicable("patients of a skin tone", "no subgroup of the release names a skin tone")
+        represented = {one.subgroup for one, _ in claims.values() if one.calibration is not None}
         for one, silent in claims.values():
+            if one.calibration is None and one.subgroup in represented:
+                why = f"skin tone {one.called} has too few patients, and is answered as an unknown tone"
+                measure = f"patients of skin tone {one.called} in calibration"
+                yield not_applicable(measure, why, one.subgroup)
+                continue
             note = "the bundle has no patients_by_tone" if silent else "too few to disclose, or none"
             for part, n in (("calibration", one.calibration), ("test", one.test)):
                 measure = f"patients of skin tone {one.called} in {part}"

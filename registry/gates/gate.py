@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.labels import GLOBAL, UNDECLARED, malignant_classes
+from registry.bundle.labels import GLOBAL, UNDECLARED, kinds_of, malignant_classes
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures, told
 from registry.gate_report import OVERRIDE, Bound, GateFinding, GateResult, SubgroupFigure, worst_of
@@ -293,9 +293,15 @@ def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigure
 
     Where the test names no subgroup, all its images count as `global`.
     """
-    found = {name: patient_figures(one.metrics).get(name) for name, one in answers_for(manifests).items()}
-    found = found or {GLOBAL: patient_figures(for_everybody(manifests).metrics)[ALL]}
+    named = answers_for(manifests).items()
+    found = {name: figures_for_patients(one).get(name) for name, one in named}
+    found = found or {GLOBAL: figures_for_patients(for_everybody(manifests))[ALL]}
     return {name: row if row is not None and row.n else None for name, row in found.items()}
+
+
+def figures_for_patients(manifest: BundleManifest) -> dict[str, PatientFigures]:
+    """What counts for a patient in the test of a version, over all and by subgroup."""
+    return patient_figures(manifest.metrics, kinds_of(manifest.labels))
 
 
 def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, Any]]:

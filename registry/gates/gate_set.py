@@ -9,7 +9,7 @@ Each gate is there once at most. What a set does not name is not asked.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -22,7 +22,7 @@ from registry.bundle.frozen import Frozen
 from registry.bundle.plugins import PartTable
 from registry.bundle.text import nearest, on_one_line
 from registry.errors import GateSetInvalid
-from registry.gate_report import OVERRIDE, GateResult, set_title
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, set_title
 from registry.gates.approval import ApprovalsGate, MetricsSignatureGate, SignatureGate
 from registry.gates.fairness import RequiredSubgroupsGate, SpreadGate, TonesGate
 from registry.gates.gate import Case, GateConfig, Need
@@ -34,6 +34,7 @@ from registry.gates.threshold import (
     MinSensitivityLowerBoundGate,
     RiskGate,
 )
+from registry.gates.triage import TriageGate
 from registry.records import Event, moment
 from registry.strict_yaml import YamlError, load_yaml
 
@@ -51,6 +52,7 @@ GATES: PartTable[GateConfig] = PartTable(
     RequiredSubgroupsGate,
     TonesGate,
     *THRESHOLD_GATES,
+    TriageGate,
     NonInferiorityGate,
     OutcomesGate,
     SignatureGate,
@@ -93,22 +95,26 @@ class GateSet(Frozen):
         result = gate.judge(case)
         if result.gate != gate.name:
             raise GateSetInvalid(f"gate {gate.name} answers as {result.gate}; fix it, or ask other gates")
-        skipped = {one.subgroup for one in result.findings if one.verdict == "not applicable"}
+        skipped = [one for one in result.findings if one.verdict == "not applicable"]
         if result.verdict == "refused" or not (skipped or result.verdict == "not applicable"):
             return result
-        named = skipped - {""}
+        named = [one for one in skipped if one.subgroup]
+        judged = {one.subgroup for one in result.findings if one.value is not None}
         if gate.name in self.must_apply:
-            of = ", ".join(sorted(named)) or "the release"
+            of = _named(named, judged) or "the release"
             return _refuse(
                 result, named, f"the gate set says that it must apply, and it judges nothing of {of}"
             )
         if "running" in gate.needs or not case.running:
             return result
-        before = {one.subgroup for one in gate.judge(Case(case.running)).findings if one.value is not None}
-        lost = before & named if named else before
-        if not lost:
+        known = [one for one in gate.judge(Case(case.running)).findings if one.value is not None]
+        measured, before = {(one.subgroup, one.measure) for one in known}, {one.subgroup for one in known}
+        lost = [
+            one for one in named if (one.subgroup, one.measure) in measured or one.subgroup in before - judged
+        ]
+        if not before or (named and not lost):
             return result
-        of = ", ".join(sorted(lost))
+        of = _named(lost, judged) or ", ".join(sorted(before))
         return _refuse(
             result, lost, f"of the running release this gate judges {of}, and of this one it does not"
         )
@@ -125,12 +131,17 @@ class GateSet(Frozen):
         return self
 
 
-def _refuse(result: GateResult, subgroups: set[str], why: str) -> GateResult:
+def _named(findings: Sequence[GateFinding], judged: Collection[str]) -> str:
+    """The subgroups of some findings; where others of a subgroup were judged, what of it was not."""
+    names = (
+        f"{one.subgroup} ({one.measure})" if one.subgroup in judged else one.subgroup for one in findings
+    )
+    return ", ".join(sorted(set(names)))
+
+
+def _refuse(result: GateResult, skipped: Sequence[GateFinding], why: str) -> GateResult:
     findings = tuple(
-        one.model_copy(update={"verdict": "refused"})
-        if one.verdict == "not applicable" and one.subgroup in subgroups
-        else one
-        for one in result.findings
+        one.model_copy(update={"verdict": "refused"}) if one in skipped else one for one in result.findings
     )
     detail = f"{why}: {result.detail}. Add to the bundle what is missing there, {OVERRIDE}"
     return result.model_copy(update={"verdict": "refused", "findings": findings, "detail": detail})
@@ -148,6 +159,7 @@ DEFAULT = GateSet(
         MinAnswerRateGate(limit=0.20),
         RiskGate(),
         CoverageGate(slack=0.10),
+        TriageGate(),
     )
 )
 """What is asked where no gates are set (why these: docs/decisions/040-what-is-asked-by-default.md)."""

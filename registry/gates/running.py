@@ -19,7 +19,7 @@ from typing import ClassVar, Literal, get_args
 from pydantic import Field
 
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import told
+from registry.bundle.metrics.patient import KindFigures, told
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, worst_of
 from registry.gates.gate import (
     Case,
@@ -32,6 +32,7 @@ from registry.gates.gate import (
     difference_interval,
     figures_by_subgroup,
     for_everybody,
+    for_patients,
     lies,
     not_applicable,
     refused,
@@ -45,6 +46,9 @@ ALL_COMPARED: tuple[Compared, ...] = get_args(Compared)
 
 class NonInferiorityGate(NumericGate):
     """How much any subgroup may lose by the promotion.
+
+    A sensitivity is compared by kind of malignancy as well, as far as both tests tell of it. A kind has few
+    images, of which one more missed is chance: refused is a loss whose lower end is above `delta`.
 
     Where nothing runs, or a subgroup had no metric before, there is nothing to compare and the gate does not
     apply. A subgroup that had one and has none now is refused, and so are other labels: their metrics do not
@@ -108,6 +112,30 @@ class NonInferiorityGate(NumericGate):
                 )
                 note = f"{old.value:.3f} -> {new.value:.3f}"
                 yield check(name, measure, loss, "at most", self.delta, note=note)
+        yield from self._losses_by_kind(case, metric)
+
+    def _losses_by_kind(self, case: Case, metric: Compared) -> Iterator[GateFinding]:
+        before, now = (for_patients(manifests) for manifests in (case.running, case.manifests))
+        for name in sorted(before.keys() & now.keys()):
+            old, new = ({} if row is None else row.by_kind for row in (before[name], now[name]))
+            for kind in new:
+                was, now_is = (_of_kind(name, of.get(kind), metric) for of in (old, new))
+                if was is None or now_is is None:
+                    continue
+                interval = difference_interval(was, now_is)
+                loss = SubgroupFigure(
+                    subgroup=name, value=was.value - now_is.value, n=now_is.n, interval=interval
+                )
+                measure = f"loss of {_in_words(metric)} for {kind}"
+                note = f"{was.value:.3f} -> {now_is.value:.3f}"
+                low = None if interval is None else interval[0]
+                yield check(name, measure, loss, "at most", self.delta, judged=low, note=note)
+
+
+def _of_kind(name: str, of: KindFigures | None, metric: Compared) -> SubgroupFigure | None:
+    if of is None or (found := of.figures.get(metric)) is None or found.value is None:
+        return None
+    return SubgroupFigure(subgroup=name, value=found.value, n=of.n, interval=found.interval)
 
 
 def _in_words(metric: Compared) -> str:

@@ -17,7 +17,7 @@ from pydantic import Field
 from registry.bundle.labels import GLOBAL, UNDECLARED
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import clopper_pearson
-from registry.bundle.metrics.patient import PatientFigures
+from registry.bundle.metrics.patient import ALL, TOO_FEW, KindFigures, PatientFigures, Told
 from registry.gate_report import Bound, GateFinding
 from registry.gates.gate import (
     Case,
@@ -26,6 +26,7 @@ from registry.gates.gate import (
     answers_for,
     check,
     figures_by_subgroup,
+    figures_for_patients,
     for_everybody,
     for_patients,
     image_count,
@@ -109,6 +110,11 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
     18 of 21 found are 0.857, and their lower end is 0.637. Where the test has a sensitivity at the working
     point, that is judged, since a clinic acts on it; elsewhere that of the most probable class. The lower end
     is the bundle's own, of lesions, and never above Clopper and Pearson's of as many images.
+
+    Each kind of malignancy is judged as well, in every subgroup and over all test images of the global
+    version: where most is basal cell carcinoma, all together are found while melanomas are missed. A kind
+    of so few images that finding them all would not reach the limit is not judged, unless even the upper end
+    is below it; nor is one that is too few to tell.
     """
 
     needs_malignant = True
@@ -117,14 +123,19 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
     metric = AT_WORKING_POINT
     measure = "malignant sensitivity"
     passes = (
-        "lower end of the 95 % interval of every subgroup's malignant sensitivity, at the working point "
-        "where there is one: at least {limit:.3f}"
+        "lower end of the 95 % interval of every subgroup's malignant sensitivity, of all malignant images "
+        "and of each kind of them, at the working point where there is one: at least {limit:.3f}"
     )
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
-        """One finding for each subgroup."""
-        for name, row in for_patients(case.manifests).items():
+        """One finding for each subgroup, and for each kind of malignancy in each and over all."""
+        rows = for_patients(case.manifests)
+        for name, row in rows.items():
             yield self._finding(name, row)
+        everybody = for_everybody(case.manifests)
+        for name, row in {**rows, GLOBAL: figures_for_patients(everybody)[ALL]}.items():
+            for kind, of in ({} if row is None else row.by_kind).items():
+                yield self._of_kind(name, kind, of)
 
     def advice(self, finding: GateFinding) -> str:
         """More images help unless the whole interval lies below the limit."""
@@ -140,11 +151,32 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
         if found.value is None or not n:
             note = "malignant test images were never counted" if n is None else "no malignant test images"
             return check(name, measure, None, self.bound, self.limit, note=note)
-        low, high = clopper_pearson(found.value * n, n)
-        if found.interval is not None:
-            low, high = min(low, found.interval[0]), max(high, found.interval[1])
+        low, high = _widest(found, n)
         note = f"{found.value:.3f}, {round(found.value * n)} of {n} found"
         return check(name, measure, low, self.bound, self.limit, interval=(low, high), note=note)
+
+    def _of_kind(self, name: str, kind: str, of: KindFigures | None) -> GateFinding:
+        measure = f"lower end of sensitivity for {kind}"
+        if of is None:
+            return not_applicable(measure, f"{kind}: {TOO_FEW}", name)
+        at_point = AT_WORKING_POINT in of.figures
+        found = of.figures[AT_WORKING_POINT if at_point else AT_MOST_PROBABLE]
+        low, high = _widest(found, of.n)
+        all_found = found.value == 1 and low < self.limit
+        if all_found or clopper_pearson(of.n, of.n)[0] < self.limit <= high:
+            return not_applicable(measure, f"{kind}: {of.n} images, {TOO_FEW}", name)
+        share = found.value or 0.0
+        place = "at the working point " if at_point else ""
+        note = f"{place}{share:.3f}, {round(share * of.n)} of {of.n} found"
+        return check(name, measure, low, self.bound, self.limit, interval=(low, high), note=note)
+
+
+def _widest(found: Told, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share of n images, no narrower than Clopper and Pearson's."""
+    low, high = clopper_pearson((found.value or 0.0) * n, n)
+    return (
+        (low, high) if found.interval is None else (min(low, found.interval[0]), max(high, found.interval[1]))
+    )
 
 
 class CountGate(NumericGate):

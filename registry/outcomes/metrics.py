@@ -28,8 +28,8 @@ its first arrival when it is corrected, and years and months are the calendar's:
 answers that are forgotten rearrange other windows, which would be a further look at the same data.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from math import ceil
@@ -41,6 +41,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from registry.bundle.decision import Level
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import LEVEL, clopper_pearson
 from registry.bundle.metrics.patient import told
@@ -51,6 +52,7 @@ from registry.outcomes.store import (
     CELLS,
     DECISIONS,
     SIDES,
+    TRIAGES,
     UNKNOWN,
     AnsweringRow,
     AnswerRow,
@@ -72,11 +74,36 @@ PERIOD_DAYS: Final = 61  # how often gamblers begin
 SHARES: Final = np.array([[0.05], [0.1], [0.2], [0.4]])  # κ
 GROUP: Final = 10  # patients whose outcomes are released together, as `privacy.min_count` in training
 
-_SIDE, _DECISION = np.divmod(np.arange(CELLS), len(DECISIONS))
+_SIDE, _DECISION = np.divmod(np.arange(CELLS) % (len(SIDES) * len(DECISIONS)), len(DECISIONS))
 _REPORTED = np.equal(_DECISION, DECISIONS.index("report"))
 _NO_SIDE = np.equal(_SIDE, SIDES.index("none"))
 STRATUM: Final[Counts] = 2 * np.equal(_SIDE, SIDES.index("above")) + _REPORTED  # of each cell
 ABOVE: Final[Flags] = np.array([False, False, True, True])  # strata above the working point
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its 95 % interval; None where it is unknown."""
+
+    value: float | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class TriageOutcomes:
+    """What the lesions of one level of triage turned out to be.
+
+    Attributes:
+        level: of triage.
+        outcomes: lesions with an outcome.
+        malignant: how many of them had each malignant disease, by code.
+        share: of malignant ones among them.
+    """
+
+    level: Level
+    outcomes: int
+    malignant: Mapping[str, int]
+    share: Share
 
 
 @dataclass(frozen=True)
@@ -93,6 +120,7 @@ class Monitored:
         stratum: of each answer with an outcome.
         known: whether its outcome was not withdrawn.
         malignant, in_set: whether the last outcome is malignant, and in the prediction set.
+        triaged: the outcomes by level of triage; empty without triage.
     """
 
     version: int
@@ -107,6 +135,7 @@ class Monitored:
     known: Flags
     malignant: Flags
     in_set: Flags
+    triaged: tuple[TriageOutcomes, ...] = ()
 
 
 def monitored(store: OutcomeStore, model: str, *, in_groups: bool = False) -> list[Monitored]:
@@ -184,15 +213,20 @@ def _monitored(version: Any, counted: Sequence[Any], given: Sequence[Any]) -> Mo
         known,
         np.array(malignant, dtype=np.bool_),
         np.array(in_set, dtype=np.bool_),
+        tuple(_triaged(version.labels, [row for row in rows if row.truth is not None])),
     )
 
 
-@dataclass(frozen=True)
-class Share:
-    """A share with its 95 % interval; None where it is unknown."""
-
-    value: float | None = None
-    interval: tuple[float, float] = (0.0, 1.0)
+def _triaged(labels: Sequence[tuple[str, bool]], rows: Sequence[Any]) -> Iterator[TriageOutcomes]:
+    """The known outcomes by level of triage, the levels in order."""
+    of = Counter((TRIAGES[row.cell // (len(SIDES) * len(DECISIONS))], row.truth) for row in rows)
+    levels = [level for level in TRIAGES if level is not None]
+    if not any((level, truth) in of for level in levels for truth in range(len(labels))):
+        return
+    for level in levels:
+        n = sum(of[level, truth] for truth in range(len(labels)))
+        ill = {code: of[level, truth] for truth, (code, malignant) in enumerate(labels) if malignant}
+        yield TriageOutcomes(level, n, ill, _share(sum(ill.values()), n))
 
 
 @dataclass(frozen=True)
@@ -421,6 +455,7 @@ class SubgroupReport:
         reported: the share of answers that were reported.
         metrics: None, as `malignant`, where too few outcomes are known to release them.
         targets: the version's, for this subgroup.
+        triage: what lesions turned out to be, by level; for the owner of the database alone.
     """
 
     version: int
@@ -433,6 +468,7 @@ class SubgroupReport:
     reported: float
     metrics: Metrics | None
     targets: tuple[Target, ...] = ()
+    triage: tuple[TriageOutcomes, ...] = ()
 
 
 def report(
@@ -460,7 +496,10 @@ def report(
     ]
     alpha = ALPHA / max(1, sum(map(len, all_targets)))
     return [
-        _report(one, metrics(one), tuple(_held(target, one, alpha, closed) for target in those))
+        replace(
+            _report(one, metrics(one), tuple(_held(target, one, alpha, closed) for target in those)),
+            triage=one.triaged,
+        )
         for one, those in zip(found, all_targets, strict=True)
     ]
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Self, TypeVar, get_args
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from registry.bundle.decision import Level
 from registry.bundle.text import nearest, shown_name
 from registry.database.connection import open_database, reading, url_text, writing
 from registry.errors import DatabaseError, OtherSchema, RegistryError
@@ -29,7 +30,8 @@ Taken = Literal["new", "corrected", "withdrawn", "known already"]
 
 DECISIONS: Final[tuple[Decided, ...]] = get_args(Decided)
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
-CELLS: Final = len(SIDES) * len(DECISIONS)
+TRIAGES: Final[tuple[Level | None, ...]] = (None, *get_args(Level))
+CELLS: Final = len(TRIAGES) * len(SIDES) * len(DECISIONS)
 
 UNKNOWN: Final = "unknown"
 """In place of a subgroup: no tone was declared, or one of no subgroup that the version was tested on."""
@@ -125,6 +127,7 @@ class KeptAnswer:
         side, decision: of the answer.
         label: the code that was answered.
         in_set: the codes of the prediction set.
+        triage: of the answer, if any.
     """
 
     id: str
@@ -135,11 +138,13 @@ class KeptAnswer:
     decision: Decided
     label: str
     in_set: frozenset[str]
+    triage: Level | None = None
 
     @property
     def cell(self) -> int:
-        """The number under which side and decision are stored."""
-        return SIDES.index(self.side) * len(DECISIONS) + DECISIONS.index(self.decision)
+        """The number under which triage, side and decision are stored."""
+        side = TRIAGES.index(self.triage) * len(SIDES) + SIDES.index(self.side)
+        return side * len(DECISIONS) + DECISIONS.index(self.decision)
 
 
 @dataclass(frozen=True)

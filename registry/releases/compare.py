@@ -9,7 +9,7 @@ from typing import Final
 
 from registry.bundle.labels import GLOBAL, Subgroup
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, Told
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW, UNKNOWN, PatientFigures, Told
 from registry.bundle.skin_tone import SCALES, canonical_tone
 from registry.gate_report import (
     NOT_JUDGED,
@@ -26,9 +26,16 @@ from registry.gates.gate import answers_for, for_everybody, for_patients
 from registry.releases.compose import Candidate
 
 ORDER: Final = ("malignant_sensitivity", "sensitivity_at_threshold")
-"""The figures that come first; the others follow as `registry.bundle.metrics.patient` names them."""
+"""The figures that come first, each by kind of malignancy as well; the others follow as
+`registry.bundle.metrics.patient` names them.
+"""
+
+_Figure = tuple[str, str | None]
+"""A figure's name, and the kind of malignancy; None for all pictures."""
 
 _CALLED: Final[Mapping[str, str]] = {**FIGURES, **AT_WORKING_POINT}
+_PLACES: Final = list(dict.fromkeys([*ORDER, *_CALLED]))
+_NONE: Final = Told(None, words=UNKNOWN)
 _FROM_DARK_TO_LIGHT: Final = ("milk10k",)  # scales that run the other way than the others
 
 
@@ -108,7 +115,7 @@ def _rank(tone: str, scale: str) -> float | None:
 
 def _side(
     manifests: Mapping[int, BundleManifest], *, with_global: bool
-) -> tuple[dict[str, Answering], dict[str, Mapping[str, Told]]]:
+) -> tuple[dict[str, Answering], dict[str, Mapping[_Figure, Told]]]:
     """The version that answers for each subgroup of a release, and its metrics there.
 
     Those of the global version stand under `global` where the test names no subgroup, or if asked for.
@@ -125,19 +132,28 @@ def _side(
         row = rows.get(name)
         counts = (None, None, None) if row is None else (row.n, row.n_malignant, row.n_other)
         found[name] = Answering(numbers[id(manifest)], not manifest.subgroup.is_global, *counts)
-    return found, {name: {} if row is None else row.figures for name, row in rows.items()}
+    return found, {name: {} if row is None else _figures(row) for name, row in rows.items()}
 
 
-def _changes(running: Mapping[str, Told], candidate: Mapping[str, Told]) -> Iterator[FigureChange]:
+def _figures(row: PatientFigures) -> dict[_Figure, Told]:
+    """The figures of a subgroup, and the sensitivities of each kind of malignancy."""
+    found: dict[_Figure, Told] = {(name, None): figure for name, figure in row.figures.items()}
+    for kind, of in row.by_kind.items():
+        for name in (name for name in ORDER if name in row.figures):
+            found[name, kind] = Told(None, words=TOO_FEW) if of is None else of.figures.get(name, _NONE)
+    return found
+
+
+def _changes(running: Mapping[_Figure, Told], candidate: Mapping[_Figure, Told]) -> Iterator[FigureChange]:
     """Each metric under both releases, those of `ORDER` first."""
-    for name in dict.fromkeys([*ORDER, *_CALLED]):
-        if name not in running and name not in candidate:
-            continue
-        now, then = running.get(name), candidate.get(name)
+    known = dict.fromkeys([*running, *candidate])
+    for key in sorted(known, key=lambda key: _PLACES.index(key[0])):
+        (name, kind), now, then = key, running.get(key), candidate.get(key)
         before, after = (None if one is None else one.value for one in (now, then))
         change = None if before is None or after is None else after - before
         lost = before is not None and (change is None or change < 0)
-        yield FigureChange(name, _CALLED[name], now, then, change, lost)
+        called = _CALLED[name] if kind is None else f"{_CALLED[name]}, {kind}"
+        yield FigureChange(name, called, now, then, change, lost, kind)
 
 
 def _subgroup(

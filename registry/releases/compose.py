@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,8 @@ class Candidate:
         before: the release that the alias points to, if any.
         versions: `named`, and those of `before` whose subgroup is neither among them nor in `without`.
         without: the subgroups that lose their own version, so that the global one answers.
+        prevalence: of malignancy at the place, by subgroup, as stated with it or with the release before.
+        prevalence_before: as stated with the release before.
     """
 
     model: str
@@ -49,6 +51,8 @@ class Candidate:
     before: Release | None
     versions: tuple[Version, ...]
     without: tuple[str, ...] = ()
+    prevalence: Mapping[str, float] = field(default_factory=dict)
+    prevalence_before: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -72,8 +76,11 @@ class Candidate:
         bundles = sorted(version.digest for version in self.versions)
         facts: dict[str, Any] = {"alias": alias, "bundles": bundles}
         numbers = [str(one.number) for one in self.named]
-        without = [f"--without {quote(name)}" for name in self.without]
-        command = " ".join(["dermfed-registry approve", self.model, *numbers, *without, "--to", alias])
+        more = [f"--without {quote(name)}" for name in self.without]
+        if self.states_prevalence:
+            facts["prevalence"] = dict(self.prevalence)
+            more += [f"--prevalence {quote(f'{name}={of!r}')}" for name, of in self.prevalence.items()]
+        command = " ".join(["dermfed-registry approve", self.model, *numbers, *more, "--to", alias])
         title = self.title
         if over_gates:
             facts, command = {**facts, "over_gates": True}, f"{command} --override-gates"
@@ -83,8 +90,26 @@ class Candidate:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the alias points to exactly these versions already."""
-        return self.before is not None and self.before.versions == self.versions
+        """Whether the alias points to exactly these versions already, with this prevalence."""
+        same = self.before is not None and self.before.versions == self.versions
+        return same and not self.states_prevalence
+
+    @property
+    def states_prevalence(self) -> bool:
+        """Whether another prevalence is stated than with the release before."""
+        return self.prevalence != self.prevalence_before
+
+    def subgroups(self, manifests: Mapping[int, BundleManifest]) -> list[str]:
+        """Those that it answers for by themselves: of other people no tone is known.
+
+        Args:
+            manifests: of its versions, by number.
+        """
+        own = {one.subgroup.name for one in self.versions}
+        tested = {
+            each.name for one in manifests.values() for each in one.named_subgroups if one.subgroup.is_global
+        }
+        return sorted((own | tested) - {GLOBAL})
 
 
 def compose(
@@ -153,6 +178,7 @@ def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest
         manifests: the manifest of each of its versions, by number.
 
     Raises:
+        NotFound: a prevalence is stated for a subgroup that it does not know.
         ReleaseRefused: no version is for everybody, two are for the same skin tone, their labels
             differ, or two subgroups have names that look alike.
     """
@@ -160,6 +186,24 @@ def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest
     _each_tone_once(candidate)
     _same_labels(candidate, manifests)
     _names_apart(candidate, manifests)
+    known = candidate.subgroups(manifests)
+    for name in candidate.prevalence if candidate.states_prevalence else ():
+        if name not in known:
+            raise not_found("subgroup", name, known, of=f" that {candidate.title} would answer for")
+
+
+def check_prevalence(prevalence: Mapping[str, float]) -> None:
+    """Checks a stated prevalence, by subgroup.
+
+    Raises:
+        InvalidName: one is no share.
+    """
+    for name, share in prevalence.items():
+        if not 0 < share < 1:
+            raise InvalidName(
+                f"the prevalence {share:g} for {name} is not between 0 and 1; state the share of lesions at "
+                "the place that are malignant, such as 0.08"
+            )
 
 
 def _one_for_everybody(candidate: Candidate) -> None:

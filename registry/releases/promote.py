@@ -20,6 +20,7 @@ from registry.database.queries import (
     release_by_id,
     require_model,
     running_canary,
+    stated_prevalence,
     versions_by_number,
 )
 from registry.errors import (
@@ -45,6 +46,7 @@ from registry.releases.compare import compare_releases
 from registry.releases.compose import (
     Candidate,
     check_integrity,
+    check_prevalence,
     compose,
     measurers,
     outcomes_by_version,
@@ -96,20 +98,33 @@ class Promotion:
 
 
 def candidate_for(
-    engine: Engine, model: str, numbers: Sequence[int], alias: str, without: Sequence[str] = ()
+    engine: Engine,
+    model: str,
+    numbers: Sequence[int],
+    alias: str,
+    without: Sequence[str] = (),
+    prevalence: Mapping[str, float] | None = None,
 ) -> Candidate:
     """The candidate that promoting these versions, and leaving out those of some subgroups, would make.
 
+    A prevalence that is not stated is that of the release before.
+
     Raises:
+        InvalidName: a prevalence is no share.
         NotFound: there is no such model or version, or a subgroup without one of its own.
         ReleaseRefused: no version is named, or two for one subgroup.
     """
     check_name("alias", alias)
+    check_prevalence(prevalence or {})
     with reading(engine) as connection:
         require_model(connection, model)
         named = versions_by_number(connection, model, numbers)
         refuse_withdrawn(connection, named)
-        return compose(model, named, current_release(connection, model, alias), without)
+        before = current_release(connection, model, alias)
+        known = {} if before is None else stated_prevalence(connection, model, before.id)
+        stated = known if prevalence is None else dict(prevalence)
+        composed = compose(model, named, before, without)
+        return replace(composed, prevalence=stated, prevalence_before=known)
 
 
 def judge(
@@ -216,7 +231,11 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
         ]
         before = promoted[-1].before if promoted else None
         replaced = None if before is None else release_by_id(connection, before)
-    candidate = Candidate(model, release.versions, replaced, release.versions)
+        prevalence, known = (
+            {} if one is None else stated_prevalence(connection, model, one.id) for one in (release, replaced)
+        )
+    versions = release.versions
+    candidate = Candidate(model, versions, replaced, versions, (), prevalence, known)
     if not promoted:
         return judge(engine, store, candidate, alias, ("", "")).report
     with reading(engine) as connection:
@@ -238,12 +257,14 @@ def promote(
     without: Sequence[str] = (),
     share: Share | None = None,
     expect: int | None = None,
+    prevalence: Mapping[str, float] | None = None,
 ) -> Promotion:
     """Judges and promotes, and judges again where gates or approvals changed; with a share, as a canary.
 
     Raises:
         AliasMoved: the alias points to another release than `expect`, by default the one at the beginning.
         ApprovalsMissing: the gate set asks for approvals, and fewer have approved the override.
+        InvalidName: a prevalence is no share.
         NotFound: there is no such model or version, or a subgroup without one of its own.
         ReleaseRefused: the versions do not make a release, or an override has no reason.
         GateRefusal: a gate refuses and is not overridden.
@@ -262,7 +283,7 @@ def promote(
         with stored_model(store, version) as (manifest, path):
             probe_model(path, manifest, f"version {version.number} of {model}")
     while True:
-        candidate = candidate_for(engine, model, numbers, alias, without)
+        candidate = candidate_for(engine, model, numbers, alias, without, prevalence)
         moved = release_number(candidate.before) != expected
         if candidate.changes_nothing and share is None and not (moved and expect is not None):
             return Promotion(None, None)
@@ -270,7 +291,7 @@ def promote(
         if share is not None:
             check_share(candidate, judged.manifests, alias, share)
             with reading(engine) as connection:
-                if runs_as_asked(running_canary(connection, model, alias), candidate, share):
+                if runs_as_asked(connection, candidate, alias, share):
                     return Promotion(None, None)
         if moved:
             detail = alias_moved(model, alias, expected, candidate.before)
@@ -304,6 +325,8 @@ def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | N
             return None
         refuse_withdrawn(connection, candidate.versions)
         details: dict[str, Any] = _left_out(candidate)
+        if candidate.prevalence:
+            details["prevalence"] = dict(candidate.prevalence)
         if context.overridden:
             gates = {
                 str(judged.gates): gate
@@ -343,6 +366,7 @@ def approve(
     without: Sequence[str] = (),
     *,
     over_gates: bool = False,
+    prevalence: Mapping[str, float] | None = None,
 ) -> Event:
     """Records the approval of exactly the release that this promotion would make.
 
@@ -354,7 +378,7 @@ def approve(
         NothingToApprove: the alias points to it already, or the same person has approved it.
         StoreError: a manifest is missing or was altered.
     """
-    candidate = candidate_for(engine, model, numbers, alias, without)
+    candidate = candidate_for(engine, model, numbers, alias, without, prevalence)
     check_integrity(candidate, {one.number: stored_manifest(store, one) for one in candidate.versions})
     members = [
         {"number": one.number, "digest": one.digest, "subgroup": one.subgroup.name}
@@ -372,6 +396,7 @@ def approve(
         details = {
             "members": members,
             **_left_out(candidate),
+            **({"prevalence": dict(candidate.prevalence)} if candidate.states_prevalence else {}),
             **({"over_gates": True} if over_gates else {}),
         }
         action = candidate.approval(connection, alias, over_gates=over_gates)

@@ -7,15 +7,20 @@ alias, by a canary of other versions, by `end_canary`, and by withdrawing a vers
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlalchemy import Connection, Engine
 
-from registry.bundle.labels import GLOBAL
 from registry.bundle.manifest import BundleManifest
 from registry.database.changes import AuditContext, insert_event, insert_release
 from registry.database.connection import writing
-from registry.database.queries import ended_with, first_event, require_model, running_canary
+from registry.database.queries import (
+    ended_with,
+    first_event,
+    require_model,
+    running_canary,
+    stated_prevalence,
+)
 from registry.errors import InvalidName, NotFound, ReleaseRefused
 from registry.names import not_found
 from registry.records import Canary, Event
@@ -75,22 +80,25 @@ def check_share(
             "canary is of other versions"
         )
     if share.subgroup is not None:
-        # Of others no tone is known, so that nobody's request would be one of theirs.
-        own = {one.subgroup.name for one in candidate.versions}
-        tested = {
-            each.name for one in manifests.values() for each in one.named_subgroups if one.subgroup.is_global
-        }
-        known = sorted((own | tested) - {GLOBAL})
+        known = candidate.subgroups(manifests)
         if share.subgroup not in known:
             raise not_found("subgroup", share.subgroup, known, of=f" that {candidate.title} would answer for")
 
 
-def runs_as_asked(canary: Canary | None, candidate: Candidate, share: Share) -> bool:
+def runs_as_asked(connection: Connection, candidate: Candidate, alias: str, share: Share) -> bool:
     """Whether exactly this canary runs already."""
-    asked = (candidate.versions, share)
-    return canary is not None and asked == (
-        canary.release.versions,
-        Share(canary.share, canary.subgroup, canary.mirror),
+    canary = running_canary(connection, candidate.model, alias)
+    return _is_of(canary, connection, candidate) and share == Share(
+        canary.share, canary.subgroup, canary.mirror
+    )
+
+
+def _is_of(canary: Canary | None, connection: Connection, candidate: Candidate) -> TypeGuard[Canary]:
+    """Whether a canary is of the candidate's versions and prevalence."""
+    return (
+        canary is not None
+        and canary.release.versions == candidate.versions
+        and stated_prevalence(connection, candidate.model, canary.release.id) == candidate.prevalence
     )
 
 
@@ -109,13 +117,12 @@ def start(
     before = candidate.before
     assert before is not None, "check_share has been asked"
     running = running_canary(connection, candidate.model, alias)
-    goes_on = running is not None and running.release.versions == candidate.versions
     told = {**details, "share": share.share}
     if share.subgroup is not None:
         told["subgroup"] = share.subgroup
     if share.mirror:
         told["mirror"] = True
-    if running is not None and goes_on:
+    if _is_of(running, connection, candidate):
         release = running.release.id
         told |= {"first": first_event(connection, running), "share_before": running.share}
     else:

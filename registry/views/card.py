@@ -13,10 +13,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, probability_text
 from registry.bundle.folder import Bundle
-from registry.bundle.labels import UNDECLARED
+from registry.bundle.labels import UNDECLARED, kinds_of
 from registry.bundle.manifest import BundleManifest, Conformal
+from registry.bundle.metrics.patient import TOO_FEW
 from registry.gates import Case, SpreadGate
 from registry.records import Release, Version, Withdrawal
 
@@ -79,6 +80,7 @@ def release_card(
     alias: str | None = None,
     let_through: str = "",
     canary: str = "",
+    prevalence: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The card of one or several bundles of one model.
 
@@ -88,6 +90,7 @@ def release_card(
         alias: the alias that points to the release.
         let_through: which gates it passed, in a sentence; empty where that is unknown.
         canary: what answers a share of the requests, in a sentence; empty where nothing does.
+        prevalence: of malignancy at the place, by subgroup, where it was stated with the release.
     """
     return {
         "name": entries[0].manifest.model,
@@ -95,6 +98,7 @@ def release_card(
         "alias": alias,
         **({"let_through": let_through} if let_through else {}),
         **({"canary": canary} if canary else {}),
+        **({"prevalence": dict(prevalence)} if prevalence else {}),
         "served": None if release is None else _served(entries),
         "versions": [entry_json(entry) for entry in entries],
     }
@@ -113,6 +117,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "digest": entry.digest,
         "registered": None if entry.registered is None else entry.registered.isoformat(),
         **{key: record[key] for key in ("subgroup", "labels", "picture", "file", "lineage")},
+        "kinds": list(kinds_of(manifest.labels)),
         "intended_use": _intended_use(manifest),
         "how_to_use": _how_to_use(manifest),
         "data": {
@@ -131,7 +136,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "differences": metrics.get("differences"),
         "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
-            **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention")},
+            **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention", "triage")},
             "set_threshold": manifest.set_threshold,
             "confidence_threshold": manifest.report_threshold,
             "expected_coverage": expected_coverage(manifest.conformal),
@@ -265,6 +270,7 @@ def _how_to_use(manifest: BundleManifest) -> dict[str, str]:
         "refer": refer,
         "prediction_set": _prediction_set(manifest.conformal),
         "malignancy": _malignancy(manifest),
+        "triage": _triage(manifest),
         "unfamiliar": unfamiliar,
     }
 
@@ -316,6 +322,31 @@ def _malignancy(manifest: BundleManifest) -> str:
         f"{text} From {probability_text(LOGIT_BINS.lower(point.threshold_bin))} on a lesion is suspicious: "
         f"at least {low} of malignant lesions are (with {level} confidence, chosen on {point.n} of "
         f"them{missed}). An answer that is not malignant is then referred."
+    )
+
+
+def _triage(manifest: BundleManifest) -> str:
+    if (rules := manifest.triage) is None:
+        return "It does not say who has to be seen first, and rules nothing out."
+    urgent, ruled_out = "Nothing is urgent: too few lesions show so few false alarms.", "Nothing is ruled out"
+    if rules.urgent_from < SCORE_BINS:
+        urgent = (
+            f"Urgent from {probability_text(LOGIT_BINS.lower(rules.urgent_from))} of malignancy on: at most "
+            f"{percent(rules.false_alarms)} of lesions that are not malignant."
+        )
+    if rules.ruled_out_below:
+        below = probability_text(LOGIT_BINS.lower(rules.ruled_out_below))
+        whom = "where no skin tone is declared"
+        if not manifest.subgroup.is_global:
+            whom = "for declared skin tones that it was calibrated on"
+        ruled_out = f"Ruled out below {below}, {whom}"
+    kinds = "; ".join(
+        f"{one.kind} {one.missed} of {one.n}, at most {percent(round(one.high, 3))}" for one in rules.kinds
+    )
+    return (
+        f"{urgent} {ruled_out}: of each kind of malignancy at most {percent(rules.missed)} may be missed "
+        f"(with {percent(rules.level)} confidence). Missed in calibration: {kinds or TOO_FEW}. The rest is "
+        "routine."
     )
 
 

@@ -9,12 +9,20 @@ from typing import Any, Final
 from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
-from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, sides, told
+from registry.bundle.metrics.patient import (
+    AT_WORKING_POINT,
+    COUNTS,
+    FIGURES,
+    OF_A_KIND,
+    TOO_FEW,
+    figures_by_kind,
+    sides,
+    told,
+)
 from registry.views.card import FEW, Card, answering, called, percent, standing
 from registry.views.tables import Cell, Facts, Row, Section, Table, render
 
 UNKNOWN: Final = "unknown"
-TOO_FEW: Final = "too few to tell"
 
 MEASURES: Final[Mapping[str, str]] = {
     "malignant_sensitivity": "Sensitivity, malignant",
@@ -23,6 +31,10 @@ MEASURES: Final[Mapping[str, str]] = {
     "balanced_accuracy": "Balanced accuracy",
     "sensitivity_at_threshold": "Sensitivity at the working point",
     "specificity_at_threshold": "Specificity at the working point",
+    "ruled_out_malignant": "Ruled out, malignant",
+    "ruled_out_other": "Ruled out, other",
+    "urgent_malignant": "Urgent, malignant",
+    "urgent_other": "Urgent, other",
     "accuracy": "Accuracy",
     "recall": "Recall",
     "precision": "Precision",
@@ -72,6 +84,7 @@ _USES: Final[Mapping[str, str]] = {
     "refer": "Refer",
     "prediction_set": "Prediction set",
     "malignancy": "Malignancy",
+    "triage": "Triage",
     "unfamiliar": "Unfamiliar picture",
 }
 _KEY: Final = ("malignant_sensitivity", "malignant_specificity", "malignancy_auroc", "auroc")
@@ -145,6 +158,38 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
         rows = {name: {each: row[each] for each in shown if each in row} for name, row in rows.items()}
     note = "In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better."
     return _metric_table("subgroups", "Test figures by skin tone", "Skin tones", rows, note)
+
+
+def by_kind(card: Card) -> Table:
+    """Sensitivity and triage of each kind of malignancy, by skin tone and over all; none of a single kind."""
+    total = {"all together": card["metrics"]} if len(card["by_subgroup"]) != 1 else {}
+    rows = tuple(
+        Row.of(f"{name}: {kind}", *cells)
+        for name, row in {**card["by_subgroup"], **total}.items()
+        for kind, cells in _kind_cells(card, row, tuple(OF_A_KIND))
+    )
+    header = (
+        "Skin tone: kind",
+        *(text[0].upper() + text[1:] for text in OF_A_KIND.values()),
+        "Test pictures",
+    )
+    return Table("kinds", "Malignant test pictures by kind", header, rows)
+
+
+def _kind_cells(
+    card: Card, row: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[tuple[str, list[Cell | str]]]:
+    """The cells of each kind of malignancy in a row of metrics, its number of pictures last."""
+    for kind, found in figures_by_kind(row, card["kinds"]).items():
+        if found is None:
+            yield kind, [TOO_FEW] * (len(names) + 1)
+            continue
+        figures = (found.figures.get(name) for name in names)
+        cells = [
+            "" if one is None or one.value is None else Cell(figure(one.value), interval(one.interval))
+            for one in figures
+        ]
+        yield kind, [*cells, Cell(str(found.n), "few" if found.n < FEW else "")]
 
 
 def _by_class(card: Card) -> Table:
@@ -393,7 +438,7 @@ def version_view(card: Card, common: Collection[str] = ()) -> tuple[str, list[Se
         Section.of("What is unknown", tuple(card["limits"])),
         Section.of(
             "How it fared in the test",
-            *(by_subgroup(card), _by_class(card), _tones(card)),
+            *(by_subgroup(card), by_kind(card), _by_class(card), _tones(card)),
             otherwise="Unknown: the bundle holds no test figures that are understood.",
         ),
         Section.of(
@@ -426,6 +471,7 @@ def version_in_short(card: Card, figures: str, more: Sequence[tuple[str, str]]) 
         card.get("withdrawn"),
         None if card["by_subgroup"] else "no test figures by subgroup",
         by_subgroup(card, _IN_SHORT),
+        by_kind(card),
         _tones(card),
         _patterns(card),
         _clients(card),
@@ -480,9 +526,13 @@ def key_figures(versions: Sequence[Card]) -> Table | None:
         "key",
         "How well it answers, by skin tone",
         ("Skin tone", *map(metric_title, names), "Test pictures"),
-        tuple(
-            Row.of(subgroup, *(cell(row, name) for name in names), _tested_on(row), note=called(version))
-            for subgroup, version, row in rows
-        ),
+        tuple(one for subgroup, version, row in rows for one in _key_rows(subgroup, version, row, names)),
         "On test pictures, with 95 % intervals; each skin tone with the version that answers for it.",
     )
+
+
+def _key_rows(subgroup: str, version: Card, row: Mapping[str, Any], names: Sequence[str]) -> Iterator[Row]:
+    """The row of a skin tone, and one for each kind of malignancy."""
+    yield Row.of(subgroup, *(cell(row, name) for name in names), _tested_on(row), note=called(version))
+    for kind, cells in _kind_cells(version, row, names):
+        yield Row.of(f"{subgroup}: {kind}", *cells)

@@ -11,14 +11,33 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.labels import kinds_of
 from registry.bundle.manifest import BundleManifest, sha256
-from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, Told, told
+from registry.bundle.metrics.patient import (
+    AT_WORKING_POINT,
+    FIGURES,
+    OF_A_KIND,
+    TOO_FEW,
+    UNKNOWN,
+    Told,
+    told,
+)
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal
 from registry.views.tables import Cell, Row, Section, Table, draw
 
-_SHOWN: Final = {*FIGURES, *AT_WORKING_POINT, "accuracy", "auroc", "ece", "coverage", "spread", "worst"}
+_SHOWN: Final = {
+    *FIGURES,
+    *AT_WORKING_POINT,
+    *OF_A_KIND,
+    "accuracy",
+    "auroc",
+    "ece",
+    "coverage",
+    "spread",
+    "worst",
+}
 _LONGEST: Final = 60  # characters of a value
 _NAMED_BY: Final = {"labels": "code", "case.facts": "name", "patterns": "pattern"}
 """Lists whose entries go by their names, and which key that is."""
@@ -69,6 +88,7 @@ class FigureChange:
         before, after: of each version.
         difference: after - before; None where either is undefined.
         overlap: whether the intervals have a value in common; None where either is absent.
+        kind: of malignancy, whose figure it is; None for that of all pictures.
     """
 
     part: Part
@@ -78,6 +98,7 @@ class FigureChange:
     after: FigureValue
     difference: float | None
     overlap: bool | None
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -186,14 +207,30 @@ def _flat(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 def figure_changes(before: BundleManifest, after: BundleManifest) -> tuple[FigureChange, ...]:
     """Every metric that either version has, whether it changed or not."""
     one, other = _blocks(before), _blocks(after)
-    found = []
+    kinds = list(dict.fromkeys((*kinds_of(before.labels), *kinds_of(after.labels))))
+    kinds = kinds if len(kinds) > 1 else []
+    found: list[FigureChange] = []
     for block in dict.fromkeys((*one, *other)):
         rows = one.get(block, {}), other.get(block, {})
         for name in dict.fromkeys(name for row in rows for name in row.get("intervals", ())):
             first, second = (_value(row, name) for row in rows)
             if first.value is not None or second.value is not None:
                 found.append(FigureChange(*block, name, first, second, *_apart(first, second)))
+        found += _changes_by_kind(block, rows, kinds)
     return tuple(found)
+
+
+def _changes_by_kind(
+    block: tuple[Part, str | None], rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]
+) -> Iterator[FigureChange]:
+    """The figures of each kind of malignancy, of both versions; sensitivity also where it is not told."""
+    for kind in kinds:
+        of_kind = [row.get("by_kind", {}).get(kind, {}) for row in rows]
+        for name in OF_A_KIND:
+            first, second = (_value(each, name) for each in of_kind)
+            told_of_all = any(row.get(name) is not None for row in rows)
+            if told_of_all or first.value is not None or second.value is not None:
+                yield FigureChange(*block, name, first, second, *_apart(first, second), kind)
 
 
 def _blocks(manifest: BundleManifest) -> dict[tuple[Part, str | None], Mapping[str, Any]]:
@@ -230,9 +267,8 @@ def difference_text(found: Difference) -> str:
     figures = (
         Row.of(
             one.subgroup or {"all": "all pictures", "fairness": "between subgroups"}[one.part],
-            one.figure.replace("_", " "),
-            _figure(one.before),
-            _figure(one.after),
+            one.figure.replace("_", " ") + ("" if one.kind is None else f", {one.kind}"),
+            *(_figure(side, UNKNOWN if one.kind is None else TOO_FEW) for side in (one.before, one.after)),
             "unknown" if one.difference is None else f"{one.difference:+.3f}",
             {True: "overlap", False: "apart", None: "unknown"}[one.overlap],
         )
@@ -249,8 +285,8 @@ def difference_text(found: Difference) -> str:
     )
 
 
-def _figure(one: FigureValue) -> str:
-    text = str(Told(one.value, one.interval, "unknown"))
+def _figure(one: FigureValue, otherwise: str) -> str:
+    text = str(Told(one.value, one.interval, otherwise))
     return text if one.n is None else f"{text}, n {one.n}"
 
 

@@ -24,14 +24,27 @@ def version_table(versions: Sequence[Version], **more: Sequence[str]) -> str:
     return columns(("model", "version", "subgroup", "created", "digest", *further), rows)
 
 
-def release_line(alias: str, release: Release, overridden: Event | None = None) -> str:
-    """Where an alias points, and by which event if that overrode the gates."""
+def release_line(
+    alias: str,
+    release: Release,
+    overridden: Event | None = None,
+    prevalence: Mapping[str, float] | None = None,
+) -> str:
+    """Where an alias points, by which event if that overrode the gates, and the prevalence stated with it."""
     versions = ", ".join(f"{one.number} ({shown_name(one.subgroup.name)})" for one in release.versions)
     lines = [f"{alias}: release {release.id}, versions {versions}"]
+    if prevalence:
+        lines.append(f"  {prevalence_line(prevalence)}")
     if overridden is not None:
         who, when = shown_name(overridden.actor), moment(overridden.time)
         lines.append(f"  {OVERRIDDEN} by {who} at {when}: {overridden.reason}")
     return lines_of(lines)
+
+
+def prevalence_line(prevalence: Mapping[str, float]) -> str:
+    """The prevalence that was stated, by subgroup."""
+    stated = ", ".join(f"{shown_name(name)} {share:g}" for name, share in prevalence.items())
+    return f"stated prevalence of malignancy: {stated}"
 
 
 def canary_line(alias: str, canary: Canary) -> str:
@@ -164,6 +177,8 @@ def _details(event: Event, details: Mapping[str, Any]) -> list[str]:
         lines.append(f"note: {details['note']}")
     if without := details.get("without"):
         lines.append(f"without a version for: {', '.join(without)}")
+    if stated := details.get("prevalence"):
+        lines.append(prevalence_line(stated))
     if event.kind == "imported" and details:
         lines.append(f"from: {_origin(details['origin'])}")
     if approved_by := details.get("approved_by"):

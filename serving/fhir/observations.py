@@ -19,7 +19,8 @@ from serving.fhir.elements import (
 )
 from serving.fhir.facts import components, observed, own_value
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk, Reason
+from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk, Reason, TriageEvidence
+from serving.protocol.triage import headline
 
 DECISIONS: Final = {
     "report": "The model is sure enough to answer",
@@ -38,7 +39,7 @@ _INDETERMINATE = {
 def observations(
     diagnosis: Diagnosis, labels: Sequence[Label], parameters: Parameters, device: str
 ) -> Iterator[Element]:
-    """All of them: decision, findings, prediction set, malignancy, confidence and quality.
+    """All of them: triage if any, decision, findings, prediction set, malignancy, confidence and quality.
 
     Where nothing is reported, the decision, the findings and the malignancy are indeterminate.
 
@@ -62,6 +63,14 @@ def observations(
             **parts,
         }
 
+    evidence, triaged = diagnosis.triage_evidence, headline(diagnosis)
+    if diagnosis.triage is not None and evidence is not None and triaged is not None:
+        yield observation(
+            "triage",
+            observed("triage", "Who has to see the lesion"),
+            valueCodeableConcept=own_value("triage", diagnosis.triage, triaged),
+            component=[*components(evidence), *_limits(evidence)],
+        )
     yield observation(
         "decision",
         observed("decision", "Decision"),
@@ -86,7 +95,7 @@ def observations(
         )
     yield observation(
         "prediction-set",
-        observed("prediction-set", "Classes that are not ruled out"),
+        observed("prediction-set", "Classes that are possible"),
         component=[
             *(_class(code, labels) for code in diagnosis.prediction_set.codes),
             *components(diagnosis.prediction_set),
@@ -112,6 +121,28 @@ def observations(
         **_with(diagnosis.quality),
         **notes(diagnosis.quality.issues),
     )
+
+
+def _limits(evidence: TriageEvidence) -> Iterator[Element]:
+    """The lesions behind each limit of triage, and the limit and what it may be."""
+    missed, urgent = evidence.missed, evidence.false_alarms
+    for one in missed.kinds:
+        yield from _limit("missed", f"{one.kind}: ruled out", one.missed, one.n, one.high, missed.limit)
+    yield from _limit(
+        "false-alarms", "Not malignant: urgent", urgent.seen, urgent.n, urgent.high, urgent.limit
+    )
+
+
+def _limit(code: str, text: str, x: int, n: int, high: float, limit: float) -> Iterator[Element]:
+    yield {
+        "code": observed(f"triage-{code}", f"{text}, of calibration lesions"),
+        "valueRatio": {"numerator": {"value": x}, "denominator": {"value": n}},
+    }
+    yield {
+        "code": observed(f"triage-{code}-limit", f"{text}, upper limit of the share"),
+        "valueQuantity": probability(high),
+        "referenceRange": [{"high": probability(limit), "text": "what it may be"}],
+    }
 
 
 def _declared_tone(parameters: Parameters) -> Element:

@@ -11,6 +11,7 @@ from registry.bundle.labels import Label
 from serving.fhir.elements import OWN, Element, class_concept, clean, concept, own, public, reference
 from serving.fhir.observations import DECISIONS
 from serving.protocol.schemas import Diagnosis
+from serving.protocol.triage import headline, shown
 
 
 def report(
@@ -31,7 +32,9 @@ def report(
     """
     said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
     shown = "".join(f"<p>{escape(line)}</p>" for line in said)
-    coded = diagnosis.decision == "report" and diagnosis.findings
+    sure = diagnosis.conclusion
+    first = [one.code for one in diagnosis.findings[:1]]
+    coded = first if sure is None else [sure.code] if sure.level == "diagnosis" else []
     return {
         "resourceType": "DiagnosticReport",
         "id": identifier,
@@ -47,24 +50,32 @@ def report(
         "result": [reference(one) for one in results],
         **({"media": [{"link": reference(one)} for one in media]} if media else {}),
         "conclusion": " ".join(said),
-        **({"conclusionCode": [class_concept(diagnosis.findings[0].code, labels)]} if coded else {}),
+        **(
+            {"conclusionCode": [class_concept(coded[0], labels)]}
+            if coded and diagnosis.decision == "report"
+            else {}
+        ),
     }
 
 
 def conclusion(diagnosis: Diagnosis, labels: Sequence[Label]) -> list[str]:
-    """What was concluded, sentence by sentence: the decision, its reasons, and what all this is not."""
+    """What was concluded, sentence by sentence: triage, decision, reasons, and what all this is not."""
     if diagnosis.decision == "report" and diagnosis.findings:
         names = {label.code: label.name for label in labels}
         first = diagnosis.findings[0]
         left = ", ".join(names.get(code, code) for code in diagnosis.prediction_set.codes)
+        sure = diagnosis.conclusion
         lines = [
+            *([] if sure is None else [f"Concluded: {sure.name} ({_percent(sure.probability)} %)."]),
             f"Most probable: {first.name} ({_percent(first.probability)} %).",
-            f"Not ruled out: {left}." if left else "No class is likely enough for the prediction set.",
+            f"Possible: {left}." if left else "No class is likely enough for the prediction set.",
         ]
     else:
         lines = [f"No result is reported. {DECISIONS[diagnosis.decision]}."]
     reasons = [reason.text for reason in diagnosis.reasons]
-    return [*lines, *reasons, *diagnosis.quality.issues, *diagnosis.warnings, diagnosis.disclaimer]
+    triaged = headline(diagnosis)
+    urgency = [] if triaged is None else [f"{triaged}.", *shown(diagnosis)]
+    return [*urgency, *lines, *reasons, *diagnosis.quality.issues, *diagnosis.warnings, diagnosis.disclaimer]
 
 
 def _percent(probability: float) -> str:

@@ -174,6 +174,8 @@ def _diagnosis(decision: str, confidence: float, ground: Reason, **of_case: Any)
     bad = decision == "retake"
     return example(
         Diagnosis,
+        **({"triage": None, "triage_evidence": None} if bad else {}),
+        **({"conclusion": None} if decision != "report" else {}),
         decision=decision,
         reasons=[ground, _DECLARED],
         findings=[

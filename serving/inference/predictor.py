@@ -5,7 +5,7 @@ In three steps: `decode` blocks, in a thread, while a process of its own decodes
 both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -159,6 +159,7 @@ def build_diagnosis(
     route: RouteReason,
     *,
     request_id: str,
+    prevalence: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """Builds the diagnosis of one lesion from the model's outputs.
 
@@ -169,6 +170,7 @@ def build_diagnosis(
         parameters: what the request declares and asks for.
         route: why this version answers.
         request_id: the id of the request, which is the diagnosis's.
+        prevalence: as `decide` takes it.
 
     Raises:
         GraphError: the model answered what no model may.
@@ -182,8 +184,10 @@ def build_diagnosis(
         skin_tone=parameters.skin_tone,
         skin_tone_scale=parameters.skin_tone_scale if parameters.skin_tone else None,
         top=parameters.top,
+        prevalence=prevalence,
     )
     version = loaded.version
+    decision = outcome(decided, decoded.quality)
     return Diagnosis.model_validate(
         {
             "id": request_id,
@@ -197,7 +201,8 @@ def build_diagnosis(
             ),
             "quality": decoded.quality.shown,
             **decided.to_json(),
-            "decision": outcome(decided, decoded.quality),
+            **(dict.fromkeys(("triage", "triage_evidence", "conclusion")) if decision == "retake" else {}),
+            "decision": decision,
             "reasons": reasons(
                 decided,
                 decoded.quality,

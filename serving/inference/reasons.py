@@ -2,8 +2,8 @@
 
 | code | decision |
 | --- | --- |
-| `confident` | `report`: the highest probability reaches the version's threshold |
-| `low-confidence` | `refer`: it does not |
+| `confident` | `report`: a conclusion is sure enough, or the highest probability reaches the threshold |
+| `low-confidence` | `refer`: none is, or it does not |
 | `empty-set` | `refer`: it is too low even for the prediction set, in which no class is left |
 | `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
 | `possible-malignancy` | `refer`: suspicious at the working point, and the first finding is not malignant |
@@ -21,7 +21,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
-from registry.bundle.decision import Decision
+from registry.bundle.decision import Conclusion, Decision
 from registry.bundle.manifest import BundleManifest
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
@@ -96,7 +96,14 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
     known, n = manifest.out_of_distribution, decision.confidence_calibrated_on
     confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
     found: list[tuple[ReasonCode, str]] = []
-    if manifest.abstention.threshold_bin == len(LOGIT_BINS):
+    if manifest.conclusions is not None:
+        if decision.conclusion is not None:
+            return [("confident", _concluded(decision.conclusion))]
+        if manifest.refers_all:
+            found.append(("refers-all", "This version concludes nothing: no conclusion was sure enough."))
+        elif not decision.unfamiliar:
+            found.append(("low-confidence", _NOT_SURE))
+    elif manifest.abstention.threshold_bin == len(LOGIT_BINS):
         found.append(("refers-all", _refers_all(n)))
     elif not decision.in_set:
         confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
@@ -143,6 +150,21 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
             )
         )
     return found
+
+
+_NOT_SURE: Final = (
+    "No conclusion is sure enough for this lesion: nothing malignant, and nothing benign where malignancy is "
+    "not ruled out."
+)
+
+
+def _concluded(conclusion: Conclusion) -> str:
+    rule = conclusion.rule
+    return (
+        f"{conclusion.node.name} is concluded: its probability is {conclusion.probability:.3f}, and of "
+        f"{rule.n} calibration lesions of which it was concluded {rule.wrong} were something else, at most "
+        f"{100 * rule.risk_high:.1f} %."
+    )
 
 
 def _refers_all(n: int) -> str:

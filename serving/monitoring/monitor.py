@@ -144,7 +144,7 @@ class Monitoring:
         return drift_table(self._metrics.totals(), self._served())
 
     def decisions(self) -> dict[tuple[str, int, str], dict[str, int]]:
-        """How often each decision was made, by model, version and subgroup of the declared tone."""
+        """How often each triage and decision was given, by model, version and subgroup of the tone."""
         return decisions(self._metrics.totals(), self._served())
 
     def shadow(self) -> list[ShadowRow]:
@@ -168,8 +168,13 @@ class Monitoring:
         try:
             if self._answers is not None:
                 self._answers.put(kept_answer(answered, release, key))
+            diagnosis = answered.diagnosis
             self._drift.count_decision(
-                answered.loaded, answered.subgroup, answered.diagnosis.decision, answered.decoded.quality
+                answered.loaded,
+                answered.subgroup,
+                diagnosis.decision,
+                diagnosis.triage,
+                answered.decoded.quality,
             )
             if self._drift_counter is not None:
                 self._drift_counter.put(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from registry.bundle.cases import CaseInput
+from registry.bundle.decision import Level
 from registry.bundle.labels import Coding, Malignancy
 from registry.bundle.manifest import Guarantee
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
@@ -24,6 +25,100 @@ class Answer(BaseModel):
     """A part of an answer, which does not change once made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KindMissed(Answer):
+    """How many lesions of one kind of malignancy are ruled out."""
+
+    kind: Annotated[str, Fact("of malignancy", "melanoma")]
+    n: Annotated[int, Fact("how many calibration lesions of it there are", 113)]
+    missed: Annotated[int, Fact("how many of them are ruled out", 4)]
+    high: Annotated[
+        float,
+        Fact(
+            "the upper limit of that share; over `limit` where the kind has too few lesions",
+            0.08,
+            PROBABILITY,
+        ),
+    ]
+
+
+class Missed(Answer):
+    """What may be missed of each kind of malignancy, and what is."""
+
+    limit: Annotated[
+        float, Fact("the share of each kind of malignancy that may be ruled out", 0.1, PROBABILITY)
+    ]
+    kinds: Annotated[
+        list[KindMissed],
+        Fact("what is missed of each kind; empty where one has too few lesions to be disclosed"),
+    ]
+
+
+class FalseAlarms(Answer):
+    """How many lesions that are not malignant may be urgent, and how many are."""
+
+    limit: Annotated[
+        float, Fact("the share of lesions that are not malignant that may be urgent", 0.1, PROBABILITY)
+    ]
+    n: Annotated[int, Fact("how many calibration lesions are not malignant", 512)]
+    seen: Annotated[int, Fact("how many of them are urgent", 38)]
+    high: Annotated[float, Fact("the upper limit of that share", 0.097, PROBABILITY)]
+
+
+class TriageEvidence(Answer):
+    """What was shown of triage in calibration."""
+
+    guarantee: Annotated[
+        Guarantee,
+        Fact(
+            "for whom the limits were shown: `subgroup`, those of the declared tone; `global`, all tones "
+            "together; `none`, not for this lesion",
+            "subgroup",
+            fhir=Coded("triage-guarantee", "For whom the limits of triage were shown"),
+        ),
+    ]
+    basis: Annotated[
+        Literal["split", "cross-fitted"],
+        Fact(
+            "`split`: on lesions kept for calibration, and exact; `cross-fitted`: on training lesions, each "
+            "scored by a model not trained on it, and nominal for the model that answered",
+            "split",
+            fhir=Coded("triage-basis", "Which lesions the limits of triage were shown on"),
+        ),
+    ]
+    confidence: Annotated[
+        float,
+        Fact(
+            "how sure each limit is",
+            0.95,
+            PROBABILITY,
+            fhir=Coded("triage-confidence", "How sure each limit of triage is"),
+        ),
+    ]
+    missed: Annotated[Missed, Fact("malignant lesions that are ruled out")]
+    false_alarms: Annotated[FalseAlarms, Fact("lesions that are urgent and not malignant")]
+
+
+class Conclusion(Answer):
+    """What is said of the lesion, at the finest level at which it is sure."""
+
+    level: Annotated[
+        Literal["diagnosis", "group", "malignancy"],
+        Fact("of the tree of diagnoses: a single one, a group of them, or malignant or not", "group"),
+    ]
+    code: Annotated[str, Fact("of the class, or of the group or side", "keratinocyte cancer")]
+    name: Annotated[str, Fact("its name", "keratinocyte cancer")]
+    malignant: Annotated[bool, Fact("whether all of its classes are malignant; else none is", True)]
+    probability: Annotated[
+        float, Field(ge=0, le=1), Fact("of all its classes together, calibrated", 0.87, PROBABILITY)
+    ]
+    n: Annotated[int, Fact("of how many calibration lesions it was concluded", 661)]
+    wrong: Annotated[int, Fact("of how many of them wrongly", 40)]
+    risk_high: Annotated[float, Fact("the upper limit of that share", 0.088, PROBABILITY)]
+    basis: Annotated[
+        Literal["split", "cross-fitted"], Fact("of which lesions, as in `triage_evidence`", "cross-fitted")
+    ]
 
 
 class AnsweringModel(Answer):
@@ -69,7 +164,7 @@ class PredictionSet(Answer):
 
     codes: Annotated[
         list[str],
-        Fact("of the classes that are not ruled out, most probable first; may be empty", ["MEL", "NV"]),
+        Fact("of the classes that are possible, most probable first; may be empty", ["MEL", "NV"]),
     ]
     coverage: Annotated[
         float,
@@ -308,10 +403,28 @@ class Diagnosis(Answer):
 
     id: Annotated[str, Fact("of this answer", "6f2b8c1e-4d5a-4f0b-9a57-0c1f7d3e2b90")]
     created: Annotated[datetime, Fact("when it was given", datetime(2026, 1, 1, tzinfo=UTC))]
+    triage: Annotated[
+        Level | None,
+        Fact(
+            "`urgent`: to be seen first; `ruled-out`: below the threshold at which few of each kind "
+            "of malignancy are missed; `routine`: everything else, a clinician looks; null where the version "
+            "has no triage, and with `retake`",
+            "urgent",
+            optional=True,
+        ),
+    ]
+    triage_evidence: Annotated[
+        TriageEvidence | None,
+        Fact("what was shown of triage in calibration; null where `triage` is", optional=True),
+    ]
+    conclusion: Annotated[
+        Conclusion | None,
+        Fact("what is said of the lesion; null where nothing is sure, and with `retake`", optional=True),
+    ]
     decision: Annotated[
         Literal["report", "refer", "retake"],
         Fact(
-            "`report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture "
+            "`report`: something is concluded; `refer`: a clinician has to look; `retake`: the picture "
             "is too bad to say anything",
             "refer",
         ),
@@ -321,7 +434,7 @@ class Diagnosis(Answer):
     ]
     model: Annotated[AnsweringModel, Fact("the version that answered, and why that one")]
     findings: Annotated[list[Finding], Fact("the classes, most probable first")]
-    prediction_set: Annotated[PredictionSet, Fact("the classes that are not ruled out")]
+    prediction_set: Annotated[PredictionSet, Fact("the classes that are possible")]
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
     confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
@@ -351,7 +464,7 @@ class Diagnosis(Answer):
 class ServedPattern(Answer):
     """What may be given of a case, and what calibration found for such cases.
 
-    `set_size` is the mean number of classes that are not ruled out, `reported` the share of cases reported.
+    `set_size` is the mean number of classes that are possible, `reported` the share of cases reported.
     """
 
     pattern: str

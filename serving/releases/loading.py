@@ -7,7 +7,7 @@ the last request that use it have ended.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
@@ -36,7 +36,8 @@ class RegistrySource(Protocol):
     A source may have `standing(alias) -> Standing` too, which tells in the same moment what was stopped and
     withdrawn; of one without, nothing ever was. And `has_event(digest) -> bool`, by which one that was set
     back is noticed. And `forged(events) -> frozenset[int] | None`, which tells whose signature does not
-    hold; of one without, signatures are shown as not checked.
+    hold; of one without, signatures are shown as not checked. And `prevalence(release)`, a mapping from
+    subgroups to what was stated; of one without, nothing was.
     """
 
     def current(self, alias: str = ...) -> dict[str, Release]:
@@ -68,10 +69,17 @@ def standing_of(source: RegistrySource, alias: str) -> Standing:
 
 @dataclass(frozen=True)
 class LoadedRelease:
-    """A release whose versions are all loaded, by subgroup."""
+    """A release whose versions are all loaded, by subgroup.
+
+    Attributes:
+        release: the release.
+        versions: by the name of their subgroup.
+        prevalence: of malignancy at the place, by subgroup, where it was stated with the release.
+    """
 
     release: Release
     versions: Mapping[str, LoadedVersion]
+    prevalence: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def manifests(self) -> dict[str, BundleManifest]:
@@ -107,8 +115,11 @@ class Loader:
         Raises:
             RegistryError, BundleError: a version cannot be read, is not signed, or cannot answer.
         """
+        stated: Callable[[Release], Mapping[str, float]] | None = getattr(self._source, "prevalence", None)
         return LoadedRelease(
-            release, {version.subgroup.name: self._version(version) for version in release.versions}
+            release,
+            {version.subgroup.name: self._version(version) for version in release.versions},
+            {} if stated is None else stated(release),
         )
 
     def _version(self, version: Version) -> LoadedVersion:

@@ -39,7 +39,7 @@ class Seen:
         forged: events that say to be signed and are not, by model; None where they cannot be checked.
         troubles: what keeps something from working.
         drift: what came in beside what was tested on.
-        decisions: how often what was decided, by model, version and subgroup.
+        decisions: how often each triage and each decision was given, by model, version and subgroup.
         shadow: candidates beside what is served.
         answering: the events of canaries that answer; others of `state` are held back.
         field: what the last look at the field has found; None where no answers are kept, or before it.
@@ -103,7 +103,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         "older": max(len(history) - NEWEST, 0),
         "drift": told_once([row for row in seen.drift if row.model == name]),
         "decisions": [
-            (version, subgroup, counts, sum(counts.values()))
+            (version, subgroup, counts, sum(counts.get(one, 0) for one in ("report", "refer", "retake")))
             for (model, version, subgroup), counts in sorted(seen.decisions.items())
             if model == name
         ],

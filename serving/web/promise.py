@@ -43,7 +43,7 @@ _OF_LESIONS: Final[Mapping[Guarantee, str]] = {
 
 
 def promise(diagnosis: Diagnosis) -> list[str]:
-    """What is promised for the list of what is not ruled out, and on how many lesions that rests."""
+    """What is promised for the list of what is possible, and on how many lesions that rests."""
     found = diagnosis.prediction_set
     templates = _OF_PICTURES if diagnosis.inputs is None else _OF_LESIONS
     said = [templates[found.guarantee].format(coverage=percent(found.coverage))]
@@ -81,7 +81,7 @@ def _brought(one: MissingInput) -> list[str]:
     said = []
     if one.fewer_classes:
         fewer = f"{one.fewer_classes:g}"
-        said.append(f"{fewer} fewer classes were not ruled out")
+        said.append(f"{fewer} fewer classes were possible")
     if one.more_reported:
         more = f"{100 * one.more_reported:.0f}"
         said.append(f"{more} more of 100 lesions were reported")

@@ -11,6 +11,7 @@ import pytest
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, to_tensor
 from personalization.calibration.calibration_counts import CONFIDENCE
+from personalization.calibration.triage import most_thresholds
 from personalization.stages import calibration_answers
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
@@ -61,7 +62,8 @@ def judge(make_job, make_client, monkeypatch):
     def asked(client, at, what=MALIGNANCY, ask=AT_THRESHOLDS, **settings):
         settings = {"subgroups": ("light", "dark"), **settings}
         question = EvaluateQuestion(split="train", **settings).model_dump()
-        tensors = {GRAPH: as_tensor(parts.head)} | ({what: to_tensor([at])} if at else {})
+        most = STEPS if what == CONFIDENCE else most_thresholds(len(settings["subgroups"]))
+        tensors = {GRAPH: as_tensor(parts.head)} | ({what: to_tensor([at], most)} if at else {})
         message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
         return answer_calibration(message, client).tensors
 
@@ -69,14 +71,14 @@ def judge(make_job, make_client, monkeypatch):
 
 
 def read_histogram(asked, client, what):
-    """The merged histogram that leaves anyway, `(2, bins)`."""
+    """The merged histogram that leaves anyway, `(rows, bins)`; by malignancy two of each subgroup."""
     ask = MALIGNANCY if what == MALIGNANCY else THRESHOLDS
-    return asked(client, None, ask=ask)[what].numpy()
+    return asked(client, None, ask=ask)[what].numpy().reshape(-1, SCORE_BINS)
 
 
 def listed(asked, client, what, releases):
-    """What answers to all questions tell of single bins, `(2, bins)`."""
-    found = np.zeros((2, SCORE_BINS), dtype=np.int64)
+    """What answers to all questions tell of single bins, `(rows, bins)`."""
+    found = np.zeros((4 if what == MALIGNANCY else 2, SCORE_BINS), dtype=np.int64)
     for question in QUESTIONS:
         answer = asked(replace(client, releases=releases()), question, what)[BETWEEN].numpy()
         found[:, question.start : question.start + STEPS - 1] = answer[:, 1:STEPS]

@@ -39,7 +39,9 @@ CLOSED.close()
 
 # The answer as the service's documents print it; "a | b" stands for one of these.
 CONTRACT = """
-{"id": "…", "created": "2026-01-01T00:00:00Z", "decision": "report | refer | retake",
+{"id": "…", "created": "2026-01-01T00:00:00Z", "triage": "urgent | routine | ruled-out",
+ "triage_evidence": {"guarantee": "subgroup | global | none", "basis": "split | cross-fitted", "confidence": 0.95, "missed": {"limit": 0.1, "kinds": [{"kind": "melanoma", "n": 113, "missed": 4, "high": 0.08}]}, "false_alarms": {"limit": 0.1, "n": 512, "seen": 38, "high": 0.097}},
+ "decision": "report | refer | retake",
  "reasons": [{"code": "confident", "text": "…"}],
  "model": {"name": "…", "version": 3, "subgroup": "V", "digest": "sha256:…", "route": "declared | unknown-tone | other-scale | no-model-for-subgroup"},
  "findings": [{"code": "MEL", "name": "Melanoma", "malignancy": "malignant | premalignant | benign | unknown", "probability": 0.62, "coding": {"icd10": "C43.9"}}],
@@ -146,6 +148,8 @@ def test_the_helpers():
     ("path", "value"),
     [
         (("decision",), "perhaps"),
+        (("triage",), "perhaps"),
+        (("triage_evidence", "missed", "kinds", 0, "n"), 0.5),
         (("model", "version"), "3"),
         (("findings", 0, "probability"), float("nan")),
         (("quality", "acceptable"), "yes"),

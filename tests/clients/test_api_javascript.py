@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.case_bundles import case_bundle
+from tests.case_bundles import PATTERNS, case_bundle
 from tests.serving.conftest import Places, encode, paint, release, running
+from tests.thresholds import triage
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "diagnose.mjs"
 NODE = shutil.which("node")
@@ -46,7 +47,8 @@ def ask(tmp_path: Path) -> Callable[..., Ended]:
 def test_it_asks_about_a_case(ask, tmp_path):
     places = Places(tmp_path / "registry")
     with places.open() as registry:
-        release(registry, case_bundle())
+        patterns = tuple(one.model_copy(update={"triage": triage()}) for one in PATTERNS)
+        release(registry, case_bundle(triage=triage(), patterns=patterns))
     (tmp_path / "derm.png").write_bytes(encode(paint((90, 160, 40)), "PNG"))
     with running(places.open) as service:
         more = ["image_kind=close-up", f"dermoscopic={tmp_path / 'derm.png'}", "age=70", "site=back"]
@@ -56,7 +58,8 @@ def test_it_asks_about_a_case(ask, tmp_path):
         files = {"image": encode(paint()), "dermoscopic": encode(paint((90, 160, 40)), "PNG")}
         said = service.form(form, files=files).json()
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith(f"{said['decision']}: {', '.join(said['prediction_set']['codes'])} not")
+    codes = ", ".join(said["prediction_set"]["codes"])
+    assert ended.stdout.startswith(f"{said['triage']}; {said['decision']}: {codes} possible")
     assert said["inputs"]["promised"]
     assert "age 700 is out of bounds" in alone.stderr
 

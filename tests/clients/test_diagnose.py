@@ -61,6 +61,26 @@ DIAGNOSIS: dict[str, Any] = {
 }
 
 
+MISSED = {
+    "limit": 0.1,
+    "kinds": [
+        {"kind": "melanoma", "n": 113, "missed": 4, "high": 0.0792},
+        {"kind": "basal cell carcinoma", "n": 228, "missed": 9, "high": 0.0683},
+    ],
+}
+EVIDENCE: dict[str, Any] = {
+    "guarantee": "subgroup",
+    "basis": "cross-fitted",
+    "confidence": 0.95,
+    "missed": MISSED,
+    "false_alarms": {"limit": 0.1, "n": 512, "seen": 38, "high": 0.0962},
+}
+
+
+def triaged(level: str, **evidence: Any) -> dict[str, Any]:
+    return {"triage": level, "triage_evidence": EVIDENCE | evidence}
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers what the picture's last bytes ask for: a status, or a diagnosis."""
 
@@ -188,6 +208,71 @@ def test_a_person_reads_the_answer(command, server, picture, changes, says):
     ended = command("lesion.jpg")
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert says in ended.stdout
+
+
+LIMITS = [
+    "melanoma: at most 8 % ruled out (4 of 113)",
+    "basal cell carcinoma: at most 6.9 % ruled out (9 of 228)",
+    "not malignant: at most 9.7 % urgent (38 of 512)",
+]
+FOR_TONE = "Shown for this skin tone, cross-fitted; each limit holds with 95% confidence."
+NO_ANSWER = "REFER. No diagnosis is sure enough to be reported."
+FEW = MISSED | {"kinds": [MISSED["kinds"][0], MISSED["kinds"][1] | {"n": 9, "missed": 0, "high": 0.284}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            triaged("ruled-out"),
+            [
+                "lesion.jpg: Ruled out: each kind of malignancy is missed in at most 10% of lesions.",
+                *(*LIMITS, FOR_TONE, NO_ANSWER),
+            ],
+        ),
+        (
+            triaged("urgent"),
+            [
+                "lesion.jpg: Urgent: a clinician has to see this lesion before others.",
+                *(*LIMITS, FOR_TONE, NO_ANSWER),
+            ],
+        ),
+        (
+            triaged("routine", missed=FEW),
+            ["lesion.jpg: Routine: a clinician looks.", LIMITS[-1], FOR_TONE, NO_ANSWER],
+        ),
+        (
+            triaged("routine", guarantee="none"),
+            [
+                "lesion.jpg: Routine: a clinician looks.",
+                "Nothing was shown of this triage for such a lesion.",
+                NO_ANSWER,
+            ],
+        ),
+        (
+            triaged("routine") | {"decision": "report"},
+            [
+                "lesion.jpg: Routine: a clinician looks.",
+                *(*LIMITS, FOR_TONE, "REPORT. The findings may be reported."),
+            ],
+        ),
+        ({}, ["lesion.jpg: REFER. A clinician has to look at this picture."]),
+    ],
+)
+def test_a_person_reads_triage_first(command, server, picture, changes, lines):
+    server.answer = DIAGNOSIS | changes
+    ended = command("lesion.jpg")
+    assert ended.stdout.partition("\n\n")[0].splitlines() == lines
+
+
+def test_triage_is_first_in_lines_and_rows(command, server, folder):
+    server.answer = DIAGNOSIS | triaged("ruled-out")
+    assert "b.JPG: ruled-out; refer; MEL" in command("pictures/b.JPG", "pictures/a/z.jpeg").stdout
+    text = command("pictures/b.JPG", "pictures/a/z.jpeg", "--csv", "-").stdout
+    assert text.startswith("file,triage,decision,")
+    assert {row["triage"] for row in rows(text)} == {"ruled-out"}
+    server.answer = DIAGNOSIS
+    assert "b.JPG: refer; MEL" in command("pictures/b.JPG", "pictures/a/z.jpeg").stdout
 
 
 def test_options_reach_the_service(command, server, picture):
@@ -506,7 +591,7 @@ def test_a_case_is_asked_about_and_told(command, of_cases, tmp_path):
     told = command(*asked)
     assert told.exit_code == 0, told.output
     assert "Given: close-up, dermoscopic; age 70, sex male (a coverage is promised for such" in told.stdout
-    assert "Would help: site (in calibration 0.2 fewer classes not ruled out, 10 more of 100" in told.stdout
+    assert "Would help: site (in calibration 0.2 fewer classes possible, 10 more of 100" in told.stdout
     said = json.loads(command(*asked, "--json").stdout)
     assert said["inputs"]["pattern"] == "close-up+dermoscopic+some context"
     kind = json.loads(command("derm.jpg", "--kind", "dermoscopic", "--url", of_cases, "--json").stdout)

@@ -23,7 +23,8 @@ from tests.contract.conftest import Ended
 from tests.contract.service import DECLARED, ROOT, Service, lasting
 
 COLUMNS = (
-    "file,decision,top_code,probability,malignancy,set,guarantee,model,version,subgroup,route,warnings,error"
+    "file,triage,decision,top_code,probability,malignancy,set,guarantee,model,version,subgroup,route,"
+    "warnings,error"
 )
 PROBLEM_TYPE = "urn:dermfed:problem:"
 
@@ -247,7 +248,7 @@ def test_a_refused_request_is_sent_again(call, service, picture):
 
 def test_fields_of_a_newer_service_are_left_out(call, service, picture):
     answer = service.diagnose(picture.read_bytes()).json()
-    newer = json.dumps({**answer, "triage": {"level": "routine"}, "moon": "full"}).encode()
+    newer = json.dumps({**answer, "tide": {"level": "high"}, "moon": "full"}).encode()
     with answering((200, {"Content-Type": "application/json"}, newer)) as (url, _):
         diagnosis = call("diagnose", url, picture)
     assert diagnosis.id == answer["id"]
@@ -275,6 +276,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def matches(row: Mapping[str, str], answer: Mapping[str, Any]) -> None:
     """Check that a row of a CSV file says what an answer says."""
     top = answer["findings"][0]
+    assert row["triage"] == (answer["triage"] or "")
     assert (row["decision"], row["top_code"]) == (answer["decision"], top["code"])
     assert float(row["probability"]) == pytest.approx(top["probability"], abs=1e-3)
     assert float(row["malignancy"]) == pytest.approx(answer["malignancy"]["probability"], abs=1e-3)
@@ -395,7 +397,8 @@ def test_javascript_asks_and_says_why_not(javascript, service, locked, picture, 
     ended = javascript(picture, "V", DERMFED_URL=service.url)
     assert ended.code == 0, ended.err
     codes = ", ".join(answer["prediction_set"]["codes"])
-    assert ended.out.startswith(f"{answer['decision']}: {codes} not ruled out")
+    triage = f"{answer['triage']}; " if answer["triage"] else ""
+    assert ended.out.startswith(f"{triage}{answer['decision']}: {codes} possible")
     assert ended.out.rstrip().endswith(answer["disclaimer"])
     key = locked.keys["all"]
     ended = javascript(picture, "V", DERMFED_URL=locked.service.url, DERMFED_API_KEY=key)

@@ -263,7 +263,8 @@ def test_a_working_point_is_that_of_the_served_probabilities(
         assert asdict_of(point) == outcome.facts["models"][name]["working_point"]
         assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
 
-        decided = [decide(row, bundle.manifest) for row in Graph(bundle.graph).run(images).probabilities]
+        alone = bundle.manifest.model_copy(update={"conclusions": None})
+        decided = [decide(row, alone) for row in Graph(bundle.graph).run(images).probabilities]
         told = np.array([one.reported for one in decided])
         wrong = np.array([one.findings[0].label.code for one in decided]) != np.array(
             [bundle.manifest.labels[k].code for k in labels]
@@ -299,6 +300,148 @@ def test_what_a_working_point_does_on_the_test_split_is_told(make_job, stand, ho
         assert said.n == (labels == 0).sum()
 
 
+@pytest.mark.parametrize(("missed", "false_alarms"), [(0.2, 0.3), (0.5, 0.5)])
+def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, make_job, stand, hospitals):
+    triage = {"missed": missed, "false_alarms": false_alarms}
+    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
+    found = 0
+    for name, bundle in outcome.bundles.items():
+        rules, malignancy, ruled_out = bundle.manifest.triage, {}, []
+        for tone in HOLDER if name == GLOBAL else [name]:
+            images, labels = pictures(hospitals, tone, "calibration")
+            malignancy[tone] = score_bin(Graph(bundle.graph).run(images).probabilities[:, 0]), labels == 0
+            scores = malignancy[tone][0][labels == 0]
+            shown = [
+                t
+                for t in range(SCORE_BINS)
+                if binom.cdf((scores < t).sum(), len(scores), missed) <= 0.05 and len(scores)
+            ]
+            ruled_out.append(max(shown, default=0))
+        assert rules.ruled_out_below == min(ruled_out)
+        found += rules.ruled_out_below > 0
+        every = np.concatenate([scores[~malignant] for scores, malignant in malignancy.values()])
+        alarms = [
+            t for t in range(SCORE_BINS) if binom.cdf((every >= t).sum(), len(every), false_alarms) <= 0.05
+        ]
+        assert (every >= rules.urgent_from).sum() == (
+            max((every >= t).sum() for t in alarms) if alarms else 0
+        )
+        assert (rules.n_other, rules.false_alarms_seen) == (len(every), (every >= rules.urgent_from).sum())
+        assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
+    assert bool(found) is (missed == 0.5), "few lesions show no more"
+
+
+@pytest.mark.parametrize("target_risk", [0.3, 0.6])
+def test_conclusions_are_those_of_the_served_probabilities(target_risk, make_job, stand, hospitals):
+    """Each level by hand, on what finer ones left over: strictest first, until one is not shown."""
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage, target_risk=target_risk), hospitals, stand)
+    found = 0
+    for name, bundle in outcome.bundles.items():
+        manifest, tree = bundle.manifest, bundle.manifest.tree
+        images, labels = pictures(hospitals, name, "calibration")
+        probabilities = Graph(bundle.graph).run(images).probabilities
+        malignancy = score_bin(probabilities[:, 0])  # mel alone is malignant
+        ruled_out = (malignancy < manifest.triage.ruled_out_below) & (
+            malignancy < manifest.triage.urgent_from
+        )
+        left, rules, spent = np.ones(len(labels), dtype=bool), [], 0.0
+        for level, nodes in enumerate(tree.levels):
+            summed = np.stack([probabilities[:, list(node.classes)].sum(axis=1) for node in nodes], axis=1)
+            answers = summed.argmax(axis=1)
+            sizes = {}
+            for place, node in enumerate(nodes):
+                own = left & (answers == place) & (ruled_out != node.malignant)
+                sizes[place] = own, score_bin(summed[:, place])
+            delta = (0.05 - spent) / (len(tree.levels) - level)
+            able = len(nodes)
+            while (
+                able
+                and (
+                    fewer := sum((1 - target_risk) ** own.sum() <= delta / able for own, _ in sizes.values())
+                )
+                < able
+            ):
+                able = fewer
+            spent += delta * bool(able)
+            taken = np.zeros(len(labels), dtype=bool)
+            for place, (own, bins) in sizes.items():
+                best = None
+                steps = [ceil(own.sum() * part / 5) for part in range(1, 6)]
+                fifths = {
+                    min((t for t in bins[own] if (own & (bins >= t)).sum() <= n), default=0) for n in steps
+                }
+                for t in sorted(fifths - {0}, reverse=True):
+                    at = own & (bins >= t)
+                    wrong = ~np.isin(labels[at], nodes[place].classes)
+                    if not able or (1 - target_risk) ** at.sum() > delta / able:
+                        continue
+                    if binom.cdf(wrong.sum(), at.sum(), target_risk) > delta / able:
+                        break
+                    best = (nodes[place].code, t, at.sum(), wrong.sum())
+                if best is not None:
+                    rules.append(best)
+                    taken |= own & (bins >= best[1])
+            left &= ~taken
+        told = [(rule.code, rule.threshold_bin, rule.n, rule.wrong) for rule in manifest.conclusions.nodes]
+        assert told == rules
+        found += len(rules)
+    assert found, "the control"
+
+
+def test_what_is_concluded_on_the_test_split_is_told(make_job, stand, hospitals):
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage, target_risk=0.5), hospitals, stand)
+    answered = 0
+    for name in HOLDER:
+        bundle = outcome.bundles[name]
+        images, labels = pictures(hospitals, name, "test")
+        decisions = [
+            decide(row, bundle.manifest, **declared(name))
+            for row in Graph(bundle.graph).run(images).probabilities
+        ]
+        said = [
+            one.conclusion and f"{one.conclusion.node.level}/{one.conclusion.node.code}" for one in decisions
+        ]
+        wrong = [
+            one.conclusion is not None and label not in one.conclusion.node.classes
+            for one, label in zip(decisions, labels, strict=True)
+        ]
+        facts = outcome.facts["by_subgroup"][name]
+        assert facts["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
+        assert [one.reported for one in decisions] == [one is not None for one in said]
+        told = {
+            node: {
+                "n": said.count(node),
+                "wrong": sum(w for s, w in zip(said, wrong, strict=True) if s == node),
+            }
+            for node in set(said) - {None}
+        }
+        assert bundle.manifest.metrics.get("by_answer", {}) == told
+        answered += len(told)
+    assert answered, "the control"
+
+
+def test_what_triage_does_on_the_test_split_is_told(make_job, stand, hospitals):
+    triage = {"missed": 0.5, "false_alarms": 0.5}
+    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
+    for name in HOLDER:
+        bundle = outcome.bundles[name]
+        images, labels = pictures(hospitals, name, "test")
+        levels = np.array(
+            [
+                decide(row, bundle.manifest, **declared(name)).triage.level
+                for row in Graph(bundle.graph).run(images).probabilities
+            ]
+        )
+        figures = bundle.manifest.metrics
+        for level, key in (("ruled-out", "ruled_out"), ("urgent", "urgent")):
+            assert figures[f"{key}_malignant"] == pytest.approx((levels[labels == 0] == level).mean())
+            assert figures[f"{key}_other"] == pytest.approx((levels[labels != 0] == level).mean())
+            (kind,) = figures["by_kind"].values()
+            assert kind[key] == figures[f"{key}_malignant"]
+
+
 def declared(name: str) -> dict[str, str]:
     return {"skin_tone": TONES[name][0], "skin_tone_scale": "fitzpatrick"}
 
@@ -307,16 +450,21 @@ def asdict_of(entry) -> dict[str, object]:
     return {name: getattr(entry, name) for name in type(entry).model_fields}
 
 
-def test_where_no_sensitivity_is_asked_for_nothing_is_asked_or_written(make_job, stand, hospitals):
-    before = calibrate_job(make_job)
-    assert before.digest == calibrate_job(make_job, sensitivity=None).digest
-    assert before.digest != calibrate_job(make_job, sensitivity=0.95).digest
+def test_where_no_sensitivity_and_no_triage_are_asked_for_nothing_is_asked_or_written(
+    make_job, stand, hospitals
+):
+    before = calibrate_job(make_job, triage=None)
+    assert before.digest == calibrate_job(make_job, triage=None, sensitivity=None).digest
+    assert before.digest != calibrate_job(make_job, triage=None, sensitivity=0.95).digest
     plain, asked = (
         run(job, hospitals, stand, name)
-        for name, job in (("plain", before), ("asked", calibrate_job(make_job, sensitivity=0.95)))
+        for name, job in (
+            ("plain", before),
+            ("asked", calibrate_job(make_job, sensitivity=0.95, triage=None)),
+        )
     )
     for bundle in plain.bundles.values():
-        assert bundle.manifest.working_point is None
+        assert (bundle.manifest.working_point, bundle.manifest.triage) == (None, None)
         assert not any("at_threshold" in key for key in bundle.manifest.metrics)
     assert asked.traffic.up > plain.traffic.up
 
@@ -401,17 +549,23 @@ def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stan
 
 
 def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make_job, stand, hospitals):
-    # Every fifth picture answered may be wrong here, so that confidence alone would report.
-    outcome = run(calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05), hospitals, stand)
+    # Nearly all may be wrong and missed here, so that confidence alone would report.
+    triage = {"missed": 0.9, "false_alarms": 0.1}
+    job = calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05, triage=triage)
+    outcome = run(job, hospitals, stand)
     for name in (GLOBAL, "light"):
         bundle = outcome.bundles[name]
         unseen = np.zeros((2, 16, 16, 3), np.uint8)
         unseen[0, ..., 0] = unseen[1, ..., 2] = 255  # pure red and pure blue
         outputs = Graph(bundle.graph).run(unseen)
         assert (outputs.probabilities.max(axis=1) > 0.95).all()
+        # Nothing is ruled out for everybody, so nothing benign concluded: by confidence alone it would be.
+        rules = bundle.manifest.conclusions if name == "light" else None
+        manifest = bundle.manifest.model_copy(update={"conclusions": rules})
+        tone = declared(name) if name == "light" else {}
         for probabilities, embedding in zip(outputs.probabilities, outputs.embedding, strict=True):
-            assert decide(probabilities, bundle.manifest).reported
-            decision = decide(probabilities, bundle.manifest, embedding=embedding)
+            assert decide(probabilities, manifest, **tone).reported
+            decision = decide(probabilities, manifest, embedding=embedding, **tone)
             assert not decision.reported
             assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
 

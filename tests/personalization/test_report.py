@@ -30,7 +30,7 @@ from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.labels import UNDECLARED, Label
+from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
 from registry.bundle.metrics.patient import Judged, findings
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
@@ -362,6 +362,31 @@ def test_the_cards_tell_the_working_point_where_there_is_one():
         assert beside["Specificity at the working point"].startswith(f"{specificity}\u202f% (")
     without = overview(small()).cards[0].beside
     assert not any("working point" in name for name, _ in without)
+
+
+def test_sensitivity_is_shown_by_kind_of_malignancy():
+    """Of ten melanomas four are found, of ten basal cell carcinomas nine; light has no melanoma."""
+    labels = (LABELS[0], Label(code="BCC", name="Basal", malignancy="malignant"), LABELS[1])
+    kinds = kind_of_each(labels)
+
+    def of(*numbers):
+        truth, answers = np.repeat([0, 0, 1, 1, 2], numbers), np.repeat([0, 2, 1, 2, 2], numbers)
+        probabilities = np.full((len(truth), 3), 0.1)
+        probabilities[np.arange(len(truth)), answers] = 0.8
+        of_each = {"malignant": malignant_classes(labels), "kinds": kinds}
+        return count(probabilities, truth, thresholds=Thresholds(0, 0), **of_each)
+
+    blocks = {"dark": of(4, 6, 9, 1, 10), "light": of(0, 0, 9, 1, 10)}
+    data = small(labels=labels, counts={"federate": blocks})
+    view = overview(data)
+    beside = dict(next(card for card in view.cards if card.subject == "dark").beside)
+    assert beside["Sensitivity, Melanoma"].startswith("40.0\u202f% (12.2 to 73.8) of 10")
+    rows = {row.header: [cell.text for cell in row.cells] for row in view.kinds.rows}
+    assert rows["dark: Melanoma"][:2] == ["10", "40.0\u202f%"]
+    assert rows["light: Melanoma"][0] == "too few to tell"
+    assert rows["all pictures: Basal"][:2] == ["20", "90.0\u202f%"]
+    assert view.kinds.caption in render_report(data)
+    assert overview(small()).kinds is None
 
 
 def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():

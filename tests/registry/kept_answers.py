@@ -4,6 +4,7 @@ import uuid
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from registry.bundle.decision import Level
 from registry.outcomes.store import Answering, Decided, KeptAnswer, Outcome, OutcomeStore, Side
 from tests.registry.conftest import MODEL
 
@@ -23,12 +24,13 @@ def kept_answer(
     key: str | None = "k1",
     decision: Decided = "report",
     side: Side | None = None,
+    triage: Level | None = None,
     answering: Answering = ANSWERING,
 ) -> KeptAnswer:
     """An answer of the day, suspicious from one half on."""
     side = side or ("above" if malignancy >= 0.5 else "below")
     on_day = FIRST + timedelta(days=day)
-    return KeptAnswer(str(uuid.uuid4()), on_day, answering, key, side, decision, label, in_set)
+    return KeptAnswer(str(uuid.uuid4()), on_day, answering, key, side, decision, label, in_set, triage)
 
 
 def of_version(number: int, model: str = "demo") -> Answering:

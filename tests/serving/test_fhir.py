@@ -25,7 +25,15 @@ from serving.fhir.report import conclusion
 from serving.http.openapi import describe
 from serving.protocol.fields import Coded, Fact, Unit, example
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Answer, Diagnosis, Finding, MalignancyRisk
+from serving.protocol.schemas import (
+    Answer,
+    Conclusion,
+    Diagnosis,
+    Finding,
+    KindMissed,
+    MalignancyRisk,
+    TriageEvidence,
+)
 from serving.settings import ServeSettings
 
 FHIR = "application/fhir+json"
@@ -58,6 +66,9 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
     findings = [("MEL", "Melanoma", "malignant", 0.62), ("NV", "Melanocytic naevus", "benign", 0.3)]
     given = {
         "id": ID,
+        "triage": None,
+        "triage_evidence": None,
+        "conclusion": None,
         "created": datetime(2026, 1, 1, tzinfo=UTC),
         "decision": decision,
         "reasons": [{"code": "confident", "text": "It is."}, {"code": "declared", "text": "V was declared."}],
@@ -194,6 +205,15 @@ def test_an_empty_set_does_not_read_as_if_all_were_ruled_out():
     assert "ruled out" not in " ".join(said)
 
 
+@pytest.mark.parametrize(("level", "code", "coded"), [("diagnosis", "NV", ["NV"]), ("group", "other", [])])
+def test_a_report_concludes_with_the_code_of_what_is_concluded(level, code, coded):
+    """A group of diagnoses has no code of its own, and the first finding is not what is concluded."""
+    sure = example(Conclusion, level=level, code=code, name="naevus or so")
+    (report,) = resources(translated(diagnosis(conclusion=sure)), "DiagnosticReport")
+    assert [one["coding"][0]["code"] for one in report.get("conclusionCode", [])] == coded
+    assert report["conclusion"].startswith("Concluded: naevus or so (87 %).")
+
+
 def test_a_report_concludes_with_the_codes_of_the_first_finding():
     bundle = translated()
     (report,) = resources(bundle, "DiagnosticReport")
@@ -213,13 +233,48 @@ def test_a_report_concludes_with_the_codes_of_the_first_finding():
         }
     ]
     assert report["conclusion"].startswith(
-        "Most probable: Melanoma (62 %). Not ruled out: Melanoma, Melanocytic naevus. "
+        "Most probable: Melanoma (62 %). Possible: Melanoma, Melanocytic naevus. "
         "It is. V was declared. Mind the < & >."
     )
     assert report["conclusion"].endswith(diagnosis().disclaimer)
     assert "<p>Mind the &lt; &amp; &gt;.</p>" in report["text"]["div"]
     assert report["identifier"] == [{"system": "urn:dermfed:diagnosis", "value": ID}]
     assert not list(every(bundle, "interpretation"))
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        (
+            "urgent",
+            "Urgent: a clinician has to see this lesion before others. Not malignant: at most 10 of",
+        ),
+        ("routine", "Routine: a clinician looks. Melanoma: at most 8 of 100 are ruled out"),
+        (
+            "ruled-out",
+            "Ruled out: of 100 lesions of each kind of malignancy at most 10 are missed. Melanoma: at",
+        ),
+    ],
+)
+def test_triage_is_the_first_observation_and_the_first_sentence(level, said):
+    bundle = translated(diagnosis("refer", triage=level, triage_evidence=example(TriageEvidence)))
+    (report,) = resources(bundle, "DiagnosticReport")
+    assert report["conclusion"].startswith(said)
+    first = resources(bundle, "Observation")[0]
+    assert first["valueCodeableConcept"]["coding"][0]["code"] == level
+    told = dict(parts(first))
+    assert told["triage-missed"]["valueRatio"] == {"numerator": {"value": 4}, "denominator": {"value": 113}}
+    assert told["triage-false-alarms"]["valueRatio"]["denominator"] == {"value": 512}
+    for name, high in (("triage-missed-limit", 0.08), ("triage-false-alarms-limit", 0.097)):
+        assert told[name]["valueQuantity"]["value"] == high
+        assert told[name]["referenceRange"][0]["high"]["value"] == 0.1
+    assert told["triage-guarantee"]["valueCodeableConcept"]["text"] == "subgroup"
+    assert told["triage-basis"]["valueCodeableConcept"]["text"] == "split"
+    assert told["triage-confidence"]["valueQuantity"]["value"] == 0.95
+
+
+def test_without_triage_nothing_says_it():
+    assert observed(translated(), "triage") == []
 
 
 @pytest.mark.parametrize(
@@ -416,8 +471,15 @@ def test_a_case_has_its_pictures_its_site_and_the_facts_that_were_sent():
 @settings(max_examples=25)
 def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
     listed = labels[: data.draw(st.integers(1, len(labels)))]
+    triaged = data.draw(st.sampled_from(["urgent", "routine", "ruled-out", None]))
+    kinds = st.builds(
+        KindMissed, kind=names, n=st.integers(0, 10**6), missed=st.integers(0, 10), high=chances
+    )
+    missed = {"limit": data.draw(chances), "kinds": data.draw(st.lists(kinds, max_size=3))}
     one = diagnosis(
         decision,
+        triage=triaged,
+        triage_evidence=triaged and example(TriageEvidence, missed=missed),
         created=data.draw(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),
         model={
             "name": data.draw(names),

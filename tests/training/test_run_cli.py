@@ -14,6 +14,7 @@ import training.printing
 import training.run
 from clients.federation.federation_file import read_federation
 from clients.federation.provision import provision
+from tests.measured import of_kind
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
@@ -220,6 +221,15 @@ def test_the_table_says_in_words_where_nothing_is_malignant(capsys):
     said = capsys.readouterr().out
     assert said.replace("\n", "").count("malignant") >= 4
     assert "[red]dark" in said
+
+
+def test_the_table_has_a_line_for_each_kind_of_malignancy(capsys):
+    kinds = {"melanoma": of_kind(28, found=20), "basal": of_kind(80, found=79)}
+    rows = {"dark": {"n": 9, "by_kind": {"basal": kinds["basal"]}, "intervals": {}}}
+    training.printing.print_patient_figures({"by_kind": kinds, "intervals": {}, "by_subgroup": rows})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "melanoma 28 0.714" in said
+    assert "dark" in said[: said.index("too few")]
 
 
 def test_a_probe_prints_both_figures_of_the_encoder_with_intervals(train_command, job_file, tiny, tmp_path):

@@ -171,6 +171,8 @@ class DataConfig(FrozenConfig):
     where: Mapping[str, str | tuple[str, ...]] = {}  # keep rows whose column has one of these values
     train_only: Mapping[str, str | tuple[str, ...]] = {}  # rows to train on that no model is judged by
     label_map: LabelMap = None
+    kinds: Mapping[str, str] = {}  # of malignancy, by the code of a class; others are as the taxonomy says
+    groups: Mapping[str, str] = {}  # of diagnoses, likewise
     image_size: int = Field(64, ge=8, le=2048)  # pixels, both sides
     interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
     subgroups: Subgroups | None = None

@@ -266,10 +266,10 @@ def figures(context: StageContext, outcome: StageResult) -> dict[str, Any] | Non
     details: Mapping[str, Any] = outcome.facts.get("by_subgroup", {})
     traits = context.job.evaluation.traits
     found = summarise(outcome.test, context.labels, context.subgroups, details, traits)
-    decisions = reduce(add, outcome.test.values()).decisions
-    if decisions is None:
+    total = reduce(add, outcome.test.values())
+    if total.decisions is None:
         return found
-    of_all = decided(decisions)
+    of_all = decided(total.decisions, total.kinds)
     return {**found, **of_all, "intervals": {**found["intervals"], **of_all["intervals"]}}
 
 

@@ -11,6 +11,8 @@ from torch import Tensor
 from registry.bundle.cases import EMPTY
 from training.data.dataset import Examples
 
+ENCODER_BATCH = 8  # pictures that an encoder sees at once: what it makes of more leaves a processor's caches
+
 
 @dataclass(frozen=True)
 class CaseBatch:

@@ -14,6 +14,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from registry.bundle.model import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Ou
 from training.data.dataset import Examples
 from training.errors import ExportError
 from training.messages.message import Tensors
-from training.models.case_batch import CaseBatch
+from training.models.case_batch import ENCODER_BATCH, CaseBatch
 from training.models.cases import CaseClassifier
 from training.models.class_activation import (
     CellRule,
@@ -178,7 +179,8 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     traced = None if key is None else _TRACED.get(key)
     if traced is None:
         outputs = [*OUTPUTS, *([] if rule is None else [MAP]), *cut]
-        traced = _trace(model, example, dict(zip(names, dimensions, strict=True)), outputs)
+        # Of a copy: tracing changes what a model holds, and then its structure would have another digest.
+        traced = _trace(deepcopy(model), example, dict(zip(names, dimensions, strict=True)), outputs)
     if key is not None:
         _TRACED[key] = traced
         while len(_TRACED) > MOST_TRACED:
@@ -317,13 +319,16 @@ def largest_differences(
         examples: pictures or cases.
         threads: of ONNX Runtime.
     """
-    inputs = graph_inputs(examples, np.arange(len(examples)))
-    onnx_answers = answer(Graph(graph, threads), inputs).probabilities
     device = next(classifier.parameters()).device
-    tensors = [torch.from_numpy(values).to(device) for values in inputs if values.size]
-    with torch.inference_mode():
-        torch_answers = served(classifier).to(device).eval()(*tensors)[0].cpu().numpy()
-    found: NDArray[np.float32] = np.abs(onnx_answers - torch_answers).max(axis=1)
+    session, model = Graph(graph, threads), served(classifier).to(device).eval()
+    found = np.zeros(len(examples), dtype=np.float32)
+    for start in range(0, len(examples), ENCODER_BATCH):
+        batch = np.arange(start, min(start + ENCODER_BATCH, len(examples)))
+        inputs = graph_inputs(examples, batch)
+        tensors = [torch.from_numpy(values).to(device) for values in inputs if values.size]
+        with torch.inference_mode():
+            torch_answers = model(*tensors)[0].cpu().numpy()
+        found[batch] = np.abs(answer(session, inputs).probabilities - torch_answers).max(axis=1)
     return found
 
 

@@ -10,6 +10,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.errors import AdapterError
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import Manifest
+from clients.data.synthetic.cases import TYPICAL
 from clients.data.synthetic.write import MANIFEST, write_synthetic
 
 
@@ -22,6 +23,7 @@ class Synthetic(Adapter):
         seed: other seeds make other pictures; it is not the job's seed.
         prefix: of the ids of lesions and patients, which are counted; equal ids in two sources are taken for
             the same lesion or patient. The pictures do not depend on it.
+        typical: how typical of its class the least typical lesion is, from 0 to 1.
     """
 
     name: Literal["synthetic"] = "synthetic"
@@ -30,6 +32,7 @@ class Synthetic(Adapter):
     size: int = Field(64, ge=32, le=1024)
     seed: int = Field(0, ge=0)
     prefix: str = Field("", exclude=True)
+    typical: float = Field(TYPICAL, ge=0, le=1, exclude_if=lambda typical: typical == TYPICAL)
 
     def manifest(self, folder: Path) -> Manifest:
         """The manifest of `folder`, whose pictures are drawn if it has none."""
@@ -47,7 +50,9 @@ class Synthetic(Adapter):
 
     def _drawn(self, folder: Path) -> Manifest:
         if not (folder / MANIFEST).exists():
-            return write_synthetic(folder, pictures=self.pictures, size=self.size, seed=self.seed)
+            return write_synthetic(
+                folder, pictures=self.pictures, size=self.size, seed=self.seed, typical=self.typical
+            )
         manifest = read_manifest(folder / MANIFEST)
         if len(manifest.rows) != self.pictures:
             raise AdapterError(

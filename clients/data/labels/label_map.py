@@ -30,6 +30,40 @@ class Labelling:
     classes: tuple[int, ...]
 
 
+def of_kinds(
+    labels: Sequence[Label], kinds: Mapping[str, str], groups: Mapping[str, str], *, whole: bool
+) -> tuple[Label, ...]:
+    """The classes, with kinds of malignancy and groups of diagnoses by their codes.
+
+    Args:
+        labels: the classes.
+        kinds: as `data.kinds` has them.
+        groups: as `data.groups` has them.
+        whole: whether these are all classes of the job, and not one hospital's own.
+
+    Raises:
+        LabelError: a kind is of a class that is not malignant, or a code of no class of the whole job.
+    """
+    codes = {label.code for label in labels}
+    malignant = {label.code for label in labels if label.malignancy == "malignant"}
+    for name, given, allowed in (("kinds", kinds, malignant), ("groups", groups, codes)):
+        known = given.keys() if whole else given.keys() & codes
+        if wrong := sorted(known - allowed):
+            raise LabelError(
+                f"data.{name} names {', '.join(wrong)}; the {'malignant ' * (name == 'kinds')}classes of "
+                f"this job are {', '.join(sorted(allowed)) or 'none'}"
+            )
+    return tuple(
+        label.model_copy(
+            update={
+                "kind": kinds.get(label.code, label.kind),
+                "group": groups.get(label.code, label.group),
+            }
+        )
+        for label in labels
+    )
+
+
 def assign_classes(codes: Sequence[str], label_map: LabelMap, kinds: Kinds | None = None) -> Labelling:
     """The class of every row, from its code.
 

@@ -15,6 +15,10 @@ look first:
   any site (372244006, 400096001, 402815007). For `VASC` three lists have haemangioma, which is narrower.
   For `BKL` and `DF` every list has another concept, most of them fail SNOMED CT's own check digit, and
   there is none here.
+
+Malignant classes are counted by kind: melanoma and other tumours that spread early, basal cell carcinoma, and
+squamous cell carcinoma with actinic keratosis. Diagnoses that are hard to tell apart are groups, which may be
+concluded where no single one is sure. `data.kinds` and `data.groups` of a job name others.
 """
 
 from collections.abc import Mapping
@@ -32,8 +36,24 @@ def _coding(system: str, code: str, display: str, *, certain: bool = True) -> Co
     return Coding(system=system, version=_EDITIONS[system], code=code, display=display, certain=certain)
 
 
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "melanoma and others": ("MEL", "MAL_OTH"),
+    "basal cell carcinoma": ("BCC",),
+    "squamous cell carcinoma": ("SCC", "SCCKA", "AKIEC"),
+}
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "melanoma and others": ("MEL", "MAL_OTH"),
+    "keratinocyte cancer": ("BCC", "SCC", "SCCKA", "AKIEC"),
+    "other benign lesion": ("DF", "VASC", "INF", "BEN_OTH"),
+}
+_KIND_OF, _GROUP_OF = (
+    {code: name for name, codes in names.items() for code in codes} for names in (_KINDS, _GROUPS)
+)
+
+
 def _label(code: str, name: str, malignancy: Malignancy, *codings: Coding) -> Label:
-    return Label(code=code, name=name, malignancy=malignancy, codings=codings)
+    kind, group = _KIND_OF.get(code), _GROUP_OF.get(code)
+    return Label(code=code, name=name, malignancy=malignancy, codings=codings, kind=kind, group=group)
 
 
 _LABELS = (

@@ -26,7 +26,7 @@ def draw(case: Case, size: int) -> NDArray[np.uint8]:
     """The picture of `case`, `(size, size, 3)` RGB; the same for the same case and size."""
     of_lesion = random_for(case.seed, "lesion", case.lesion)
     of_view = random_for(case.seed, "view", case.index)
-    lesion = grow(case.label, of_lesion, size)
+    lesion = grow(case.label, of_lesion, size, case.typical)
     quarter, mirror = int(of_view.integers(4)), bool(of_view.integers(2))
     turned = Lesion(_turned(lesion.cover, quarter, mirror), _turned(lesion.pigment, quarter, mirror))
     picture = _skin(case.tone, of_lesion, of_view, size)

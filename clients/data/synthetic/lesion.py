@@ -45,13 +45,13 @@ class Kind:
     layout: Callable[[np.random.Generator, Field, int], Field]
 
 
-def grow(label: str, random: np.random.Generator, size: int) -> Lesion:
+def grow(label: str, random: np.random.Generator, size: int, least_typical: float) -> Lesion:
     """Draw a lesion of the class `label`, a key of `KINDS`, on `size` pixels.
 
-    How typical it is, is drawn too: the least typical ones can hardly be told by anybody.
+    How typical it is, is drawn too, from `least_typical` to 1.
     """
     kind = KINDS[label]
-    typical = random.uniform(0.45, 1)
+    typical = random.uniform(least_typical, 1)
     distance = _outline(kind, typical, random, size)
     area = int(random.uniform(0.16, 0.34) * size * size)
     edge = np.partition(distance, area, axis=None)[area]

@@ -9,7 +9,7 @@ from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.progress import progress
-from clients.data.synthetic.cases import Case, case_of
+from clients.data.synthetic.cases import TYPICAL, Case, case_of
 from clients.data.synthetic.draw import draw
 
 MANIFEST = "manifest.csv"
@@ -20,7 +20,9 @@ def prefix_of(seed: int) -> str:
     return f"s{seed}-" if seed else ""
 
 
-def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int, prefix: str = "") -> Manifest:
+def write_synthetic(
+    folder: Path, *, pictures: int, size: int, seed: int, prefix: str = "", typical: float = TYPICAL
+) -> Manifest:
     """Write synthetic pictures as PNG under `folder/images`, and `folder/manifest.csv`: all, or nothing.
 
     Args:
@@ -29,6 +31,7 @@ def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int, prefix
         size: pixels on both sides.
         seed: other seeds make other pictures.
         prefix: of the ids of lesions and patients, which are counted from 0 whatever the seed.
+        typical: how typical of its class the least typical lesion is, from 0 to 1.
 
     Raises:
         ClientDataError: the folder cannot be written, or holds other files.
@@ -39,7 +42,7 @@ def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int, prefix
             (building / "images").mkdir()
             with progress("drawing pictures", pictures) as advance:
                 for index in range(pictures):
-                    case = case_of(seed, index)
+                    case = case_of(seed, index, typical)
                     rows.append(_row(case, prefix))
                     Image.fromarray(draw(case, size)).save(building / rows[-1].image, compress_level=1)
                     advance(1)

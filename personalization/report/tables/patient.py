@@ -4,7 +4,7 @@ Rows go by subgroup, so that what a stage did to one stands in neighbouring line
 answer, as calibration does not, has no line.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
@@ -21,11 +21,21 @@ from personalization.report.measures import (
     total,
 )
 from personalization.report.numerals import whole
-from personalization.report.table import Cell, Row, Table, cell
+from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
-from registry.bundle.labels import malignant_classes
+from registry.bundle.labels import kinds_of, malignant_classes
+from registry.bundle.metrics import selective
 from registry.bundle.metrics.patient import ALL as ALL_IN_SUMMARY
-from registry.bundle.metrics.patient import FIGURES, NO_MALIGNANT, NO_OTHER
+from registry.bundle.metrics.patient import (
+    FIGURES,
+    NO_MALIGNANT,
+    NO_OTHER,
+    OF_A_KIND,
+    TOO_FEW,
+    KindFigures,
+    Told,
+    figures_by_kind,
+)
 
 Stages = Mapping[str, Mapping[str, Block]]
 """Per stage, the test counts of every subgroup."""
@@ -59,6 +69,45 @@ def patient_table(data: ReportData) -> Table:
         ("subgroup: stage", *(measure.title for measure in measures), "pictures"),
         tuple(rows),
     )
+
+
+def kinds_table(data: ReportData) -> Table | None:
+    """Sensitivity and triage by kind of malignancy after the last stage; None where there is one kind.
+
+    A target over all malignant lesions is met by the kind that is common.
+    """
+    blocks = present(list(data.counts.values())[-1])
+    groups = {**blocks, ALL: total(blocks)} if len(blocks) > 1 else blocks
+    kinds = kinds_of(data.labels)
+    if len(kinds) < 2 or any(block.kinds is None for block in groups.values()):
+        return None
+    found = {name: by_kind(block, kinds) for name, block in groups.items()}
+    rows = tuple(
+        Row(
+            f"{name}: {kind}",
+            (Cell(whole(row.n)), *(_told_cell(row.figures.get(key)) for key in OF_A_KIND))
+            if row is not None
+            else texts(TOO_FEW, *("–" for _ in OF_A_KIND)),
+            is_total=name == ALL,
+        )
+        for name, of_kinds in found.items()
+        for kind, row in of_kinds.items()
+    )
+    title = "Malignant pictures by kind, on the test split with 95 % intervals"
+    return Table(title, ("subgroup: kind", "pictures", *OF_A_KIND.values()), rows)
+
+
+def by_kind(block: Block, kinds: Sequence[str]) -> dict[str, KindFigures | None]:
+    """What counts of each kind of malignancy; nothing where there is one, or none was counted."""
+    if block.kinds is None:
+        return {}
+    return figures_by_kind({"by_kind": selective.by_kind(block.kinds, kinds)}, kinds)
+
+
+def _told_cell(figure: Told | None) -> Cell:
+    if figure is None:
+        return Cell("–")
+    return cell(Estimate(figure.value, *(figure.interval or (None, None))), "percent")
 
 
 def changed(stages: Stages) -> dict[str, Mapping[str, Block]]:

@@ -31,9 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counts import (
+    Concluded,
     Confusion,
     Counts,
     Decisions,
+    KindSums,
     Thresholds,
     ThresholdsOfEach,
     Trait,
@@ -210,7 +212,12 @@ def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     return whole
 
 
-LESIONS, DECISIONS = "lesions", "decisions"  # arrays next to those of `Counts`
+LESIONS, DECISIONS, KINDS, NODES = (
+    "lesions",
+    "decisions",
+    "kinds",
+    "nodes",
+)  # arrays next to those of `Counts`
 
 
 @dataclass(frozen=True)
@@ -224,6 +231,9 @@ class Block:
         decisions: what thresholds would do, where the question named them.
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
         noisy: the counts with noise that the others were made of, where a job asks for noise.
+        kinds: what is said of pictures by kind of malignancy, where the question named thresholds.
+        nodes: of each node of the tree of diagnoses, of how many pictures it is concluded and of how many of
+            them wrongly, `(nodes, 2)`; None without conclusions.
     """
 
     point: Counts
@@ -231,6 +241,8 @@ class Block:
     decisions: Decisions | None = None
     cells: Mapping[Trait, Confusion] = field(default_factory=dict)
     noisy: NoisyCounts | None = None
+    kinds: KindSums | None = None
+    nodes: NDArray[np.int64] | None = None
 
     @classmethod
     def of_noisy(cls, noisy: NoisyCounts) -> "Block":
@@ -265,6 +277,8 @@ class Block:
                 **other.cells,
                 **{trait: self.cells[trait] + other.cells[trait] for trait in both},
             },
+            kinds=None if self.kinds is None or other.kinds is None else self.kinds + other.kinds,
+            nodes=None if self.nodes is None or other.nodes is None else _same(self.nodes, other.nodes),
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
@@ -273,9 +287,11 @@ class Block:
             return self.noisy.to_arrays()
         # No sum of squares is too large where the counts are not: lesions have few pictures.
         more = {name_of_array(trait): cell.confusion for trait, cell in self.cells.items()}
-        for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions)):
+        for name, sums in ((LESIONS, self.lesions), (DECISIONS, self.decisions), (KINDS, self.kinds)):
             if sums is not None:
                 more[name] = sums.to_array()
+        if self.nodes is not None:
+            more[NODES] = self.nodes
         return self.point.to_arrays() | {name: array.astype(np.int32) for name, array in more.items()}
 
     @classmethod
@@ -287,9 +303,9 @@ class Block:
         """
         if NOISE in arrays:
             return cls.of_noisy(NoisyCounts.from_arrays(arrays))
-        more = {name for name in arrays if name in (LESIONS, DECISIONS) or is_cell(name)}
+        more = {name for name in arrays if name in (LESIONS, DECISIONS, KINDS, NODES) or is_cell(name)}
         counts = Counts.from_arrays({name: array for name, array in arrays.items() if name not in more})
-        lesions = decisions = None
+        lesions = decisions = kinds = None
         if LESIONS in arrays:
             lesions = LesionSums.from_array(arrays[LESIONS], counts.num_classes + _SIDES, LESIONS)
             right, confusion = lesions[: counts.num_classes], counts.confusion
@@ -299,7 +315,30 @@ class Block:
                 )
         if DECISIONS in arrays:
             decisions = Decisions.from_array(arrays[DECISIONS], int(counts.n))
-        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion))
+        if KINDS in arrays:
+            kinds = KindSums.from_array(arrays[KINDS], int(counts.n))
+        nodes = _read_nodes(arrays[NODES], decisions) if NODES in arrays else None
+        return cls(counts, lesions, decisions, read_cells(arrays, counts.confusion), kinds=kinds, nodes=nodes)
+
+
+def _same(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> NDArray[np.int64]:
+    if mine.shape != theirs.shape:
+        raise CountsError(f"conclusions of {len(mine)} and {len(theirs)} nodes do not add up")
+    return mine + theirs
+
+
+def _read_nodes(rows: NDArray[Any], decisions: Decisions | None) -> NDArray[np.int64]:
+    whole = None if decisions is None else [int(decisions.reported.x[0]), int(decisions.wrong.x[0])]
+    if (
+        rows.ndim != _SIDES
+        or rows.shape[1] != _SIDES
+        or not np.issubdtype(rows.dtype, np.integer)
+        or (rows < 0).any()
+        or (rows[:, 1] > rows[:, 0]).any()
+        or rows.sum(axis=0).tolist() != whole
+    ):
+        raise CountsError("`nodes` does not hold the pictures that are reported; the block is broken")
+    return rows.astype(np.int64)
 
 
 _TOLERANCE = 0.01  # how far probabilities and their sum may be off: half precision is this coarse
@@ -316,6 +355,8 @@ def count(
     answers: NDArray[np.int64] | None = None,
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
     thresholds: Thresholds | ThresholdsOfEach | None = None,
+    kinds: NDArray[np.int64] | None = None,
+    concluded: Concluded | None = None,
 ) -> Block:
     """Counts predictions.
 
@@ -330,6 +371,9 @@ def count(
             highest probability; its probability is then the confidence.
         parts: which pictures `(pictures,)` share a trait; each gives a cell of the block.
         thresholds: of the model, where their effect is to be counted too.
+        kinds: the kind of malignancy of each class, `(classes,)`, -1 of one that is not malignant; all
+            malignant classes are of one kind where not given.
+        concluded: what is concluded of each picture, and then reported; None of a model without conclusions.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
@@ -347,14 +391,26 @@ def count(
 
     scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
-    decisions = None
+    decisions = by_kind = None
     if thresholds is not None:
-        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant)
+        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant, concluded)
+    if thresholds is not None and malignant.any() and not malignant.all():
+        kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
+        by_kind = KindSums.count(
+            score_bin(malignancy_probability(probabilities, malignant)),
+            malignant[answers],
+            kinds[labels],
+            int(kinds.max()) + 1,
+            lesions,
+            thresholds,
+        )
     return Block(
         Counts(confusion(pairs), scores, malignancy, confidence),
         _lesion_sums(labels, answers, malignant, lesions),
         decisions,
         {trait: Confusion(confusion(pairs[keep])) for trait, keep in (parts or {}).items()},
+        kinds=by_kind,
+        nodes=None if concluded is None else concluded.count(),
     )
 
 

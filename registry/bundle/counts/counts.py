@@ -212,11 +212,19 @@ class Thresholds:
             not hold it back, see `registry.bundle.counts.score_bins`.
         malignant_from: a picture is suspicious if its malignancy's bin is at least this; None of a model
             without a working point.
+        ruled_out_below: it is ruled out if that is below this, and is not urgent; None of a model without
+            triage, 0 of one that rules nothing out.
+        urgent_from: it is urgent if that is at least this; as many as there are bins where none is.
+        nodes: of each node of the tree of diagnoses, from which bin on it is concluded; empty of a model
+            without conclusions, and then `report_from` says what is reported.
     """
 
     set_from: int
     report_from: int
     malignant_from: int | None = None
+    ruled_out_below: int | None = None
+    urgent_from: int | None = None
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,6 +234,139 @@ class ThresholdsOfEach:
     set_from: NDArray[np.int64]
     report_from: NDArray[np.int64]
     malignant_from: NDArray[np.int64] | None = None
+    ruled_out_below: NDArray[np.int64] | None = None
+    urgent_from: NDArray[np.int64] | None = None
+    nodes: NDArray[np.int64] | None = None
+
+
+def is_ruled_out(
+    malignancy: NDArray[np.int64], thresholds: Thresholds | ThresholdsOfEach
+) -> NDArray[np.bool_]:
+    """Which pictures triage rules out, by the score bin of their malignancy, `(pictures,)`."""
+    below, urgent_from = thresholds.ruled_out_below, thresholds.urgent_from
+    if below is None or urgent_from is None:
+        return np.zeros(len(malignancy), dtype=np.bool_)
+    ruled_out: NDArray[np.bool_] = (malignancy < below) & (malignancy < urgent_from)
+    return ruled_out
+
+
+@dataclass(frozen=True)
+class KindSums:
+    """What is said of pictures by their kind, as sums by lesion of `(kinds + 1,)` shares each.
+
+    The first row is of pictures that are not malignant, the others are of each kind of malignancy.
+
+    Attributes:
+        found: those answered with a malignant class.
+        suspicious: those at the working point or above; of none without one.
+        ruled_out: those that triage rules out; of none without triage.
+        urgent: those that it calls urgent; likewise.
+    """
+
+    found: LesionSums
+    suspicious: LesionSums
+    ruled_out: LesionSums
+    urgent: LesionSums
+
+    @classmethod
+    def count(
+        cls,
+        malignancy: NDArray[np.int64],
+        called: NDArray[np.bool_],
+        of_each: NDArray[np.int64],
+        kinds: int,
+        lesions: NDArray[np.int64],
+        thresholds: Thresholds | ThresholdsOfEach,
+    ) -> "KindSums":
+        """Counts pictures.
+
+        Args:
+            malignancy: score bin of the probability of malignancy, `(pictures,)`.
+            called: whether the answer is a malignant class, `(pictures,)`.
+            of_each: the kind of each picture, `(pictures,)`; -1 of one that is not malignant.
+            kinds: how many kinds there are.
+            lesions: of each picture, `(pictures,)`.
+            thresholds: of the model.
+        """
+        point, urgent_from = thresholds.malignant_from, thresholds.urgent_from
+
+        def sums(so: NDArray[np.bool_], *, known: bool = True) -> LesionSums:
+            rows = of_each + 1 if known else np.full(len(of_each), -1)
+            return LesionSums.count(so.astype(np.int64), rows, lesions, kinds + 1)
+
+        nothing = np.zeros(len(of_each), dtype=np.bool_)
+        suspicious = nothing if point is None else malignancy >= point
+        urgent = nothing if urgent_from is None else malignancy >= urgent_from
+        ruled_out, triaged = is_ruled_out(malignancy, thresholds), urgent_from is not None
+        return cls(
+            sums(called),
+            sums(suspicious, known=point is not None),
+            sums(ruled_out, known=triaged),
+            sums(urgent, known=triaged),
+        )
+
+    def __add__(self, other: "KindSums") -> "KindSums":
+        return KindSums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    @property
+    def triaged(self) -> bool:
+        """Whether there is any picture of a model with triage."""
+        return bool(self.urgent.n.any())
+
+    def of(self, row: int) -> dict[str, LesionSums]:
+        """Each share of the others (0) or of a kind (1, …) that was counted, by name."""
+        found = {each.name: getattr(self, each.name)[row : row + 1] for each in fields(self)}
+        return {name: sums for name, sums in found.items() if getattr(self, name).n.any()}
+
+    def to_array(self) -> NDArray[np.int64]:
+        """`(4 (kinds + 1), 6)`: the columns of `LesionSums` of each share."""
+        return np.concatenate([getattr(self, each.name).to_array() for each in fields(self)])
+
+    @classmethod
+    def from_array(cls, rows: NDArray[Any], n: int) -> "KindSums":
+        """Reads and validates a received array about n pictures.
+
+        Raises:
+            CountsError: it is not what `to_array` gives.
+        """
+        shares = len(fields(cls))
+        each, left = divmod(len(rows) if rows.ndim else 0, shares)
+        sums = LesionSums.from_array(rows, each * shares, "kinds")
+        found = cls(*(sums[each * place : each * (place + 1)] for place in range(shares)))
+        whole = found.found.n
+        counted = [getattr(found, one.name) for one in fields(cls)]
+        if (
+            left
+            or not each
+            or whole.sum() != n
+            or any((of.n != whole).any() and of.n.any() for of in counted)
+            or any((of.x > of.n).any() for of in counted)
+            or ((found.ruled_out.x + found.urgent.x) > whole).any()
+        ):
+            raise CountsError(
+                "`kinds` does not hold the pictures of the confusion matrix; the block is broken"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """What is concluded of some pictures.
+
+    Attributes:
+        node: its place in the tree of diagnoses, -1 of none, `(pictures,)`.
+        wrong: whether the picture is of none of its classes, `(pictures,)`.
+        nodes: how many nodes the tree has.
+    """
+
+    node: NDArray[np.int64]
+    wrong: NDArray[np.bool_]
+    nodes: int
+
+    def count(self) -> NDArray[np.int64]:
+        """Of how many pictures each node is concluded, and of how many of them wrongly, `(nodes, 2)`."""
+        of_each = (self.node[self.node >= 0], self.node[self.wrong])
+        return np.stack([np.bincount(of, minlength=self.nodes) for of in of_each], axis=1)
 
 
 @dataclass(frozen=True)
@@ -265,19 +406,27 @@ class Decisions:
         lesions: NDArray[np.int64],
         thresholds: Thresholds | ThresholdsOfEach,
         malignant: NDArray[np.bool_],
+        concluded: Concluded | None = None,
     ) -> "Decisions":
-        """What thresholds do to pictures of these probabilities `(pictures, classes)`."""
+        """What thresholds do to pictures of these probabilities `(pictures, classes)`.
+
+        With conclusions those are reported of which something is concluded.
+        """
         rows = np.arange(len(labels))
         in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
-        held_back = is_held_back(probabilities, answers, malignant, thresholds.malignant_from)
-        reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
+        if concluded is None:
+            held_back = is_held_back(probabilities, answers, malignant, thresholds.malignant_from)
+            reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
+            wrong = answers != labels
+        else:
+            reported, wrong = concluded.node >= 0, concluded.wrong
         suspicious = is_suspicious(probabilities, malignant, thresholds.malignant_from)
         has_point = np.full(len(labels), thresholds.malignant_from is not None)
         everything = np.ones(len(labels), dtype=np.bool_)
         shares = (
             (in_set[rows, labels], everything),
             (reported, everything),
-            (answers != labels, reported),
+            (wrong, reported),
             (in_set.sum(axis=1), everything),
             (suspicious, has_point & malignant[labels]),
             (~suspicious, has_point & ~malignant[labels]),

@@ -67,6 +67,11 @@ class LesionSums(_Sums):
         return LesionSums(*self.to_array()[rows].T)
 
     @property
+    def total(self) -> "LesionSums":
+        """All shares added up to one, `(1,)`, where no lesion is in two of them."""
+        return LesionSums(*self.to_array().sum(axis=0, keepdims=True).T)
+
+    @property
     def others(self) -> "LesionSums":
         """Of the same shares, the pictures that are not so: x becomes n − x."""
         xx, xn = self.xx - 2 * self.xn + self.nn, self.nn - self.xn

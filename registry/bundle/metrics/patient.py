@@ -2,7 +2,8 @@
 
 `patient_figures` reads how many malignant lesions are found, and what that costs, for each subgroup, from
 metrics as `summarise` or a bundle has them. A metric of few pictures is shown like any other, with its
-interval; where it is undefined, words say why.
+interval; where it is undefined, words say why. Sensitivity is read by kind of malignancy as well: that of all
+of them is mostly of the kind that is common.
 
 `findings` are what went wrong:
 
@@ -13,6 +14,8 @@ interval; where it is undefined, words say why.
 | `missed_risk` | of the answers given, more were wrong than the target allows |
 | `nearly_nobody_answered` | fewer than 20 % of the pictures got an answer |
 | `untested` | there are no malignant test pictures, or none at all |
+
+Of a single kind of malignancy a missed sensitivity is reported where it is more than chance.
 
 More than chance is a loss, or a miss, whose 95 % interval excludes none. That of a loss is of independent
 metrics (MOVER, Zou & Donner 2008): the same pictures were judged, but which of them were found before and
@@ -33,7 +36,7 @@ independent: n of them are worth n / deff, deff = Σ_g n_g² / n, as if they wer
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any, Final, Literal
@@ -65,27 +68,54 @@ AT_WORKING_POINT: Final[Mapping[str, str]] = {
 }
 """What comes beside them where a model has a working point."""
 
+OF_A_KIND: Final[Mapping[str, str]] = {
+    "malignant_sensitivity": "sensitivity",
+    "sensitivity_at_threshold": "sensitivity at the working point",
+    "ruled_out": "ruled out",
+    "urgent": "urgent",
+}
+"""What is read of each kind of malignancy, and what it is called."""
+
 _SIDES: Final = ("malignant_sensitivity", "malignant_specificity")
 _OF_MALIGNANCY: Final = (*_SIDES, "malignancy_auroc", *AT_WORKING_POINT)
 
 NO_MALIGNANT: Final = "no malignant pictures"
 NO_OTHER: Final = "no other pictures"
 UNKNOWN: Final = "unknown"
+TOO_FEW: Final = "too few to tell"
+"""What is said of numbers that are not disclosed."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A figure: a value and its 95 % interval, or words on why there is none."""
+    """A figure: a value and its 95 % interval, or words on why there is none.
+
+    `n` are the pictures behind it, where they are not those of the whole row.
+    """
 
     value: float | None
     interval: tuple[float, float] | None = None
     words: str = ""
+    n: int | None = None
 
     def __str__(self) -> str:
         if self.value is None:
             return self.words
         ends = "" if self.interval is None else f" ({self.interval[0]:.3f} to {self.interval[1]:.3f})"
-        return f"{self.value:.3f}{ends}"
+        return f"{self.value:.3f}{ends}{'' if self.n is None else f', n {self.n}'}"
+
+
+@dataclass(frozen=True)
+class KindFigures:
+    """What counts of the malignant pictures of one kind.
+
+    Attributes:
+        n: test pictures.
+        figures: of `OF_A_KIND`, by name.
+    """
+
+    n: int
+    figures: Mapping[str, Told]
 
 
 @dataclass(frozen=True)
@@ -97,28 +127,48 @@ class PatientFigures:
         n_malignant: malignant ones.
         n_other: those that are not.
         figures: of `FIGURES`, and of `AT_WORKING_POINT` where they are told, by name.
+        by_kind: of each kind of malignancy where there are several; None of one that is too few to tell.
     """
 
     n: int | None
     n_malignant: int | None
     n_other: int | None
     figures: Mapping[str, Told]
+    by_kind: Mapping[str, KindFigures | None] = field(default_factory=dict)
 
 
-def patient_figures(metrics: Mapping[str, Any]) -> dict[str, PatientFigures]:
+def patient_figures(metrics: Mapping[str, Any], kinds: Sequence[str] = ()) -> dict[str, PatientFigures]:
     """What counts, of all pictures under `ALL` and of each subgroup that was tested.
 
     Args:
         metrics: as `summarise` makes them.
+        kinds: of malignancy; without them, those that any row has.
     """
+    rows: dict[str, Mapping[str, Any]] = {ALL: metrics, **metrics.get("by_subgroup", {})}
+    kinds = kinds or list(dict.fromkeys(kind for row in rows.values() for kind in row.get("by_kind", ())))
     return {
         name: PatientFigures(
             row.get("n"),
             row.get("n_malignant"),
             row.get("n_other"),
             {name: told(row, name) for name in (*FIGURES, *AT_WORKING_POINT) if name in {*FIGURES, *row}},
+            figures_by_kind(row, kinds),
         )
-        for name, row in {ALL: metrics, **metrics.get("by_subgroup", {})}.items()
+        for name, row in rows.items()
+    }
+
+
+def figures_by_kind(row: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, KindFigures | None]:
+    """What counts of each kind of malignancy in a row of metrics; nothing where there is but one kind."""
+    known = row.get("by_kind", {})
+    return {
+        kind: None
+        if (of := known.get(kind)) is None
+        else KindFigures(
+            of["n"],
+            {name: replace(told(of, name), n=of["n"]) for name in OF_A_KIND if of.get(name) is not None},
+        )
+        for kind in (kinds if len(kinds) > 1 else ())
     }
 
 
@@ -200,8 +250,10 @@ def findings(stages: Sequence[Judged]) -> list[Finding]:
     found = [one for pair in pairwise(stages) for one in _lost(*pair)]
     calibrated = [stage for stage in stages if any("abstention" in model for model in stage.models.values())]
     if calibrated:
-        for judge in (_missed_sensitivity, _missed_risk, _nearly_nobody):
-            found += filter(None, (judge(*each) for each in _answered_by(calibrated[-1])))
+        answered = list(_answered_by(calibrated[-1]))
+        found += [one for each in answered for one in _missed_sensitivity(*each)]
+        for judge in (_missed_risk, _nearly_nobody):
+            found += filter(None, (judge(*each) for each in answered))
     return [*found, *_untested(stages[-1].test)] if stages else found
 
 
@@ -231,18 +283,24 @@ def _lost(before: Judged, after: Judged) -> Iterator[Finding]:
             )
 
 
-def _missed_sensitivity(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
+def _missed_sensitivity(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[Finding]:
     name = "sensitivity_at_threshold"
-    target, reached = (rules.get("working_point") or {}).get("target"), told(row, name)
-    if target is None or reached.value is None or reached.value >= target - _ROUNDING:
-        return None
-    missed = reached.interval is not None and reached.interval[1] < target
-    text = (
-        f"{_who(subgroup)}: at the working point {_with_interval(reached)} of the malignant test "
-        f"pictures are suspicious, where {_share(target)} was asked for: "
-        f"{'the target is missed' if missed else 'it is not shown to be reached'}."
-    )
-    return Finding("missed_sensitivity", subgroup, name, reached.value, target, text)
+    target = (rules.get("working_point") or {}).get("target")
+    if target is None:
+        return
+    for kind, of in {"": row, **row.get("by_kind", {})}.items():
+        reached = told(of, name)
+        if reached.value is None or reached.value >= target - _ROUNDING:
+            continue
+        missed = reached.interval is not None and reached.interval[1] < target
+        if kind and not missed:  # the target is of all kinds together
+            continue
+        text = (
+            f"{_who(subgroup)}: at the working point {_with_interval(reached)} of the malignant test pictures"
+            f"{f' of {kind}' * bool(kind)} are suspicious, where {_share(target)} was asked for: "
+            f"{'the target is missed' if missed else 'it is not shown to be reached'}."
+        )
+        yield Finding("missed_sensitivity", subgroup, name, reached.value, target, text)
 
 
 def _missed_risk(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:

@@ -16,6 +16,7 @@ of r = x / n, r is as certain as x / deff of n / deff independent pictures, deff
 r (1 − r) / n and at least 1 (Korn & Graubard 1998).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final
@@ -23,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counts import Counts, Decisions
+from registry.bundle.counts.counts import Counts, Decisions, KindSums
 from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.metrics.intervals import (
     Figure,
@@ -114,17 +115,43 @@ _SHARES: Final = {
 _AT_WORKING_POINT: Final = {"sensitivity_at_threshold": "suspicious", "specificity_at_threshold": "cleared"}
 
 
-def decided(decisions: Decisions) -> dict[str, Any]:
+def decided(decisions: Decisions, kinds: KindSums | None = None) -> dict[str, Any]:
     """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON.
 
-    And sensitivity and specificity at the working point, where the model has one.
+    And sensitivity and specificity at the working point, where the model has one; and with counts by kind,
+    what triage does to malignant lesions and to others, where it has that.
     """
     names = _SHARES | (_AT_WORKING_POINT if decisions.at_working_point else {})
     sums: dict[str, LesionSums] = {name: getattr(decisions, share) for name, share in names.items()}
+    if kinds is not None and kinds.triaged:
+        for share in ("ruled_out", "urgent"):
+            rows: LesionSums = getattr(kinds, share)
+            sums |= {f"{share}_malignant": rows[1:].total, f"{share}_other": rows[:1]}
     intervals = {
         name: (mean_interval(of) if name == "set_size" else share_interval(of)) for name, of in sums.items()
     }
     return {**{name: mean_of(of) for name, of in sums.items()}, "intervals": intervals}
+
+
+OF_KINDS: Final[Mapping[str, str]] = {
+    "malignant_sensitivity": "found",
+    "sensitivity_at_threshold": "suspicious",
+    "ruled_out": "ruled_out",
+    "urgent": "urgent",
+}
+"""Metrics of a kind of malignancy, and which share of its pictures each is."""
+
+
+def by_kind(sums: KindSums, kinds: Sequence[str]) -> dict[str, Any]:
+    """Of each kind of malignancy that there are pictures of: `n`, `OF_KINDS` and their `intervals`."""
+    found = {}
+    for row, kind in enumerate(kinds, start=1):
+        shares = sums.of(row)
+        own = {name: shares[share] for name, share in OF_KINDS.items() if share in shares}
+        if n := int(sums.found.n[row]):
+            intervals = {name: share_interval(of) for name, of in own.items()}
+            found[kind] = {"n": n, **{name: mean_of(of) for name, of in own.items()}, "intervals": intervals}
+    return found
 
 
 def mean_of(sums: LesionSums) -> float | None:

@@ -30,10 +30,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Confusion, Counts
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.labels import Label, kinds_of, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, selective
 from registry.bundle.metrics.calibration import Distance, mean_distance
 from registry.bundle.metrics.classification import (
@@ -273,14 +274,19 @@ def summarise(
         )
     present = {name: block for name, block in blocks.items() if block.point.n > 0}
     compared = {name: present[name] for name in fair_over if name in present}
+    if total.kinds is not None and len(total.kinds.found.n) != 1 + len(kinds_of(labels)):
+        raise CountsError(
+            f"the counts are of {len(total.kinds.found.n) - 1} kinds of malignancy; the labels are of "
+            f"{', '.join(kinds_of(labels)) or 'none'}"
+        )
     malignant = malignant_classes(labels)
     summary = {
-        **_figures(total, [*METRICS, *MALIGNANCY], malignant),
+        **_figures(total, [*METRICS, *MALIGNANCY], labels),
         "by_class": _by_class(total.point, labels),
         "fairness": _fairness(compared),
         "differences": fairness.differences(compared),
         "by_subgroup": {
-            name: _with(_figures(block, _OF_SUBGROUPS, malignant), (details or {}).get(name, {}))
+            name: _with(_figures(block, _OF_SUBGROUPS, labels), (details or {}).get(name, {}))
             for name, block in present.items()
         },
         "absent": [name for name in dict.fromkeys([*fair_over, *blocks]) if name not in present],
@@ -291,10 +297,20 @@ def summarise(
     return summary
 
 
-def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -> dict[str, Any]:
+def _figures(block: Block, names: Sequence[str], labels: Sequence[Label]) -> dict[str, Any]:
+    malignant = malignant_classes(labels)
     of_class = block.point.confusion.sum(axis=-1)
     sides = {"n_malignant": int(of_class[malignant].sum()), "n_other": int(of_class[~malignant].sum())}
-    return sides | _numbers(sample_of(block), names, malignant)
+    kinds: dict[str, Any] = (
+        {} if block.kinds is None else {"by_kind": selective.by_kind(block.kinds, kinds_of(labels))}
+    )
+    if block.nodes is not None:
+        kinds["by_answer"] = {
+            f"{node.level}/{node.code}": {"n": n, "wrong": wrong}
+            for node, (n, wrong) in zip(Tree(labels).nodes, block.nodes.tolist(), strict=True)
+            if n
+        }
+    return sides | _numbers(sample_of(block), names, malignant) | kinds
 
 
 def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,6 +129,7 @@ class Diagnoses:
             parameters,
             routed.reason,
             request_id=request_id(request),
+            prevalence=release.prevalence,
         )
         pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(

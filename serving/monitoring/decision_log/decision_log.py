@@ -72,6 +72,7 @@ class PendingEntry:
                 digest=model.digest,
                 subgroup=model.subgroup,
                 route=model.route,
+                triage=diagnosis.triage,
                 decision=diagnosis.decision,
                 confidence=diagnosis.confidence.value,
                 milliseconds=round((time.monotonic() - self._request.state.began) * 1000, 1),

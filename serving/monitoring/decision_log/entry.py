@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from registry.bundle.decision import Level
 from serving.protocol.routing import Route
 
 
@@ -40,6 +41,7 @@ class DiagnosedEntry(RefusedEntry):
         digest: of its bundle.
         subgroup: whom the version is for.
         route: why it was this one.
+        triage: urgent, routine or ruled-out; null where there is none.
         decision: report, refer or retake.
         confidence: the highest probability.
         milliseconds: from the first byte of the request to this line.
@@ -52,6 +54,7 @@ class DiagnosedEntry(RefusedEntry):
     digest: str
     subgroup: str
     route: Route
+    triage: Level | None
     decision: Literal["report", "refer", "retake"]
     confidence: float
     milliseconds: float = Field(ge=0)

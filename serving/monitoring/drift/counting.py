@@ -25,6 +25,7 @@ MALIGNANCY_LOG_ODDS: Final = "dermfed_malignancy_log_odds"
 UNFAMILIARITY: Final = "dermfed_unfamiliarity"
 CLASSES: Final = "dermfed_class_probability"
 DECISIONS: Final = "dermfed_decisions"
+TRIAGE: Final = "dermfed_triage"
 
 _LABELS: Final = ("model", "version", "subgroup")
 
@@ -72,6 +73,9 @@ class DriftCounters:
         )
         self._decisions = Counter(
             DECISIONS, "What was decided", [*_LABELS, "decision"], registry=metrics.registry
+        )
+        self._triage = Counter(
+            TRIAGE, "How lesions were triaged", [*_LABELS, "triage"], registry=metrics.registry
         )
         self._issues = Counter(
             "dermfed_quality_issues",
@@ -132,17 +136,25 @@ class DriftCounters:
         return found
 
     def count_decision(
-        self, loaded: LoadedVersion, subgroup: str, decision: str, quality: QualityAssessment
+        self,
+        loaded: LoadedVersion,
+        subgroup: str,
+        decision: str,
+        triage: str | None,
+        quality: QualityAssessment,
     ) -> None:
-        """Counts the decision on a picture, and its quality issues.
+        """Counts the decision on a picture, its triage, and its quality issues.
 
         Args:
             loaded: the version that answered.
             subgroup: of the declared tone.
             decision: what was decided.
+            triage: who has to see the lesion; None where the answer does not say.
             quality: what is wrong with the picture.
         """
         labels = loaded.version.model, str(loaded.version.number), subgroup
         self._decisions.labels(*labels, decision).inc()
+        if triage is not None:
+            self._triage.labels(*labels, triage).inc()
         for issue in quality.issues:
             self._issues.labels(*labels, issue.code, "yes" if issue.bad else "no").inc()

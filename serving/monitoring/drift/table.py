@@ -22,6 +22,7 @@ from serving.monitoring.drift.counting import (
     CONFIDENCE_LOG_ODDS,
     DECISIONS,
     MALIGNANCY_LOG_ODDS,
+    TRIAGE,
     UNFAMILIARITY,
 )
 from serving.monitoring.drift.distance import Distance, compare
@@ -111,7 +112,7 @@ def drift_table(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> list
 def decisions(
     totals: WorkerTotals, releases: Iterable[LoadedRelease]
 ) -> dict[tuple[str, int, str], dict[str, int]]:
-    """How often each served version reported, referred or asked for another picture, by subgroup.
+    """How often each served version gave each triage, and reported, referred or asked for another picture.
 
     By model, version and subgroup of the declared tone: the share referred is the abstention rate.
     """
@@ -119,10 +120,11 @@ def decisions(
         (one.version.model, one.version.number) for release in releases for one in release.versions.values()
     }
     counts: dict[tuple[str, int, str], dict[str, int]] = {}
-    for labels, value in totals.named(f"{DECISIONS}_total"):
-        key = _label_key(labels)
-        if key[:2] in served and value:  # one that a worker is just making is 0
-            counts.setdefault(key, {})[labels["decision"]] = round(value)
+    for name, label in ((DECISIONS, "decision"), (TRIAGE, "triage")):
+        for labels, value in totals.named(f"{name}_total"):
+            key = _label_key(labels)
+            if key[:2] in served and value:  # one that a worker is just making is 0
+                counts.setdefault(key, {})[labels[label]] = round(value)
     return counts
 
 

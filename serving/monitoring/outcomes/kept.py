@@ -36,6 +36,7 @@ def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | No
         diagnosis.decision,
         diagnosis.findings[0].code,
         frozenset(diagnosis.prediction_set.codes),
+        diagnosis.triage,
     )
 
 

@@ -48,7 +48,7 @@ def test_counts_at_thresholds_are_those_of_the_lesions(lesions, thresholds):
             assert counts.below[row, place] == ((scores < threshold) & (kind == row)).sum()
             assert counts.from_here[row, place] == ((scores >= threshold) & (kind == row)).sum()
     assert counts.n.tolist() == [(kind == 0).sum(), (kind == 1).sum()]
-    filled = to_tensor([thresholds])[0].tolist()
+    filled = to_tensor([thresholds], STEPS)[0].tolist()
     sent = CountsAt.of(histogram(kind, scores), filled).between
     np.testing.assert_array_equal(CountsAt.up_to(thresholds, sent).between, counts.between)
 
@@ -119,7 +119,7 @@ def test_59_of_each_kind_none_missed_show_five_in_a_hundred():
 
 def test_thresholds_travel_and_arrive_the_same():
     np.testing.assert_array_equal(
-        read_thresholds(to_tensor([(3, 7), ()]), 2), [[3, 7, *[UNUSED] * 3], [UNUSED] * 5]
+        read_thresholds(to_tensor([(3, 7), ()], 5), 2, 5), [[3, 7, *[UNUSED] * 3], [UNUSED] * 5]
     )
 
 
@@ -136,4 +136,4 @@ def test_thresholds_travel_and_arrive_the_same():
 )
 def test_what_are_no_thresholds_is_refused(sent):
     with pytest.raises(MessageError, match="asks at"):
-        read_thresholds(sent, 1)
+        read_thresholds(sent, 1, STEPS)

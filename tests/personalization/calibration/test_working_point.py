@@ -2,39 +2,25 @@
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binom
 
 from personalization.calibration.at_thresholds import LEVEL, CountsAt
-from personalization.calibration.working_point import (
-    count_malignancies,
-    fit_working_point,
-    no_malignancies,
-    propose_working_points,
-    read_malignancies,
-    to_tensors,
-)
+from personalization.calibration.triage import count_malignancies
+from personalization.calibration.working_point import fit_working_point, propose_working_points
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from training.errors import MessageError
-from training.messages.message import Update
 
-SIDES = np.array([False, True])
+SIDES = np.array([-1, 0])
 
 
-def histogram(malignant, others=()):
-    """Scores of either side, unmerged."""
-    told = no_malignancies()
-    for side, scores in ((0, others), (1, malignant)):
-        np.add.at(told[side], score_bin(np.array(scores, dtype=float)), 1)
-    return told
+def histogram(scores):
+    """Scores of malignant lesions, unmerged."""
+    return np.bincount(score_bin(np.array(scores, dtype=float)), minlength=SCORE_BINS)
 
 
 def fit(counted, target, exact=None):
     """The working point, from counts of a histogram at the thresholds that it proposes, or exact ones."""
     at = propose_working_points(counted, target)
-    return fit_working_point(CountsAt.of(counted if exact is None else exact, at), target)
+    return fit_working_point(CountsAt.of((counted if exact is None else exact)[np.newaxis], at), target)
 
 
 def spread(n):
@@ -50,7 +36,7 @@ def may_be_missed(n, target):
 @pytest.mark.parametrize("target", [0.8, 0.95])
 @pytest.mark.parametrize("n", [1, 13, 14, 58, 59, 92, 93, 150])
 def test_the_threshold_is_the_score_of_the_rank_that_the_binomial_gives(n, target):
-    point = fit(histogram(spread(n), [0.5] * 7), target)
+    point = fit(histogram(spread(n)), target)
     missed = may_be_missed(n, target)
     assert (point.n, point.target, point.level) == (n, target, 0.95)
     assert point.reached is (missed is not None)
@@ -80,65 +66,16 @@ def test_exact_counts_take_back_what_merging_cost():
     random = np.random.default_rng(4)
     labels, places = np.repeat([1, 0], [200, 800]), random.integers(0, 8, 1000)
     scores = 1 / (1 + np.exp(-random.normal(np.where(labels, 2, -2), 1.2)))
-    exact, merged = histogram(scores[:200], scores[200:]), no_malignancies()
+    exact, merged = histogram(scores[:200]), np.zeros(SCORE_BINS, dtype=np.int64)
     for at in (places == place for place in range(8)):
         both = np.stack([1 - scores[at], scores[at]], axis=1)
-        merged += count_malignancies(both, labels[at], SIDES, np.arange(at.sum()), 5)
+        merged += count_malignancies(both, labels[at], SIDES, np.arange(at.sum()), 5)[1]
     alone, counted, best = (
         fit(*each).threshold_bin for each in ((merged, 0.95), (merged, 0.95, exact), (exact, 0.95))
     )
     assert alone < counted <= best
-    assert exact[1, :counted].sum() <= may_be_missed(200, 0.95)
+    assert exact[:counted].sum() <= may_be_missed(200, 0.95)
 
 
 def test_without_malignant_lesions_there_is_none():
-    assert fit(histogram([], [0.2, 0.9]), 0.95) is None
-
-
-@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 3), st.sampled_from([1, 3, 5]))
-def test_at_any_threshold_as_many_are_found_as_hospitals_told(seed, n, hospitals, smallest):
-    """Merged runs are counted at or below their lowest score, so the limit holds for what is served."""
-    random = np.random.default_rng(seed)
-    labels, scores = random.integers(0, 2, n), random.beta(1, 2, n)
-    probabilities = np.stack([1 - scores, scores], axis=1)
-    places, patients = random.integers(0, hospitals, n), random.integers(0, 40, n)
-    told = []
-    for at in (places == place for place in range(hospitals)):
-        told.append(count_malignancies(probabilities[at], labels[at], SIDES, patients[at], smallest))
-        bins = np.flatnonzero(told[-1].sum(axis=0))
-        assert told[-1].sum() == at.sum()
-        if smallest > 1 and len(bins) > 1:  # one run is all there is
-            merged = [
-                told[-1][:, low:high].sum() for low, high in zip(bins, [*bins[1:], SCORE_BINS], strict=True)
-            ]
-            assert min(merged) >= smallest
-    both = sum(told)
-    bins = score_bin(scores)
-    for threshold in range(SCORE_BINS):
-        found = (bins[labels == 1] >= threshold).sum()
-        assert found >= both[1, threshold:].sum()
-        if hospitals == 1 and both[:, threshold].any():
-            assert found == both[1, threshold:].sum(), "exact at an occupied bin of one hospital"
-
-
-def update(tensors):
-    return Update("north", "calibrate", 0, "malignancy", "global", tensors, {}, {})
-
-
-def test_a_histogram_travels_and_arrives_the_same():
-    told = histogram([0.2, 0.7], [0.1])
-    np.testing.assert_array_equal(read_malignancies(update(to_tensors(told))), told)
-
-
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        {},
-        {"malignancy": torch.zeros(2, SCORE_BINS)},
-        {"malignancy": torch.full((2, SCORE_BINS), -1)},
-        {"malignancy": torch.zeros(1, SCORE_BINS, dtype=torch.int32)},
-    ],
-)
-def test_what_is_no_histogram_is_refused(tensors):
-    with pytest.raises(MessageError, match="histogram of malignancy"):
-        read_malignancies(update(tensors))
+    assert fit(histogram([]), 0.95) is None

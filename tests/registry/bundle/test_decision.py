@@ -12,10 +12,11 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import Abstention, Conformal, WorkingPoint
+from registry.bundle.manifest import Abstention, Conformal, KindMissed, WorkingPoint
 from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
-from tests.thresholds import at_log_odds
+from tests.represented import patients_of
+from tests.thresholds import at_log_odds, triage
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
 FOR_DARK = Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="subgroup")
@@ -46,6 +47,9 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
         "calibrated_on_n": 412,
     }
     assert set(answer) == {
+        "triage",
+        "triage_evidence",
+        "conclusion",
         "decision",
         "findings",
         "prediction_set",
@@ -269,6 +273,53 @@ def test_a_pattern_of_too_few_cases_is_told_from_one_that_was_not_looked_at():
     few = PATTERNS[0].model_copy(update={"conformal": Conformal(n=5)})
     decision = decide(PROBABILITIES, case_bundle(patterns=(few,)).manifest, pattern=read_pattern("close-up"))
     assert any("Too few cases of close-up pictures without facts" in said for said in decision.warnings)
+
+
+FEW = KindMissed(kind="Melanoma", n=12, missed=0, high=0.23)
+OWN = {"subgroup": DARK, "conformal": FOR_DARK, "patients_by_tone": patients_of(DARK)}
+FOUND = np.array([0.05, 0.9, 0.05])
+"""Probabilities that are ruled out by `triage()`."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "parts", "tone", "pattern", "level", "warned"),
+    [
+        (triage(), {}, None, None, "ruled-out", None),
+        (triage(), OWN, "V", None, "ruled-out", None),
+        (triage(), {}, "V", None, "routine", "for skin tone V (fitzpatrick): this version has not shown"),
+        (triage(), OWN, "2", None, "routine", "for skin tone 2 (fitzpatrick): this version has not shown"),
+        (triage(), OWN, None, None, "routine", "where no skin tone is declared: this version has not shown"),
+        (triage(None, FEW), OWN, "V", None, "routine", "lesions of Melanoma (12) to show that at most 10 %"),
+        (triage(None), OWN, "V", None, "routine", ": no threshold is low enough to show"),
+        (
+            triage(None).model_copy(update={"kinds": ()}),
+            OWN,
+            "V",
+            None,
+            "routine",
+            "lesions of a kind of malignancy to show",
+        ),
+        (
+            triage(),
+            {},
+            None,
+            "dermoscopic+context",
+            "routine",
+            ": the model was not calibrated on dermoscopic",
+        ),
+        (None, {}, "V", None, None, None),
+    ],
+)
+def test_why_nothing_is_ruled_out_is_a_warning(manifest, rules, parts, tone, pattern, level, warned):
+    scale = tone and "fitzpatrick"
+    made = (case_bundle().manifest if pattern else manifest(**parts)).model_copy(update={"triage": rules})
+    decision = decide(
+        FOUND, made, pattern=pattern and read_pattern(pattern), skin_tone=tone, skin_tone_scale=scale
+    )
+    assert (decision.triage and decision.triage.level) == level
+    said = [one for one in decision.warnings if one.startswith("No lesion is ruled out")]
+    assert len(said) == (warned is not None)
+    assert warned is None or warned in said[0]
 
 
 ALL = {"age": "70", "sex": "male", "site": "trunk"}

@@ -6,10 +6,17 @@ from operator import add
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from registry.bundle.counts.counting import count
-from registry.bundle.evaluation import Evaluation, GroupCounts, ReferenceHistograms, SubgroupHistograms
-from registry.bundle.labels import UNDECLARED, Label, Subgroup, malignant_classes
+from registry.bundle.evaluation import (
+    Evaluation,
+    GroupCounts,
+    ReferenceHistograms,
+    SubgroupHistograms,
+    kept_back,
+)
+from registry.bundle.labels import UNDECLARED, Label, Subgroup, kind_of_each, kinds_of, malignant_classes
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
 from tests.measured import FIVE, RULES, TONES, TWO, blocks_of, evaluation_of, manifest_of
@@ -37,6 +44,7 @@ def with_cells(labels):
             malignant=malignant,
             smallest_cell=5,
             thresholds=RULES,
+            kinds=kind_of_each(labels),
             parts={("sex", value): sex == value for value in ("female", "male", "unknown")},
         )
     return blocks
@@ -69,8 +77,9 @@ def test_of(request):
     blocks, labels = CASES[request.param]()
     traits = TRAITS if request.param == "traits" else None
     compared = [name for name in blocks if name != UNDECLARED]
-    details = {name: decided(block.decisions) for name, block in blocks.items()}
-    of_all = decided(reduce(add, blocks.values()).decisions)
+    details = {name: decided(block.decisions, block.kinds) for name, block in blocks.items()}
+    total = reduce(add, blocks.values())
+    of_all = decided(total.decisions, total.kinds)
     metrics = summarise(blocks, labels, compared, details, traits)
     metrics |= of_all | {"intervals": {**metrics["intervals"], **of_all["intervals"]}}
     reference = ReferenceHistograms.from_counts(
@@ -108,6 +117,69 @@ def test_metrics_are_those_of_all_counts(test_of, has_histograms):
     found = Evaluation.of(blocks, labels, compared, given, traits=traits)
     kept = Evaluation.model_validate_json(found.model_dump_json())
     near(kept.metrics(labels, given), metrics)
+
+
+TABLES = {
+    "one small cell": [[100, 50, 3], [90, 60, 40]],
+    "two small cells in a row": [[100, 2, 3], [90, 60, 40]],
+    "a cell of its own in each": [[3, 50, 60], [90, 4, 40], [80, 70, 2]],
+    "one subgroup": [[100, 50, 3]],
+    "a kind that nobody has": [[100, 0, 30], [90, 0, 4]],
+    "a kind of one subgroup": [[100, 4, 30], [90, 0, 40]],
+    "two kinds": [[100, 4], [90, 60]],
+    "four by four": [[2, 3, 80, 90], [3, 2, 9, 80], [70, 80, 2, 3], [60, 50, 3, 2]],
+}
+
+
+def feasible(table, hidden, cell):
+    """The least and the most that a hidden cell may have, of whoever knows the sums and all other cells."""
+    cells = np.argwhere(hidden)
+    lines = [cells[:, 0] == i for i in range(table.shape[0])]
+    sums = [table[i][hidden[i]].sum() for i in range(table.shape[0])]
+    if table.shape[0] > 1:
+        lines += [cells[:, 1] == j for j in range(table.shape[1])]
+        sums += [table[:, j][hidden[:, j]].sum() for j in range(table.shape[1])]
+    target = (cells == cell).all(axis=1).astype(float)
+    found = [
+        linprog(sign * target, A_eq=np.array(lines, dtype=float), b_eq=sums, bounds=(0, None)).fun
+        for sign in (1, -1)
+    ]
+    return found[0], -found[1]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_small_number_of_a_kind_follows_from_the_others(name):
+    table, least = np.array(TABLES[name]), 10
+    small = (table > 0) & (table < least)
+    hidden = kept_back(table, least)
+    assert (hidden >= small).all()
+    for cell in np.argwhere(small):
+        low, high = feasible(table, hidden, cell)
+        assert high - low >= 1, (name, cell.tolist())
+
+
+def test_without_further_cells_kept_back_small_numbers_follow():
+    """The control: small cells alone."""
+    table = np.array(TABLES["one small cell"])
+    assert feasible(table, table < 10, [0, 2]) == (3, 3)
+
+
+def test_no_more_is_kept_back_than_has_to_be():
+    assert kept_back(np.array(TABLES["one small cell"]), 10).sum() == 4, "two of each row and column"
+    assert not kept_back(np.array([[100, 50, 30], [90, 60, 0]]), 10).any()
+    assert kept_back(np.array(TABLES["one subgroup"]), 10).tolist() == [[False, True, True]]
+
+
+def test_kinds_of_few_pictures_are_absent_from_a_bundle():
+    blocks = drawn(FIVE, {"light": 400, "dark": 30})
+    told = Evaluation.of(blocks, FIVE, [*blocks], None, least=10)
+    every = Evaluation.of(blocks, FIVE, [*blocks], None)
+    few = {kind: own.n for kind, own in every.by_subgroup["dark"].by_kind.items() if own.n < 10}
+    assert few, "the control"
+    assert not few.keys() & told.by_subgroup["dark"].by_kind.keys()
+    assert told.all.by_kind.keys() == set(kinds_of(FIVE))
+    for kind, own in told.all.by_kind.items():
+        assert own.n == sum(group.by_kind[kind].n for group in every.by_subgroup.values())
 
 
 def test_every_count_follows_from_the_metrics(test_of):

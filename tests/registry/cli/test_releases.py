@@ -1,5 +1,6 @@
 """`dermfed-registry gates` and `promote`, as they are typed, and as `make demo` types them."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -89,6 +90,31 @@ def test_wrong_use_of_promote_is_exit_code_2(added, wrong):
     assert added("promote", MODEL, 1, "--to", "production", *wrong).code == 2
     assert added("promote", MODEL, "--to", "production").code == 2
     assert added("show", MODEL).out.startswith(f"no alias of {MODEL} points here")
+
+
+STATED = ("--prevalence", "dark=0.08")
+
+
+def test_the_prevalence_of_the_place_is_stated_and_shown(added, gates):
+    added("gates", "set", gates("gates: [{name: spread, limit: 0.5}]"), "--reason", "t")
+    done = added("promote", MODEL, 1, 2, "--to", "production", *STATED)
+    assert done.code == 0, done.err
+    said = "stated prevalence of malignancy: dark 0.08"
+    assert said in done.out
+    assert said in added("show", MODEL).out
+    assert said in added("history", MODEL).out
+    assert "malignancy at this place: dark 8 %." in added("card", MODEL).out
+    shown = json.loads(added("show", MODEL, "--json").out)
+    assert shown["prevalence"] == {"production": {"dark": 0.08}}
+    assert "nothing to do" in added("promote", MODEL, 1, 2, "--to", "production").out
+
+
+@pytest.mark.parametrize("wrong", [["dark"], ["=0.1"], ["dark=x"], ["dark=0.1", "dark=0.2"], ["dark=1"]])
+def test_what_is_no_prevalence_is_exit_code_2(added, wrong):
+    options = [word for text in wrong for word in ("--prevalence", text)]
+    ended = added("promote", MODEL, 1, 2, "--to", "production", *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert "dark" in ended.err or "SUBGROUP=P" in ended.err
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import BundleManifest, Conformal
+from registry.bundle.labels import Label, Subgroup, TonePatients
+from registry.bundle.manifest import BundleManifest, Conformal, KindMissed, Triage
 from registry.gates import GATES, Case
 from registry.gates.gate import GateConfig, SubgroupOutcomes
-from tests.represented import patients_of
 
 PROMISE = Conformal(alpha=0.1, threshold_bin=20, n=100, guarantee="global")
 CANCER = (
@@ -107,12 +106,19 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
     ):
         both = (case(found(light=(0.9, 200), dark=dark), **labels) for dark in (passing, failing))
         add(name, *both, **setting)
+    melanoma = (KindMissed(kind="Melanoma", n=90, missed=2, high=0.0684),)
+    triage = Triage(missed=0.1, false_alarms=0.1, level=0.95, ruled_out_below=20, kinds=melanoma)
+    rows = [
+        {"n": 128, "n_malignant": 28, "n_other": 100, "ruled_out_malignant": missed / 28} for missed in (1, 9)
+    ]
+    add("triage", *(case({"by_subgroup": {"dark": row}}, triage=triage, **labels) for row in rows))
     add("count", *(case(told("accuracy", n, light=0.9, dark=0.9)) for n in (30, 12)), minimum=30)
     add("parity", *(case({}, parity=value) for value in (0.001, 0.004)), limit=0.001)
 
     two = (bundle(metrics={"n": 50}).manifest, bundle(dark, {"n": 50}).manifest)
     four = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "6"))
-    counted = ({}, {"patients_by_tone": patients_of(four, without="6")})
+    few = {"fitzpatrick": {"3": 40, "4": 40, "5": 40, "6": 9}}
+    counted = ({}, {"patients_by_tone": TonePatients(calibration=few, test=few)})
     add("tones", *(Case((two[0], bundle(four, {"n": 50}, **parts).manifest)) for parts in counted))
 
     running = case(told("accuracy", light=0.9, dark=(0.84, 0.72, 0.91))).manifests

@@ -6,8 +6,8 @@ import pytest
 
 from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import Subgroup, TonePatients
-from registry.gate_report import SubgroupFigure
-from registry.gates import Case, SpreadGate
+from registry.gate_report import GateReport, SubgroupFigure
+from registry.gates import Case, GateSet, SpreadGate
 from registry.gates.fairness import RequiredSubgroupsGate, TonesGate, spread_interval
 from tests.registry.conftest import tones_of
 from tests.registry.gates.conftest import CANCER
@@ -183,7 +183,8 @@ def counts(calibration: dict[str, int], test: dict[str, int]) -> TonePatients:
         (counts(ALL, ALL), None),
         (counts({**ALL, "6": 9}, ALL), "6 (fitzpatrick) in calibration"),
         (counts(ALL, {**ALL, "5": 9}), "5 (fitzpatrick) in test"),
-        (counts({"3": 45, "4": 20, "5": 12}, ALL), "6 (fitzpatrick) in calibration"),
+        (counts(ALL, {"3": 45, "4": 20, "5": 12}), "6 (fitzpatrick) in test"),
+        (counts({}, ALL), "3 (fitzpatrick) in calibration"),
         (None, "3 (fitzpatrick) in calibration"),
     ],
 )
@@ -198,6 +199,28 @@ def test_a_subgroup_that_names_a_tone_it_has_not_seen_is_refused(bundle, found, 
     assert ("the bundle has no patients_by_tone" in one.detail) is (counted is None)
     # The other gate counts malignant images of the whole subgroup, and sees none of this.
     assert RequiredSubgroupsGate(malignant=20).judge(Case((whole, own))).verdict == "passed"
+
+
+def test_a_tone_that_is_answered_as_unknown_keeps_no_other_out(bundle, found):
+    """Type 6 is not in the calibration: it is reported, and refused where the running release had it."""
+    metrics = found(**{"medium-dark": (0.95, 60)})
+    whole = bundle(metrics=metrics, labels=CANCER).manifest
+    had, has_not = (
+        bundle(FOUR, metrics, labels=CANCER, patients_by_tone=counts(of, ALL)).manifest
+        for of in (ALL, {"3": 45, "4": 20, "5": 12})
+    )
+    gates = GateSet(gates=(TonesGate(),))
+    (first,) = gates.judge(Case((whole, has_not)))
+    assert first.verdict == "passed"
+    assert GateReport(results=(first,)).not_judged == (
+        "tones, of medium-dark (skin tone 6 (fitzpatrick) has too few patients, and is answered as an "
+        "unknown tone)",
+    )
+    (then,) = gates.judge(Case((whole, has_not), running=(whole, had)))
+    assert then.verdict == "refused"
+    assert "patients of skin tone 6 (fitzpatrick) in calibration" in then.detail
+    (strict,) = GateSet(gates=(TonesGate(),), must_apply=("tones",)).judge(Case((whole, has_not)))
+    assert strict.verdict == "refused"
 
 
 def test_the_global_version_claims_no_tone_of_a_subgroup_with_its_own(bundle, over):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from registry.bundle.labels import Label
 from registry.environment import OUTCOMES
 from registry.errors import DatabaseError, InvalidName
 from registry.gates import Case, GateSet
@@ -9,6 +10,7 @@ from registry.gates.gate import SubgroupOutcomes
 from registry.gates.running import NonInferiorityGate, OutcomesGate
 from registry.outcomes.store import Outcome, OutcomeStore
 from registry.releases.compose import outcomes_by_version
+from tests.measured import of_kind
 from tests.registry.kept_answers import FIRST, WHERE, kept_answer, of_version
 
 
@@ -43,6 +45,33 @@ def test_every_metric_counts_unless_some_are_named(judge, metric):
     assert (one.verdict, "for dark: 0.524 (n 50, 0.857 -> 0.333)" in one.detail) == ("refused", True)
     assert judge(before, after, metrics=("accuracy",)).verdict == "passed"
     assert judge(before, metrics(dark={"accuracy": 0.8, metric: None})).untested == ("dark",)
+
+
+KINDS = (
+    Label(code="MEL", name="melanoma", malignancy="malignant"),
+    Label(code="BCC", name="basal", malignancy="malignant"),
+    Label(code="NV", name="naevus", malignancy="benign"),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [(26, "passed"), (22, "passed"), (12, "refused"), (None, "passed")],  # 22 of 28 may be chance
+)
+def test_a_kind_of_malignancy_loses_where_it_is_certain(bundle, found, verdict):
+    """Melanomas are lost behind a sensitivity of all malignant images that stays."""
+
+    def version(found):
+        kinds = {} if found is None else {"melanoma": of_kind(28, found=found)}
+        row = {"malignant_sensitivity": 0.9, "by_kind": {"basal": of_kind(80, found=79), **kinds}}
+        return (bundle(metrics=metrics(dark=row), labels=KINDS).manifest,)
+
+    gate = NonInferiorityGate(delta=0.05, metrics=("malignant_sensitivity",))
+    one = gate.judge(Case(version(found), running=version(26)))
+    assert one.verdict == verdict
+    assert ("loss of malignant sensitivity for melanoma for dark: 0.5" in one.detail) == (
+        verdict == "refused"
+    )
 
 
 def test_the_version_that_answers_is_compared(bundle, dark):

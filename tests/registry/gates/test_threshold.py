@@ -2,6 +2,7 @@
 
 import pytest
 
+from registry.bundle.labels import Label
 from registry.bundle.manifest import Abstention, Conformal
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gates import Case
@@ -15,6 +16,7 @@ from registry.gates.threshold import (
     ThresholdGate,
     WorstMalignantSensitivityGate,
 )
+from tests.measured import of_kind
 from tests.registry.gates.conftest import CANCER, PROMISE
 
 PLAIN = [
@@ -111,6 +113,55 @@ def test_what_a_clinic_acts_on_is_judged(bundle):
     measure = "lower end of malignant sensitivity at the working point"
     assert (one.verdict, one.findings[0].measure) == ("passed", measure)
     assert lower_bound(bundle, dark=row(30, 60, at_point, malignant_sensitivity=0.95)).verdict == "refused"
+
+
+THREE = (
+    Label(code="MEL", name="melanoma", malignancy="malignant"),
+    Label(code="BCC", name="basal", malignancy="malignant"),
+    Label(code="SCC", name="squamous", malignancy="malignant"),
+    Label(code="NV", name="naevus", malignancy="benign"),
+)
+
+
+def of_kinds(bundle, dark, everybody=None):
+    rows = {"dark": row(190, 200, by_kind=dark)}
+    metrics = {**row(190, 200, by_kind=everybody or {}), "by_subgroup": rows}
+    result = judge(MinSensitivityLowerBoundGate(limit=0.75), bundle(metrics=metrics, labels=THREE))
+    return result, {(one.subgroup, one.measure.rpartition(" ")[2]): one for one in result.findings}
+
+
+@pytest.mark.parametrize(
+    ("melanoma", "verdict", "note"),
+    [
+        ({"n": 28, "found": 20}, "refused", "0.714, 20 of 28 found"),
+        ({"n": 28, "found": 28, "suspicious": 20}, "refused", "at the working point 0.714, 20 of 28 found"),
+        ({"n": 28, "found": 20, "suspicious": 28}, "passed", "at the working point 1.000, 28 of 28 found"),
+        ({"n": 13, "found": 13}, "passed", "1.000, 13 of 13 found"),
+        ({"n": 12, "found": 12}, "not applicable", "melanoma: 12 images, too few to tell"),
+        ({"n": 12, "found": 1}, "refused", "0.083, 1 of 12 found"),
+        (None, "not applicable", "melanoma: too few to tell"),
+    ],
+)
+def test_the_worst_kind_of_malignancy_is_judged(bundle, melanoma, verdict, note):
+    """Basal cell carcinomas, all of them found, hide no melanoma."""
+    kinds = {"basal": of_kind(160, found=160), "squamous": of_kind(40, found=39)}
+    if melanoma is not None:
+        kinds["melanoma"] = of_kind(**melanoma)
+    result, found = of_kinds(bundle, kinds)
+    assert (found["dark", "melanoma"].verdict, found["dark", "melanoma"].note) == (verdict, note)
+    assert result.verdict == ("refused" if verdict == "refused" else "passed")
+    if verdict == "refused":
+        assert "lower end of sensitivity for melanoma for dark: " in result.detail
+        assert (result.worst, result.value) == (None, found["dark", "melanoma"].value)
+
+
+def test_a_kind_that_is_missed_over_all_is_refused(bundle):
+    result, found = of_kinds(bundle, {}, {"melanoma": of_kind(90, found=50)})
+    assert (result.verdict, found["global", "melanoma"].verdict) == ("refused", "refused")
+    assert [key for key, one in found.items() if one.verdict == "not applicable"] == [
+        *(("dark", kind) for kind in ("melanoma", "basal", "squamous")),
+        *(("global", kind) for kind in ("basal", "squamous")),
+    ]
 
 
 def test_a_weak_subgroup_and_one_with_few_images_get_different_advice(bundle):

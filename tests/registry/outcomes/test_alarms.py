@@ -14,7 +14,7 @@ from registry.gates.running import OutcomesGate
 from registry.outcomes.metrics import report
 from registry.outcomes.store import AnswerRow, Outcome, OutcomeRow, OutcomeStore
 from tests.registry.conftest import MODEL
-from tests.registry.kept_answers import kept_answer, miss_target, of_version, on, promising
+from tests.registry.kept_answers import FIRST, kept_answer, miss_target, of_version, on, promising
 
 pytestmark = pytest.mark.sqlite_first
 
@@ -196,6 +196,29 @@ def test_the_command_records_shows_and_closes(model, store, command):
     assert "NOT MONITORED: the sensitivity of 0.90 of version 1 for dark" in ended.out
     assert "reason: looked at" in command("history", MODEL).out
     assert json.loads(command("field", MODEL, "--json").out)["alarms"][0]["closed"]["reason"] == "looked at"
+
+
+def test_the_command_shows_what_triaged_lesions_turned_out_to_be(model, store, command):
+    levels = ("ruled-out", "ruled-out", "urgent")
+    answers = [kept_answer(answering=of_version(1, MODEL), triage=level) for level in levels]
+    store.record(answers)
+    labels = ("NV", "BCC", "MEL")
+    store.give(
+        [Outcome(one.id, label, "histopathology", FIRST) for one, label in zip(answers, labels, strict=True)],
+        "k1",
+        FIRST,
+    )
+    (subgroup,) = json.loads(command("field", MODEL, "--json").out)["subgroups"]
+    assert [(one["level"], one["malignant"]) for one in subgroup["triage"]] == [
+        ("urgent", {"MEL": 1, "BCC": 0}),
+        ("routine", {"MEL": 0, "BCC": 0}),
+        ("ruled-out", {"MEL": 0, "BCC": 1}),
+    ]
+    said = " ".join(command("field", MODEL).out.split())
+    assert (
+        "Triage of version 1 for dark, lesions with an outcome: urgent 1, malignant 1 (0.03 to 1.00): MEL 1, "
+        "BCC 0; routine 0, malignant 0: MEL 0, BCC 0; ruled-out 2, malignant 1 (0.01 to 0.99): MEL 0, BCC 1."
+    ) in said
 
 
 def test_without_the_right_to_record_the_command_says_so(model, store, command, person):

@@ -22,6 +22,7 @@ from registry.outcomes.metrics import (
     log_capital,
     metrics,
     monitored,
+    released_report,
     report,
     targets,
     windows,
@@ -108,6 +109,43 @@ def test_metrics_are_counted_by_side_and_strata_and_corrections_count_as_they_st
     assert of.sensitivity.corrected.value is None  # of answers below that were not reported nothing is known
     assert of.coverage.seen.value == pytest.approx(4 / 10)
     assert of.coverage.seen.interval[0] < 0.4 < of.coverage.seen.interval[1]
+
+
+def test_outcomes_are_counted_by_triage_whatever_else_was_answered(store):
+    kinds = [  # triage, decision, malignancy, label, times
+        ("ruled-out", "refer", 0.1, "NV", 8),
+        ("ruled-out", "report", 0.9, "MEL", 2),
+        ("ruled-out", "refer", 0.1, None, 3),
+        ("urgent", "refer", 0.9, "BCC", 5),
+        ("urgent", "refer", 0.1, "NV", 1),
+        (None, "retake", 0.1, "MEL", 4),
+    ]
+    for level, decision, malignancy, label, times in kinds:
+        for _ in range(times):
+            answer = kept_answer(malignancy=malignancy, decision=decision, triage=level)
+            store.record([answer])
+            if label is not None:
+                store.give([Outcome(answer.id, label, "follow-up", FIRST)], "k1", FIRST)
+    (one,) = report(store, "demo", lambda number: None)
+    assert [(of.level, of.outcomes, of.malignant) for of in one.triage] == [
+        ("urgent", 6, {"MEL": 0, "BCC": 5}),
+        ("routine", 0, {"MEL": 0, "BCC": 0}),
+        ("ruled-out", 10, {"MEL": 2, "BCC": 0}),
+    ]
+    assert one.triage[2].share.value == pytest.approx(0.2)
+    assert (one.answered, one.outcomes, one.malignant) == (23, 20, 11)
+    assert one.metrics.sensitivity.seen.value == pytest.approx(7 / 11)  # the side is read as before
+    assert one.reported == pytest.approx(2 / 23)
+    assert released_report(store, "demo")[0].triage == ()
+
+
+def test_answers_without_triage_are_counted_as_before(store):
+    answer = kept_answer(side="above", decision="refer")
+    assert answer.cell == 7
+    store.record([answer])
+    store.give([Outcome(answer.id, "MEL", "follow-up", FIRST)], "k1", FIRST)
+    (one,) = report(store, "demo", lambda number: None)
+    assert one.triage == ()
 
 
 def test_an_outcome_counts_from_its_first_arrival_as_it_is_known_now(store):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.labels import Subgroup
+from registry.bundle.labels import Label, Subgroup
 from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
 from registry.gates.running import NonInferiorityGate
@@ -10,6 +10,7 @@ from registry.gates.threshold import CountGate, ParityGate
 from registry.releases.compare import darkness
 from registry.views.changes import comparison_text
 from registry.views.records import event_lines
+from tests.measured import of_kind
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
@@ -96,6 +97,31 @@ def test_each_subgroup_is_told_with_both_versions_and_figures_the_darkest_first(
     assert found.losses == ("dark: sensitivity", "dark: sensitivity at the working point")
     assert (found.release, found.running, found.candidate) == (1, (1, 2), (1, 3))
     assert not found.refused
+
+
+def test_sensitivity_is_compared_by_kind(running, bundle, graph):
+    """Melanomas are lost where the sensitivity of all malignant pictures is kept."""
+    labels = (
+        Label(code="MEL", name="melanoma", malignancy="malignant"),
+        Label(code="BCC", name="basal", malignancy="malignant"),
+        Label(code="SCC", name="squamous", malignancy="malignant"),
+        Label(code="NV", name="naevus", malignancy="benign"),
+    )
+    for melanomas in (9, 4):
+        kinds = {"melanoma": of_kind(10, found=melanomas), "basal": of_kind(30, found=30)}
+        rows = {"light": {**row(60, 60, 0.9), "by_kind": kinds}}
+        parts = {"labels": labels, "model": "kinds", "graph": graph(classes=4)}
+        running.add([bundle(metrics={"by_subgroup": rows}, seed=melanomas, **parts)])
+    running.set_gates(GateSet(gates=(SpreadGate(limit=1.0),)), reason="t")
+    running.promote("kinds", [1], to="production")
+    found = running.compare("kinds", [2], to="production")
+    told = {(one.figure, one.kind): one for one in found.subgroups[0].figures}
+    lost = told["malignant_sensitivity", "melanoma"]
+    assert list(told)[:3] == [("malignant_sensitivity", kind) for kind in (None, "melanoma", "basal")]
+    assert (lost.running.n, lost.change, lost.lost) == (10, pytest.approx(-0.5), True)
+    assert str(told["malignant_sensitivity", "squamous"].candidate) == "too few to tell"
+    assert found.losses == ("light: sensitivity, melanoma",)
+    assert "0.400 (0.122 to 0.738), n 10" in comparison_text(found)
 
 
 def test_a_figure_or_a_subgroup_that_goes_is_a_loss(running, bundle):

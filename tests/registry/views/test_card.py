@@ -18,7 +18,7 @@ NAMES = {
     "card_schema", "model", "version", "digest", "registered", "subgroup", "intended_use", "how_to_use",
     "labels", "picture", "data", "metrics", "intervals", "by_subgroup", "by_class", "fairness",
     "differences", "intersections", "calibration", "out_of_distribution", "limits", "file",
-    "lineage", "measured_by", "tones",
+    "lineage", "measured_by", "tones", "kinds",
 }  # fmt: skip
 
 METRICS = {

@@ -5,12 +5,13 @@ from importlib.resources import files
 
 import pytest
 
-from registry.bundle.labels import Coding, Label
-from registry.bundle.manifest import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.labels import Coding, Label, kinds_of
+from registry.bundle.manifest import Abstention, Conformal, KindMissed, Lineage, Temperature, Triage
 from registry.records import Release, Version
 from registry.views.card import Entry, release_card
-from registry.views.card_page import card_page, cell, figure, interval, key_figures, version_in_short
+from registry.views.card_page import by_kind, card_page, cell, figure, interval, key_figures, version_in_short
 from registry.views.tables import Cell, draw
+from tests.measured import of_kind
 from tests.thresholds import at_log_odds
 
 EVIL = '"><script>alert("x")</script>&'
@@ -113,6 +114,59 @@ def test_a_cell_has_its_interval_or_why_there_is_no_value():
     assert cell({"x": 0.15, **found}, "x") == Cell("0.150", "(0.100 to 0.200)")
     assert cell(found, "malignant_sensitivity") == Cell("no malignant pictures")
     assert interval(None) == ""
+
+
+KINDS = (
+    Label(code="MEL", name="Melanoma", malignancy="malignant", kind="melanoma and others"),
+    Label(code="BCC", name="Basal", malignancy="malignant"),
+    Label(code="SCC", name="Squamous", malignancy="malignant"),
+    Label(code="NV", name="Naevus", malignancy="benign"),
+)
+
+
+def test_sensitivity_stands_by_kind_wherever_it_stands(bundle):
+    kinds = {"melanoma and others": of_kind(28, found=20, ruled_out=1), "Basal": of_kind(80, found=79)}
+    rows = {"dark": {"n": 200, "malignant_sensitivity": 0.9, "by_kind": kinds}}
+    made = bundle(metrics={"n": 200, "by_subgroup": rows}, labels=KINDS)
+    card = release_card([Entry.of_bundle(made)])
+    said = [(one.head, *map(str, one.cells)) for one in key_figures(card["versions"]).rows[1:]]
+    assert said == [
+        ("dark: melanoma and others", "0.714 (0.513 to 0.868)", "28 (few)"),
+        ("dark: Basal", "0.988 (0.932 to 1.000)", "80"),
+        ("dark: Squamous", "too few to tell", "too few to tell"),
+    ]
+    assert [(one.head, str(one.cells[2])) for one in by_kind(card["versions"][0]).rows] == [
+        ("dark: melanoma and others", "0.036 (0.00090 to 0.183)"),
+        ("dark: Basal", ""),
+        ("dark: Squamous", "too few to tell"),
+    ]
+    assert "dark: melanoma and others" in card_page(card)
+
+
+TRIAGE = Triage(
+    missed=0.1,
+    false_alarms=0.1,
+    level=0.95,
+    ruled_out_below=at_log_odds(-1.5),
+    kinds=tuple(KindMissed(kind=one, n=90, missed=2, high=0.0684) for one in kinds_of(KINDS)),
+    urgent_from=at_log_odds(1.5),
+)
+
+
+@pytest.mark.parametrize(
+    ("triage", "said"),
+    [
+        (None, "It does not say who has to be seen first, and rules nothing out."),
+        (TRIAGE, "Basal 2 of 90, at most 6.8 %; Squamous"),
+        (TRIAGE, "Ruled out below 0.182, where no skin tone is declared: of each kind"),
+        (TRIAGE, "Urgent from 0.818 of malignancy on: at most 10 % of lesions"),
+        (TRIAGE.nothing_ruled_out.model_copy(update={"kinds": ()}), "Missed in calibration: too few to tell"),
+        (TRIAGE.nothing_ruled_out, "Nothing is ruled out: of each kind"),
+    ],
+)
+def test_a_card_says_what_triage_promises(bundle, triage, said):
+    card = release_card([Entry.of_bundle(bundle(labels=KINDS, triage=triage))])
+    assert said in card["versions"][0]["how_to_use"]["triage"]
 
 
 def test_each_skin_tone_is_shown_with_the_version_that_answers_for_it(release):

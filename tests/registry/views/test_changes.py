@@ -21,6 +21,7 @@ from registry.views.changes import (
     gate_table,
 )
 from tests.case_bundles import case_bundle
+from tests.measured import of_kind
 from tests.thresholds import at_log_odds
 
 
@@ -97,6 +98,29 @@ def test_each_subgroup_is_set_side_by_side(bundle):
     assert (everybody.difference, everybody.overlap) == (pytest.approx(0.1), True)
     assert (light.after, light.difference, light.overlap) == (FigureValue(None, None, None), None, None)
     assert fairness[3].before == FigureValue(pytest.approx(0.4), None, None)
+
+
+KINDS = (
+    Label(code="MEL", name="melanoma", malignancy="malignant"),
+    Label(code="BCC", name="basal", malignancy="malignant"),
+    Label(code="NV", name="naevus", malignancy="benign"),
+)
+
+
+def test_sensitivity_is_set_side_by_side_by_kind(bundle):
+    def made(number, **kinds):
+        row = {"n": 120, "n_malignant": 60, "n_other": 60, "malignant_sensitivity": 0.9, "by_kind": kinds}
+        one = bundle(metrics={"by_subgroup": {"dark": row}}, labels=KINDS)
+        return Version("demo", number, one.digest, one.manifest.subgroup, None), one.manifest
+
+    first, second = made(1, melanoma=of_kind(28, found=26)), made(2, melanoma=of_kind(28, found=14))
+    found = {one.kind: one for one in figure_changes(first[1], second[1]) if one.subgroup == "dark"}
+    assert (found["melanoma"].figure, found["melanoma"].after.n) == ("malignant_sensitivity", 28)
+    assert (found["melanoma"].difference, found["melanoma"].overlap) == (pytest.approx(-12 / 28), False)
+    assert found["basal"].before == FigureValue(None, None, None)
+    text = difference_text(compare([first, second], [first[0], second[0]]))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "dark malignant sensitivity, basal too few to tell too few to tell unknown unknown" in lines
 
 
 @pytest.mark.parametrize(

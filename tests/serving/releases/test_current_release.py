@@ -15,6 +15,7 @@ from registry.errors import DatabaseError, ObjectCorrupt
 from serving.metrics.metrics import Metrics
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
+from serving.releases.loading import Loader
 from serving.settings import ServeSettings
 
 GREY = np.full((1, 8, 8, 3), 128, np.uint8)
@@ -55,6 +56,20 @@ def source(registry, promote, bundle, light):
     """A source with a first release, of versions 1 (global) and 2 (light)."""
     promote(registry, bundle(), bundle(light))
     return Source(registry)
+
+
+def test_a_release_is_loaded_with_the_prevalence_that_was_stated(registry, promote, bundle, light):
+    promote(registry, bundle(), bundle(light))
+    source = Source(registry)
+    loader = Loader(source, None)
+    (release,) = source.current().values()
+    assert loader.load(release).prevalence == {}  # of a source that knows of none
+    source.prevalence = registry.prevalence
+    assert loader.load(release).prevalence == {}
+    stated = {"prevalence": {"light": 0.12}, "override_gates": True, "reason": "t"}
+    registry.promote(release.model, [1, 2], to="production", **stated)
+    (release,) = source.current().values()
+    assert loader.load(release).prevalence == {"light": 0.12}
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_the_form_has_what_the_model_takes_and_says_it_again(places, serve, regi
     assert "70" in [one.get("value") for one in whole.all("input")]
     assert "a close-up a dermoscopic picture age: 70 site: head neck" in whole.text
     assert "For lesions of which this much is given" in whole.text
-    assert "Sex : in calibration 0.2 fewer classes were not ruled out and 10 more of 100" in whole.text
+    assert "Sex : in calibration 0.2 fewer classes were possible and 10 more of 100" in whole.text
     assert "A dermoscopic picture : in calibration 0.9 fewer classes" in alone.text
     assert "Age and sex and site : in calibration" in alone.text
     assert "Nothing is promised for what was given" in nothing.text

@@ -5,18 +5,29 @@ import re
 import pytest
 
 from serving.protocol.fields import example
-from serving.protocol.schemas import Diagnosis, Finding, MalignancyRisk, PredictionSet
+from serving.protocol.schemas import (
+    Conclusion,
+    Diagnosis,
+    Finding,
+    KindMissed,
+    MalignancyRisk,
+    PredictionSet,
+    TriageEvidence,
+)
 from serving.web.rendering import asset
 from serving.web.verdict import verdict
 
 
-def answer(decision="report", *findings, left_open=(), above=None):
+def answer(decision="report", *findings, left_open=(), above=None, triage=None, concluded=None, **evidence):
     found = [
         example(Finding, code=code, name=code, malignancy=kind, probability=share)
         for code, kind, share in findings or (("NV", "benign", 0.9), ("MEL", "malignant", 0.1))
     ]
     return example(
         Diagnosis,
+        triage=triage,
+        triage_evidence=triage and example(TriageEvidence, **evidence),
+        conclusion=concluded,
         decision=decision,
         findings=found,
         malignancy=MalignancyRisk(probability=0.1, above=above),
@@ -31,6 +42,15 @@ def test_a_reported_benign_lesion_is_no_all_clear():
     assert not said.serious
 
 
+@pytest.mark.parametrize("malignant", [True, False])
+def test_what_is_concluded_is_said_in_place_of_the_first_finding(malignant):
+    group = example(Conclusion, name="keratinocyte cancer", malignant=malignant, probability=0.87)
+    said = verdict(answer(concluded=group))
+    assert said.found == "Keratinocyte cancer, 87 %"
+    assert said.serious is malignant
+    assert ("has to see the lesion" in said.caution) is malignant
+
+
 @pytest.mark.parametrize("kind", ["malignant", "premalignant"])
 def test_a_reported_malignancy_is_serious_and_said_first(kind):
     said = verdict(answer("report", ("X", kind, 0.97), ("NV", "benign", 0.03)))
@@ -42,7 +62,7 @@ def test_a_reported_malignancy_is_serious_and_said_first(kind):
 def test_a_malignancy_that_is_not_ruled_out_is_serious():
     said = verdict(answer(left_open=["NV", "MEL"]))
     assert said.serious
-    assert "not ruled out" in said.caution
+    assert "is possible" in said.caution
 
 
 def test_a_suspicious_lesion_is_serious():
@@ -61,6 +81,65 @@ def test_a_referral_reports_nothing_and_says_so():
 def test_of_a_picture_to_be_taken_again_nothing_is_said():
     said = verdict(answer("retake"))
     assert (said.found, said.caution, said.serious) == (None, None, False)
+
+
+MELANOMA = "Melanoma: at most 8 of 100 are ruled out (4 of 113 were)."
+OTHERS = "Not malignant: at most 10 of 100 are urgent (38 of 512 were)."
+FOR_TONE = (
+    "Shown for people with the declared skin tone, on lesions kept for calibration; each limit holds with "
+)
+CROSS_FITTED = {"guarantee": "global", "basis": "cross-fitted"}
+FEW = [example(KindMissed), example(KindMissed, kind="scc", n=9, missed=0, high=0.28)]
+
+
+@pytest.mark.parametrize(
+    ("triage", "evidence", "first", "shown"),
+    [
+        ("urgent", {}, "Urgent: a clinician has", [OTHERS, MELANOMA, f"{FOR_TONE}95 % confidence."]),
+        ("routine", {}, "Routine: a clinician looks", [MELANOMA, OTHERS, f"{FOR_TONE}95 % confidence."]),
+        (
+            "ruled-out",
+            {"missed": {"limit": 0.05, "kinds": [example(KindMissed, high=0.041)]}, **CROSS_FITTED},
+            "Ruled out: of 100 lesions of each kind of malignancy at most 5 are missed",
+            [
+                MELANOMA.replace("8", "5"),
+                OTHERS,
+                "Shown over all skin tones together, not for each of them, on training lesions, each",
+            ],
+        ),
+        ("routine", {"missed": {"kinds": FEW}}, "Routine", [OTHERS, FOR_TONE]),
+        ("routine", {"false_alarms": {"high": 0.2}}, "Routine", [MELANOMA, FOR_TONE]),
+        (
+            "urgent",
+            {"guarantee": "none"},
+            "Urgent",
+            ["Nothing was shown of this triage: the version was not"],
+        ),
+        (None, {}, None, []),
+    ],
+)
+def test_triage_is_said_first_with_what_it_rests_on(triage, evidence, first, shown):
+    said = verdict(answer("refer", triage=triage, **evidence))
+    assert said.triage is first is None or said.triage.startswith(first)
+    assert len(said.shown) == len(shown)
+    assert all(one.startswith(start) for one, start in zip(said.shown, shown, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("decision", "triage", "look", "serious", "caution"),
+    [
+        ("refer", "urgent", "refer", True, None),
+        ("report", "urgent", "report", True, None),
+        ("refer", "routine", "refer", False, None),
+        ("refer", "ruled-out", "report", False, "no all-clear"),
+        ("report", "ruled-out", "report", False, "no all-clear"),
+    ],
+)
+def test_triage_gives_the_look(decision, triage, look, serious, caution):
+    said = verdict(answer(decision, triage=triage))
+    assert (said.look, said.serious) == (look, serious)
+    assert said.caution is caution is None or caution in said.caution
+    assert "nothing about how dangerous" not in (said.caution or "")
 
 
 def test_nothing_on_the_page_is_green():

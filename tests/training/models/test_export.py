@@ -18,8 +18,9 @@ from tests.closeness import assert_close_in_norm
 from tests.training.models.test_export_cases import CASE, MODEL
 from training.data.dataset import Examples
 from training.errors import ExportError
-from training.models import ModelConfig, build_model, initial_model
+from training.models import ModelConfig, build_model, export, initial_model
 from training.models.export import ServedModel, export_graph, largest_differences, set_temperature
+from training.models.export import _trace as trace
 
 SIZE = 16
 ROOT = Path(__file__).parents[3]
@@ -80,6 +81,16 @@ def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(
     np.testing.assert_allclose(found, answers_of_torch(other, images)[1], rtol=1e-4, atol=1e-4)
     assert np.abs(found - answers_of_torch(classifier, images)[1]).max() > 0.1
     assert export_graph(classifier, SIZE) == graph
+
+
+def test_a_structure_is_traced_once(monkeypatch):
+    """Tracing parts what a timm model holds twice, which is no other structure."""
+    traced = []
+    monkeypatch.setattr(export, "_TRACED", {})
+    monkeypatch.setattr(export, "_trace", lambda *given: traced.append(given) or trace(*given))
+    model = build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 3, seed=5)
+    assert export_graph(model, SIZE) == export_graph(model, SIZE)
+    assert len(traced) == 1
 
 
 def test_a_model_that_cannot_be_pickled_is_exported_too(classifier, graph):

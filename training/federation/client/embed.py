@@ -22,7 +22,7 @@ from training.data.dataset import SPLITS, Examples, Split
 from training.errors import DataError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import to_model_input
+from training.models.case_batch import ENCODER_BATCH, to_model_input
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
 from training.progress import Watch
 from training.seeds import derive_seed
@@ -173,13 +173,13 @@ def make_features(
     random = torch.Generator().manual_seed(seed)
     made = np.zeros((len(rows), 1 + views, width), dtype=np.float16)
     with torch.inference_mode(), local_model.autocast():
-        for start in range(0, len(rows), EVALUATION_BATCH):
-            place = slice(start, start + EVALUATION_BATCH)
+        for start in range(0, len(rows), ENCODER_BATCH):
+            place = slice(start, start + ENCODER_BATCH)
             pictures = to_model_input(images[rows[place]], local_model.device)
             for view in range(1 + views):
                 shown = augment(pictures, augmentation, random) if view else pictures
                 made[place, view] = see(shown).float().cpu().numpy()
-            made_so_far(min(start + EVALUATION_BATCH, len(rows)) * (1 + views))
+            made_so_far(min(start + ENCODER_BATCH, len(rows)) * (1 + views))
     if not np.isfinite(made).all():
         raise DataError(
             "features of this encoder are not finite in half precision; choose another model.name, or train "

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from registry.bundle.cases import CaseInput, pattern_of
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.labels import Label, kind_of_each, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
@@ -114,21 +115,24 @@ def reply_blocks(
         MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
     """
     traits = traits_of(client.dataset) if question.intersections else {}
+    labels, case = client.dataset.labels, case_of(client.dataset)
+    tree, malignant = Tree(labels), malignant_classes(labels)
+    blocks = {}
     try:
-        blocks = {
-            name: count(
+        for name, part in parts.items():
+            thresholds = thresholds_of(question, part, case)
+            blocks[name] = count(
                 labels=part.labels,
                 lesions=part.lesions,
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
-                thresholds=thresholds_of(question, part, case_of(client.dataset)),
+                thresholds=thresholds,
                 parts=admitted_traits(
                     client, part, traits, [name for name in traits if name != DECLARED_TONE]
                 ),
-                **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
+                concluded=tree.count(probabilities[name], part.labels, malignant, thresholds),
+                **predictions(probabilities[name], labels, folded=question.folded),
             )
-            for name, part in parts.items()
-        }
     except CountsError as error:
         raise MessageError(
             f"{client.id}: the model's answers are no probabilities: {error}. It may have diverged; "
@@ -148,11 +152,17 @@ def thresholds_of(
         for kinds, context in zip(part.cases.kinds, part.cases.context, strict=True)
     ]
     of_each = [question.pattern_thresholds.get(name, question.thresholds) for name in patterns]
-    suspicious = [each.malignant_from for each in of_each]
+
+    def gathered(of: Sequence[int | None]) -> NDArray[np.int64] | None:
+        return None if None in of else np.array(of, dtype=np.int64)
+
     return ThresholdsOfEach(
         np.array([each.set_from for each in of_each], dtype=np.int64),
         np.array([each.report_from for each in of_each], dtype=np.int64),
-        None if None in suspicious else np.array(suspicious, dtype=np.int64),
+        gathered([each.malignant_from for each in of_each]),
+        gathered([each.ruled_out_below for each in of_each]),
+        gathered([each.urgent_from for each in of_each]),
+        np.array([each.nodes for each in of_each], dtype=np.int64),
     )
 
 
@@ -215,7 +225,11 @@ def predictions(
     summed, for calibration (Bdair et al. 2022, section 3.8). Premalignant classes count as malignant there.
     """
     if not folded:
-        return {"probabilities": probabilities, "malignant": malignant_classes(labels)}
+        return {
+            "probabilities": probabilities,
+            "malignant": malignant_classes(labels),
+            "kinds": kind_of_each(labels),
+        }
     side = np.array([label.malignancy in ("malignant", "premalignant") for label in labels], dtype=np.bool_)
     summed = np.stack([probabilities[:, ~side].sum(axis=1), probabilities[:, side].sum(axis=1)], axis=1)
     answers = side[probabilities.argmax(axis=1)].astype(np.int64)

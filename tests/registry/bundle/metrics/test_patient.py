@@ -23,6 +23,7 @@ from registry.bundle.metrics.patient import (
     tango_low,
 )
 from registry.bundle.metrics.summary import summarise
+from tests.measured import of_kind as kind_row
 
 LABELS = [Label(code="MEL", name="Melanoma", malignancy="malignant"),
           Label(code="NV", name="Naevus", malignancy="benign")]  # fmt: skip
@@ -64,6 +65,21 @@ def test_the_working_point_is_told_where_there_is_one():
     figures = patient_figures({"by_subgroup": {"dark": row}})["dark"].figures
     assert str(figures["sensitivity_at_threshold"]) == "0.950 (0.800 to 0.990)"
     assert "specificity_at_threshold" not in figures
+
+
+def test_sensitivity_is_told_by_kind_with_its_number_and_limits():
+    kinds = {"melanoma": kind_row(28, found=20, suspicious=26, ruled_out=1)}
+    row = {"n": 200, "malignant_sensitivity": 0.9, "by_kind": kinds, "intervals": {}}
+    found = patient_figures({"by_subgroup": {"dark": row}}, ["melanoma", "basal"])["dark"].by_kind
+    assert found["basal"] is None  # too few to tell
+    assert (found["melanoma"].n, list(found["melanoma"].figures)) == (
+        28,
+        ["malignant_sensitivity", "sensitivity_at_threshold", "ruled_out"],
+    )
+    assert str(found["melanoma"].figures["malignant_sensitivity"]) == "0.714 (0.513 to 0.868), n 28"
+    assert patient_figures({"by_kind": kinds})[ALL].by_kind == {}  # one kind: all that is malignant
+    named = {**row, "by_kind": {**kinds, "basal": kinds["melanoma"]}}
+    assert list(patient_figures(named)[ALL].by_kind) == ["melanoma", "basal"]
 
 
 def by_likelihood(gained, lost, n, level):
@@ -187,6 +203,20 @@ def test_a_missed_working_point_is_told_apart_from_one_that_is_not_shown():
     assert "60.0 % (40.0 to 78.0)" in missed["dark"].text
     assert missed["dark"].text.endswith("the target is missed.")
     assert missed["medium"].text.endswith("it is not shown to be reached.")
+
+
+def test_a_kind_that_is_missed_for_certain_is_named():
+    """Ten of ten basal cell carcinomas hide melanomas; of few of a kind nothing is certain."""
+    kinds = {
+        "melanoma": kind_row(40, found=20, suspicious=20),
+        "basal cell carcinoma": kind_row(900, found=900, suspicious=900),
+        "squamous cell carcinoma": kind_row(5, found=4, suspicious=4),
+    }
+    details = {"dark": {"sensitivity_at_threshold": 0.97, "by_kind": kinds, "intervals": {}}}
+    stage = judged("calibrate", models={"global": TARGETS}, details=details, dark=block(9, 1, 9, 1))
+    (missed,) = of_kind("missed_sensitivity", [stage])
+    assert (missed.subgroup, missed.value, missed.limit) == ("dark", 0.5, 0.95)
+    assert "50.0 % (33.8 to 66.2) of the malignant test pictures of melanoma are suspicious" in missed.text
 
 
 def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it():

@@ -10,8 +10,8 @@ import pytest
 from serving.monitoring.decision_log import day_files, decision_log
 
 FIELDS = [
-    "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "decision",
-    "confidence", "milliseconds",
+    "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "triage",
+    "decision", "confidence", "milliseconds",
 ]  # fmt: skip
 
 
@@ -56,6 +56,7 @@ def test_a_diagnosis_leaves_a_line_that_says_what_the_answer_said(serve, registr
         "digest": model["digest"],
         "subgroup": "dark",
         "route": "declared",
+        "triage": told["triage"],
         "decision": told["decision"],
         "confidence": told["confidence"]["value"],
     }

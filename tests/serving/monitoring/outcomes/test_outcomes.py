@@ -14,6 +14,7 @@ from serving.metrics.metrics import Metrics
 from serving.monitoring.outcomes import keeping
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from tests.registry.kept_answers import kept_answer
+from tests.thresholds import triage
 
 threading_pause = threading.Event()
 TODAY = datetime.now(UTC).date().isoformat()
@@ -48,6 +49,16 @@ def test_figures_of_the_field_are_made_of_it(kept, url):
     store.close()
     # No version and no test of its own is for tone 1: the tone itself is not kept.
     assert found == {(1, "global", UNKNOWN): 2, (2, "dark", "dark"): 2}
+
+
+def test_triage_is_kept_of_an_answer(serve, registry, promote, bundle, url):
+    promote(registry, bundle(triage=triage()))
+    with serve(outcomes_url=url) as service:
+        answer = service.diagnose().json()
+        assert give(service, answer["id"]).status_code == 200
+    with OutcomeStore.open(url) as store:
+        (found,) = monitored(store, "skin-lesion")
+    assert {one.level: one.malignant["MEL"] for one in found.triaged if one.outcomes} == {answer["triage"]: 1}
 
 
 @pytest.mark.parametrize(

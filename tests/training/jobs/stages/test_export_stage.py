@@ -8,6 +8,7 @@ from registry.bundle.folder import read_bundle
 from registry.bundle.model import Graph
 from training.errors import ExportError
 from training.models import build_model
+from training.models.export import export_graph
 from training.models.groups import float_state
 from training.seeds import derive_seed
 
@@ -53,3 +54,18 @@ def test_a_graph_that_computes_something_else_is_refused(make_job, run_job, fede
         r"allowed is 0\.2 \(export\.tolerance\)",
     ):
         run_job(job)
+
+
+def test_a_graph_with_a_broken_weight_is_refused_on_the_clients_pictures(
+    make_job, run_job, federate_block, monkeypatch
+):
+    def broken(model, size):
+        head = model.encoder.get_classifier()
+        head.weight.data[0] += 0.5
+        graph = export_graph(model, size)
+        head.weight.data[0] -= 0.5
+        return graph
+
+    monkeypatch.setattr("training.jobs.stages.export.export_graph", broken)
+    with pytest.raises(ExportError, match="the exported model global differs from torch by"):
+        run_job(make_job(stages=[federate_block(rounds=1), {"stage": "export"}]))
