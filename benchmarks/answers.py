@@ -1,7 +1,8 @@
 """What a model answers over HTTP to the test lesions of its job, as whole cases with their declared tone.
 
 The bundles of a finished run go into a registry of their own and are promoted without gates. Every lesion of
-the job's test split is sent with all its pictures and facts. The tables have, by skin tone,
+the job's test split is sent with all its pictures, enlarged where they have fewer pixels than the model
+looks at, and facts. The tables have, by skin tone,
 
 - how many lesions that are not malignant are ruled out and how many are urgent, and how many malignant ones
   are urgent;
@@ -15,11 +16,14 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from io import BytesIO
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+from PIL import Image
 from quick import start
 from services import free_port, running
 from tables import print_conditions, print_table
@@ -71,15 +75,30 @@ def test_lesions(job: Job, folder: Path) -> dict[str, list[Picture]]:
     return dict(found)
 
 
+def enlarged(content: bytes, least: int) -> bytes:
+    """A picture of at least so many pixels a side, as the service wants it; others as they are."""
+    with Image.open(BytesIO(content)) as picture:
+        width, height = picture.size
+        if min(width, height) >= least:
+            return content
+        factor = least / min(width, height)
+        larger = picture.convert("RGB").resize(
+            (ceil(width * factor), ceil(height * factor)), Image.Resampling.BICUBIC
+        )
+    out = BytesIO()
+    larger.save(out, format="PNG")
+    return out.getvalue()
+
+
 def asked(client: DermFed, reader: PictureReader, job: Job, pictures: Sequence[Picture]) -> Any:
     """The diagnosis of a lesion."""
     case, first = job.data.case, pictures[0].row
     tone = {"skin_tone": first.skin_tone, "skin_tone_scale": first.skin_tone_scale} if first.skin_tone else {}
     if case is None:
-        return client.diagnose(reader.read(pictures[0].file), **tone)
+        return client.diagnose(enlarged(reader.read(pictures[0].file), job.picture.size), **tone)
     shown = {}
     for picture in pictures[: case.slots]:
-        shown[KINDS[picture.row.value("image_kind")]] = reader.read(picture.file)
+        shown[KINDS[picture.row.value("image_kind")]] = enlarged(reader.read(picture.file), job.picture.size)
     facts = {name: first.value(name) or None for name in case.fact_names}
     return client.diagnose(None, facts=facts, **shown, **tone)
 
@@ -119,7 +138,9 @@ def main(
             ]
     manifest = next(iter(bundles.values())).manifest
     said = Counter(said.decision for _, said in answers)
-    print_conditions("Answers over HTTP", {"job": job_file.name, "seed": job.seed, "lesions": len(answers), **said})
+    print_conditions(
+        "Answers over HTTP", {"job": job_file.name, "seed": job.seed, "lesions": len(answers), **said}
+    )
     show(job, manifest.labels, answers)
 
 
