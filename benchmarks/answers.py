@@ -111,7 +111,7 @@ def main(
     if job_file is None:  # the form of seconds
         run.mkdir(parents=True)
         job_file = write_job(run)
-        train(read_job(job_file, []), job_file, run / "run")
+        train(read_job(job_file, []), job_file, run / "run", resume=False)
         run = run / "run"
     job = read_job(job_file, [])
     with TemporaryDirectory() as name:
