@@ -49,8 +49,8 @@ from training.wiring import train
 KINDS = {"close-up": "close_up", "dermoscopic": "dermoscopic", "overview": "overview"}
 
 
-def test_lesions(job: Job, folder: Path) -> dict[str, list[Picture]]:
-    """The pictures of each lesion of the test split."""
+def lesions_of_test(job: Job, folder: Path) -> dict[str, tuple[str, list[Picture]]]:
+    """The class and the pictures of each lesion of the test split."""
     sources = read_sources(job.data, folder, cache_folder())
     matched = filtered(sources, job.data)
     labelling = label_pictures(matched, sources, job.data.label_map)
@@ -68,11 +68,12 @@ def test_lesions(job: Job, folder: Path) -> dict[str, list[Picture]]:
         job.data,
         seed=job.seed,
     )
-    found: defaultdict[str, list[Picture]] = defaultdict(list)
-    for picture, split in zip(pictures, drawn.splits.tolist(), strict=True):
-        if SPLITS[split] == "test" and picture.row.label:
-            found[picture.row.lesion_id or picture.row.image].append(picture)
-    return dict(found)
+    found: dict[str, tuple[str, list[Picture]]] = {}
+    for (picture, number), split in zip(kept, drawn.splits.tolist(), strict=True):
+        if SPLITS[split] == "test" and number >= 0:
+            lesion = picture.row.lesion_id or picture.row.image
+            found.setdefault(lesion, (labelling.labels[number].code, []))[1].append(picture)
+    return found
 
 
 def enlarged(content: bytes, least: int) -> bytes:
@@ -132,29 +133,29 @@ def main(
             DermFed(address) as client,
             PictureReader() as reader,
         ):
-            lesions = test_lesions(job, job_file.parent)
             answers = [
-                (pictures[0].row, asked(client, reader, job, pictures)) for pictures in lesions.values()
+                (label, pictures[0].row, asked(client, reader, job, pictures))
+                for label, pictures in lesions_of_test(job, job_file.parent).values()
             ]
     manifest = next(iter(bundles.values())).manifest
-    said = Counter(said.decision for _, said in answers)
+    said = Counter(said.decision for _, _, said in answers)
     print_conditions(
         "Answers over HTTP", {"job": job_file.name, "seed": job.seed, "lesions": len(answers), **said}
     )
     show(job, manifest.labels, answers)
 
 
-def show(job: Job, labels: Sequence[Any], answers: Sequence[tuple[Any, Any]]) -> None:
+def show(job: Job, labels: Sequence[Any], answers: Sequence[tuple[str, Any, Any]]) -> None:
     """Print the tables."""
     kind = {one.code: one.kind or one.name for one in labels if one.malignancy == "malignant"}
     tree = Tree(labels)
     classes = {f"{node.level}/{node.code}": {labels[k].code for k in node.classes} for node in tree.nodes}
     groups = defaultdict(list)
     tones = {} if job.data.subgroups is None else job.data.subgroups.tones
-    for row, said in answers:
+    for label, row, said in answers:
         own = [name for name, of in tones.items() if row.skin_tone in of.get(row.skin_tone_scale, ())]
         for name in ("all", *(own or ["undeclared"])):
-            groups[name].append((row.label, said))
+            groups[name].append((label, said))
     triage, missed, nodes = [], [], []
     for name, of in groups.items():
         levels = Counter((label in kind, said.triage) for label, said in of)

@@ -88,8 +88,8 @@ class PredictiveValues(Answer):
         str,
         Fact(
             "the same as a sentence, with what is assumed",
-            "Where 8 % of lesions are malignant, as was stated for this place, at least 97 % of those ruled out "
-            "are not malignant. Lesions of each class are assumed to look as in calibration.",
+            "Where 8 % of lesions are malignant, as was stated for this place, at least 97 % of those ruled "
+            "out are not malignant. Lesions of each class are assumed to look as in calibration.",
         ),
     ]
 
