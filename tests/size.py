@@ -29,7 +29,7 @@ LIMITS = {
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
     "lines of tests": 89_016,
-    "lines of benchmarks": 19_304,
+    "lines of benchmarks": 19_305,
     "recipes": 176,
     "decision records": 58,
     "words of docs": 148_924,
