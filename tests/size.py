@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_625,
+    "lines of code": 63_662,
     "modules": 771,
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_010,
-    "lines of benchmarks": 19_107,
+    "lines of tests": 89_016,
+    "lines of benchmarks": 19_305,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 148_251,
+    "words of docs": 148_924,
     "words of the dialect in docs": 706,
 }
 

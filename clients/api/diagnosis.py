@@ -67,6 +67,22 @@ class FalseAlarms(_Part):
     high: FiniteFloat
 
 
+class PredictiveValues(_Part):
+    """What triage predicts at the prevalence that was stated for the place, by lower limits.
+
+    Attributes:
+        prevalence: the share of lesions that are malignant, as stated.
+        negative: of lesions that are ruled out, the share that is not malignant; null where none is.
+        positive: of urgent lesions, the share that is malignant; null where none is.
+        words: the same as a sentence, with what is assumed.
+    """
+
+    prevalence: FiniteFloat
+    negative: FiniteFloat | None
+    positive: FiniteFloat | None
+    words: str
+
+
 class TriageEvidence(_Part):
     """What was shown of triage in calibration.
 
@@ -78,6 +94,8 @@ class TriageEvidence(_Part):
         confidence: how sure each limit is.
         missed: malignant lesions that are ruled out.
         false_alarms: lesions that are urgent and not malignant.
+        predictive: what is predicted; null where no prevalence was stated for the tone; not there where an
+            older service answered.
     """
 
     guarantee: Literal["subgroup", "global", "none"]
@@ -85,6 +103,7 @@ class TriageEvidence(_Part):
     confidence: FiniteFloat
     missed: Missed
     false_alarms: FalseAlarms
+    predictive: PredictiveValues | None = None
 
 
 class Conclusion(_Part):

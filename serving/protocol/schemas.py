@@ -66,6 +66,34 @@ class FalseAlarms(Answer):
     high: Annotated[float, Fact("the upper limit of that share", 0.097, PROBABILITY)]
 
 
+class PredictiveValues(Answer):
+    """What triage predicts at the prevalence that was stated for the place, by lower limits."""
+
+    prevalence: Annotated[
+        float, Fact("the share of lesions that are malignant, as stated", 0.08, PROBABILITY)
+    ]
+    negative: Annotated[
+        float | None,
+        Fact(
+            "of lesions that are ruled out, the share that is not malignant; null where none is",
+            0.97,
+            PROBABILITY,
+        ),
+    ]
+    positive: Annotated[
+        float | None,
+        Fact("of urgent lesions, the share that is malignant; null where none is", 0.27, PROBABILITY),
+    ]
+    words: Annotated[
+        str,
+        Fact(
+            "the same as a sentence, with what is assumed",
+            "Where 8 % of lesions are malignant, as was stated for this place, at least 97 % of those ruled "
+            "out are not malignant. Lesions of each class are assumed to look as in calibration.",
+        ),
+    ]
+
+
 class TriageEvidence(Answer):
     """What was shown of triage in calibration."""
 
@@ -98,6 +126,10 @@ class TriageEvidence(Answer):
     ]
     missed: Annotated[Missed, Fact("malignant lesions that are ruled out")]
     false_alarms: Annotated[FalseAlarms, Fact("lesions that are urgent and not malignant")]
+    predictive: Annotated[
+        PredictiveValues | None,
+        Fact("what is predicted; null where no prevalence was stated for the tone", optional=True),
+    ] = None
 
 
 class Conclusion(Answer):

@@ -41,6 +41,7 @@ def shown(diagnosis: Diagnosis) -> list[str]:
     urgent, missed = _false_alarms(evidence), _missed(evidence)
     return [
         *(urgent + missed if diagnosis.triage == "urgent" else missed + urgent),
+        *([] if evidence.predictive is None else [evidence.predictive.words]),
         f"Shown {_FOR_WHOM[evidence.guarantee]}, {_BASES[evidence.basis]}; each limit holds with "
         f"{100 * evidence.confidence:g} % confidence.",
     ]

@@ -705,4 +705,4 @@ def test_the_pages_example_runs(server, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     program = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
     exec(program.replace("http://127.0.0.1:3000", server.url))
-    assert capsys.readouterr().out.splitlines()[:2] == ["report ('MEL', 'NV')", "Melanoma 0.62"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["urgent report ('MEL', 'NV')", "Melanoma 0.62"]

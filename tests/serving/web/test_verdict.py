@@ -12,6 +12,7 @@ from serving.protocol.schemas import (
     KindMissed,
     MalignancyRisk,
     PredictionSet,
+    PredictiveValues,
     TriageEvidence,
 )
 from serving.web.rendering import asset
@@ -26,7 +27,7 @@ def answer(decision="report", *findings, left_open=(), above=None, triage=None, 
     return example(
         Diagnosis,
         triage=triage,
-        triage_evidence=triage and example(TriageEvidence, **evidence),
+        triage_evidence=triage and example(TriageEvidence, **{"predictive": None, **evidence}),
         conclusion=concluded,
         decision=decision,
         findings=found,
@@ -40,6 +41,11 @@ def test_a_reported_benign_lesion_is_no_all_clear():
     assert said.found == "Most likely: NV (benign), 90 %"
     assert "no all-clear" in said.caution
     assert not said.serious
+
+
+def test_what_is_predicted_is_said_where_a_prevalence_was_stated():
+    said = verdict(answer("refer", triage="urgent", predictive=example(PredictiveValues)))
+    assert any("Where 8 % of lesions are malignant" in each for each in said.shown)
 
 
 @pytest.mark.parametrize("malignant", [True, False])
