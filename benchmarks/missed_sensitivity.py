@@ -24,11 +24,10 @@ from tables import print_conditions, print_table
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
 from personalization.calibration.at_thresholds import CountsAt
 from personalization.calibration.calibration_counts import CalibrationCounts
+from personalization.calibration.triage import count_malignancies
 from personalization.calibration.working_point import (
     WorkingPoint,
-    count_malignancies,
     fit_working_point,
-    no_malignancies,
     propose_working_points,
 )
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, is_held_back, score_bin, smallest_cell
@@ -38,7 +37,7 @@ LONG_RUN = 400_000  # lesions of each side
 MALIGNANT = (20, 59, 100, 300)
 OTHERS = 4  # to each malignant lesion
 TARGET = 0.95
-SIDES = np.array([False, True])
+SIDES, KINDS = np.array([False, True]), np.array([-1, 0])
 RISK = AbstentionConfig()
 Real = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Real]
@@ -88,13 +87,15 @@ def calibration(name: str, n: int, hospitals: int, random: np.random.Generator) 
 
 def malignancies(parts: list[Part]) -> NDArray[np.int64]:
     """The histogram `(2, bins)` that hospitals tell first."""
-    told = (count_malignancies(of, labels, SIDES, np.arange(len(labels)), CELL) for of, labels in parts)
-    return sum(told, no_malignancies())
+    told = (count_malignancies(of, labels, KINDS, np.arange(len(labels)), CELL) for of, labels in parts)
+    return sum(told, np.zeros((2, SCORE_BINS), dtype=np.int64))
 
 
 def works_from(told: NDArray[np.int64]) -> WorkingPoint | None:
     """The working point, from what hospitals tell in the clear."""
-    return fit_working_point(CountsAt.of(told, propose_working_points(told, TARGET)), TARGET)
+    malignant = told[1]
+    at = propose_working_points(malignant, TARGET)
+    return fit_working_point(CountsAt.of(malignant[np.newaxis], at), TARGET)
 
 
 def reports_from(parts: list[Part], point: WorkingPoint) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from personalization.calibration.working_point import read_malignancies
+from personalization.calibration.triage import read_malignancies
 from personalization.stages.calibration_answers import MALIGNANCY, answer_in_view
+from registry.bundle.labels import kinds_of
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
 from training.algorithms import client as clients
@@ -63,23 +64,37 @@ class Sent:
 def histogram(client, target, constant):
     question = EvaluateQuestion(split="train", subgroups=("dark",))
     asked = Broadcast("north", "3-calibrate", 0, MALIGNANCY, GLOBAL, {}, {})
-    return read_malignancies(answer_in_view(asked, question, client, Sent(target, constant), as_they_are))
+    answer = answer_in_view(asked, question, client, Sent(target, constant), as_they_are)
+    return read_malignancies(answer, 1, len(kinds_of(client.dataset.labels)))[0]
 
 
 def fewest_told(client):
-    """The fewest patients of one fold that a coordinator reads from a bin, over folds and constants.
+    """The fewest patients of one fold that a coordinator reads from a run, over folds and constants.
 
-    It knows how many are in other folds, and takes them off the bin that has the constant.
+    It knows how many of each side are in other folds, and takes them off the bin that has the constant.
     """
     part, found = client.examples("train", "dark"), []
     for target in np.unique(part.folds).tolist():
-        others = int((part.folds != target).sum())
+        others = np.bincount(part.labels[part.folds != target], minlength=2)
         for constant in np.linspace(0.02, 0.98, 25):
-            told = histogram(client, target, constant).sum(axis=0)
-            told[told.argmax()] -= others
-            assert told.min() >= 0, "the constant's bin has all of them"
-            found += told[told > 0].tolist()
+            told = histogram(client, target, constant)
+            told[[0, 1], told.argmax(axis=1)] -= others
+            assert told.min() >= 0, "the constant's bins have all of them"
+            found += runs_of(told)
     return min(found)
+
+
+def runs_of(told):
+    """Patients of each run: the malignant ones are at its lowest score, the others at its highest."""
+    found, begun = [], 0
+    for others, malignant in told.T.tolist():
+        if others:
+            found.append(begun + others)
+            begun = 0
+        if malignant:
+            found += [begun] if begun else []
+            begun = malignant
+    return [*found, begun] if begun else found
 
 
 def test_no_bin_tells_few_patients_of_one_fold(monkeypatch):

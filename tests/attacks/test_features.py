@@ -11,8 +11,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from personalization.stages.calibration_answers import MALIGNANCY, MEANS, QUESTIONS, TONES, WHITENING
+from personalization.calibration.triage import most_thresholds
+from personalization.stages.calibration_answers import (
+    MALIGNANCY,
+    MEANS,
+    QUESTIONS,
+    TONES,
+    WHITENING,
+    NodesAsked,
+)
 from personalization.stages.calibration_features import SUBGROUPS, place_of
+from registry.bundle.conclusions import Tree
+from registry.bundle.counts.score_bins import SCORE_BINS
 from tests.training.conftest import FEDERATE
 from training.algorithms.features import weights_digest
 from training.algorithms.release_store import MemoryReleases
@@ -168,8 +178,10 @@ def test_no_answer_about_a_graph_holds_one(judge):
     kept = np.concatenate(found).astype(np.float64)
     kept = kept[(kept > 0.1).sum(axis=1) > 3]  # a row of noughts is in every histogram
     assert len(kept) > 25
+    nodes = len(Tree(client.dataset.labels).nodes)
     beside = {
-        MALIGNANCY: torch.full((1, 5), 160, dtype=torch.int32),
+        MALIGNANCY: torch.full((1, most_thresholds(2)), 160, dtype=torch.int32),
+        **NodesAsked(0, np.full((1, nodes), SCORE_BINS), np.array([[160, 160]])).to_tensors(),
         MEANS: torch.zeros(2, kept.shape[1], dtype=torch.float64),
         WHITENING: torch.eye(kept.shape[1], dtype=torch.float64),
     }
