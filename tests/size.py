@@ -28,11 +28,11 @@ LIMITS = {
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_016,
-    "lines of benchmarks": 19_305,
+    "lines of tests": 89_047,
+    "lines of benchmarks": 19_306,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 148_924,
+    "words of docs": 148_994,
     "words of the dialect in docs": 706,
 }
 

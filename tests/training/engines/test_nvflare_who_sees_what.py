@@ -22,6 +22,7 @@ TOPICS = {
     "log_likelihoods": "calibration",
     "malignancy": "calibration",
     "thresholds": "calibration",
+    "nodes": "calibration",
     "at_thresholds": "calibration",
     "distances": "calibration",
     "tones": "calibration",

@@ -172,7 +172,9 @@ def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
             "working_point"
         ]
         decisions, malignant = decided_under(pattern, 1 + place, cases, "test", graph, manifest)
-        fitted_on, _ = decided_under(pattern, 1 + place, cases, "calibration", graph, manifest)
+        alone = manifest.rules_of(pattern).model_copy(update={"conclusions": None})
+        by_confidence = manifest.model_copy(update={"patterns": (alone,), "conclusions": None})
+        fitted_on, _ = decided_under(pattern, 1 + place, cases, "calibration", graph, by_confidence)
         reported = np.mean([one.reported for one in fitted_on])
         assert fits[kind]["abstention"]["coverage"] == pytest.approx(reported)
         above = np.array([one.malignancy.above for one in decisions])
@@ -180,7 +182,7 @@ def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
         assert figures["sensitivity_at_threshold"] == pytest.approx(above[malignant].mean())
         assert figures["specificity_at_threshold"] == pytest.approx(1 - above[~np.array(malignant)].mean())
         assert figures["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
-        held += sum(one.held_back for one in decisions)
+        held += sum(one.held_back for one in fitted_on)
     assert held, "no case is held back"
 
 
