@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_662,
+    "lines of code": 63_671,
     "modules": 771,
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_047,
+    "lines of tests": 89_054,
     "lines of benchmarks": 19_306,
     "recipes": 176,
     "decision records": 58,

@@ -200,7 +200,7 @@ def answer_in_view(
 
 def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged) -> Update:
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
-    shown = views(question, client) if question.patterns else [as_they_are]
+    shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
     counts = np.stack(
         [
@@ -243,7 +243,7 @@ def answer_at_thresholds(
     They are exact where they leave in a sum under masks and are the first that are asked for about the model.
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
-    shown = views(question, client) if question.patterns else [as_they_are]
+    shown = views(question, client)
     what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
     rows, most, asked_nodes = 1, STEPS, None
     if what == MALIGNANCY:
@@ -341,8 +341,10 @@ def threshold_counts(
 def views(question: EvaluateQuestion, client: Client) -> list[View]:
     """What is shown in each answer to a question: that of each set of patterns, then all but each part.
 
-    Of an empty set of patterns, cases are shown as they are.
+    Of an empty set of patterns, and where none is asked about, they are shown as they are.
     """
+    if not question.patterns:
+        return [as_they_are]
     case = case_of(client.dataset)
     assert case is not None, "only cases have patterns"
     sets = [[read_pattern(name) for name in names] for names in question.patterns]

@@ -105,6 +105,7 @@ def _warnings(
         else:
             yield f"Too few cases of {pattern.as_text} to calibrate on: {full}"
     yield from _nothing_ruled_out(manifest, skin_tone, scale, pattern)
+    yield from _nothing_urgent(manifest.triage)
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
         yield (
             f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
@@ -143,6 +144,14 @@ def _nothing_ruled_out(
     else:
         return
     yield f"No lesion is ruled out{why}."
+
+
+def _nothing_urgent(rules: Triage | None) -> Iterator[str]:
+    if rules is not None and rules.urgent_from == SCORE_BINS:
+        yield (
+            f"No lesion is called urgent: {rules.n_other} calibration lesions that are not malignant do not "
+            f"show a threshold that at most {100 * rules.false_alarms:g} % of them reach."
+        )
 
 
 def _is_proven(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:

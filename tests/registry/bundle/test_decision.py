@@ -322,6 +322,13 @@ def test_why_nothing_is_ruled_out_is_a_warning(manifest, rules, parts, tone, pat
     assert warned is None or warned in said[0]
 
 
+@pytest.mark.parametrize("urgent_from", [200, SCORE_BINS])
+def test_why_no_lesion_is_urgent_is_a_warning(manifest, urgent_from):
+    rules = triage().model_copy(update={"urgent_from": urgent_from})
+    said = decide(FOUND, manifest().model_copy(update={"triage": rules})).warnings
+    assert any(one.startswith("No lesion is called urgent") for one in said) is (urgent_from == SCORE_BINS)
+
+
 ALL = {"age": "70", "sex": "male", "site": "trunk"}
 
 
