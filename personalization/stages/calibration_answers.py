@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
-from personalization.calibration.calibration_counts import CONFIDENCE, CalibrationCounts
 from personalization.calibration.conclusions import count_nodes
+from personalization.calibration.conformal import TRUTH, count_truths
 from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.ood import (
     HISTOGRAM,
@@ -30,7 +30,6 @@ from registry.bundle.counts.counts import Thresholds, is_ruled_out
 from registry.bundle.counts.score_bins import (
     SCORE_BINS,
     highest,
-    is_held_back,
     malignancy_probability,
     middle,
     score_bin,
@@ -49,7 +48,6 @@ from training.federation.client.evaluate import (
     patients_by_tone,
     reply_blocks,
     sendable,
-    thresholds_of,
 )
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question
 from training.federation.questions import EMBED
@@ -62,12 +60,12 @@ from training.messages.message import (
 )
 from training.models.export import GRAPH
 
-LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
+LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
 NODES = "nodes"
 AT_THRESHOLDS = "at_thresholds"  # its thresholds are a tensor, named by the histogram that they cut
 QUESTIONS = frozenset(
-    {LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
+    {LIKELIHOODS, MALIGNANCY, TRUTH, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
 )
 LEVEL, SO_FAR, TRIAGE = "level", "so_far", "triage"  # of a question about nodes: see `NodesAsked`
 MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
@@ -175,10 +173,12 @@ def answer_in_view(
     if broadcast.ask == MALIGNANCY:
         counts = malignancy_counts(scores(model), parts, client, question, client.smallest_cell)
         return reply(broadcast, tensors=to_tensors(counts))
-    if broadcast.ask == THRESHOLDS:
-        cell = client.smallest_cell
-        of_parts = (threshold_counts(scores(model), part, client, question, cell) for part in parts.values())
-        return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
+    if broadcast.ask == TRUTH:
+        truths = np.zeros(SCORE_BINS, dtype=np.int64)
+        for part in parts.values():
+            of_part = scores(model)(part)
+            truths += count_truths(of_part, part.labels, part.people, client.smallest_cell)
+        return reply(broadcast, tensors={TRUTH: torch.from_numpy(truths.astype(np.int32))})
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
         pick = middle if question.split == "test" else highest
@@ -224,7 +224,7 @@ def node_counts(
     """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`."""
     labels, (below, urgent_from) = client.dataset.labels, asked.triage[place].tolist()
     tree, malignant = Tree(labels), malignant_classes(labels)
-    triage = Thresholds(0, 0, None, below, urgent_from)
+    triage = Thresholds(0, None, below, urgent_from)
     counts = np.zeros((len(tree.levels[asked.level]), 2, SCORE_BINS), dtype=np.int64)
     for part in parts.values():
         probabilities = of(part)
@@ -244,11 +244,10 @@ def answer_at_thresholds(
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
     shown = views(question, client)
-    what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
-    rows, most, asked_nodes = 1, STEPS, None
-    if what == MALIGNANCY:
-        most = most_thresholds(len(question.subgroups))
+    what = NODES if NODES in broadcast.tensors else MALIGNANCY
+    rows, most, asked_nodes = 1, most_thresholds(len(question.subgroups)), None
     if what == NODES:
+        most = STEPS
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
@@ -271,13 +270,8 @@ def answer_at_thresholds(
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
             histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
-        elif what == MALIGNANCY:
-            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
         else:
-            of_parts = (
-                threshold_counts(scores(model), each, client, question, cell) for each in parts.values()
-            )
-            histograms = sum(of_parts, CalibrationCounts.none()).confidence[None]
+            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
         counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
         tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
@@ -321,21 +315,6 @@ def malignancy_counts(
         own = name if name in counts else name.rpartition("/")[0]
         counts[own] += count_malignancies(of(part), part.labels, kind_of_each(labels), part.people, cell)
     return list(counts.values())
-
-
-def threshold_counts(
-    of: Scores, part: Examples, client: Client, question: EvaluateQuestion, cell: int
-) -> CalibrationCounts:
-    """The histograms of some calibration pictures in such runs, with what the working point refers."""
-    probabilities = of(part)
-    thresholds = thresholds_of(question, part, case_of(client.dataset))
-    held_back = is_held_back(
-        probabilities,
-        probabilities.argmax(axis=1),
-        malignant_classes(client.dataset.labels),
-        None if thresholds is None else thresholds.malignant_from,
-    )
-    return CalibrationCounts.count(probabilities, part.labels, part.people, cell, held_back)
 
 
 def views(question: EvaluateQuestion, client: Client) -> list[View]:

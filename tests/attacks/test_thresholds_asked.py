@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, to_tensor
-from personalization.calibration.calibration_counts import CONFIDENCE
 from personalization.calibration.triage import most_thresholds
 from personalization.stages import calibration_answers
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
     MALIGNANCY,
-    THRESHOLDS,
     answer_calibration,
     has_each_view_once,
 )
@@ -59,70 +57,66 @@ def judge(make_job, make_client, monkeypatch):
     tensors, options = {GRAPH: as_tensor(parts.encoder)}, {ENCODER: DIGEST, SUBGROUPS: ["light", "dark"]}
     answer_privately(job, Broadcast(client.id, CALIBRATE, 0, EMBED, GLOBAL, tensors, options), client)
 
-    def asked(client, at, what=MALIGNANCY, ask=AT_THRESHOLDS, **settings):
+    def asked(client, at, ask=AT_THRESHOLDS, **settings):
         settings = {"subgroups": ("light", "dark"), **settings}
         question = EvaluateQuestion(split="train", **settings).model_dump()
-        most = STEPS if what == CONFIDENCE else most_thresholds(len(settings["subgroups"]))
-        tensors = {GRAPH: as_tensor(parts.head)} | ({what: to_tensor([at], most)} if at else {})
+        at_most = most_thresholds(len(settings["subgroups"]))
+        tensors = {GRAPH: as_tensor(parts.head)} | ({MALIGNANCY: to_tensor([at], at_most)} if at else {})
         message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
         return answer_calibration(message, client).tensors
 
     return client, asked
 
 
-def read_histogram(asked, client, what):
-    """The merged histogram that leaves anyway, `(rows, bins)`; by malignancy two of each subgroup."""
-    ask = MALIGNANCY if what == MALIGNANCY else THRESHOLDS
-    return asked(client, None, ask=ask)[what].numpy().reshape(-1, SCORE_BINS)
+def read_histogram(asked, client):
+    """The merged histogram that leaves anyway, two rows of each subgroup, `(rows, bins)`."""
+    return asked(client, None, ask=MALIGNANCY)[MALIGNANCY].numpy().reshape(-1, SCORE_BINS)
 
 
-def listed(asked, client, what, releases):
+def listed(asked, client, releases):
     """What answers to all questions tell of single bins, `(rows, bins)`."""
-    found = np.zeros((4 if what == MALIGNANCY else 2, SCORE_BINS), dtype=np.int64)
+    found = np.zeros((4, SCORE_BINS), dtype=np.int64)
     for question in QUESTIONS:
-        answer = asked(replace(client, releases=releases()), question, what)[BETWEEN].numpy()
+        answer = asked(replace(client, releases=releases()), question)[BETWEEN].numpy()
         found[:, question.start : question.start + STEPS - 1] = answer[:, 1:STEPS]
     return found
 
 
-@pytest.mark.parametrize("what", [MALIGNANCY, CONFIDENCE])
-def test_in_the_clear_thresholds_tell_what_the_merged_histogram_tells_and_no_more(judge, what):
+def test_in_the_clear_thresholds_tell_what_the_merged_histogram_tells_and_no_more(judge):
     client, asked = judge
-    merged = read_histogram(asked, client, what)
-    np.testing.assert_array_equal(listed(asked, client, what, MemoryReleases)[:, 1:TOP], merged[:, 1:TOP])
-    exact = listed(asked, replace(client, masked=True), what, MemoryReleases)
+    merged = read_histogram(asked, client)
+    np.testing.assert_array_equal(listed(asked, client, MemoryReleases)[:, 1:TOP], merged[:, 1:TOP])
+    exact = listed(asked, replace(client, masked=True), MemoryReleases)
     assert (exact[:, 1:TOP] != merged[:, 1:TOP]).any(), "the control: not what is exact"
 
 
 @pytest.mark.parametrize("where", ["process", "disk"])
-@pytest.mark.parametrize("what", [MALIGNANCY, CONFIDENCE])
-def test_under_masks_one_question_about_a_model_is_answered_exactly(judge, what, where, tmp_path):
+def test_under_masks_one_question_about_a_model_is_answered_exactly(judge, where, tmp_path):
     """Five thresholds at a time would read the exact histogram of the sum."""
     client, asked = judge
     masked, memory = replace(client, masked=True), MemoryReleases()
-    exact = listed(asked, masked, what, MemoryReleases)
+    exact = listed(asked, masked, MemoryReleases)
     assert 0 < exact[0][exact[0] > 0].min() < LEAST // 2, "the control: single patients, every question first"
-    kept = listed(asked, masked, what, lambda: memory if where == "process" else FolderReleases(tmp_path))
-    merged = read_histogram(asked, client, what)
+    kept = listed(asked, masked, lambda: memory if where == "process" else FolderReleases(tmp_path))
+    merged = read_histogram(asked, client)
     np.testing.assert_array_equal(kept[:, 1 : TOP - STEPS], merged[:, 1 : TOP - STEPS])
 
 
-@pytest.mark.parametrize("what", [MALIGNANCY, CONFIDENCE])
 @pytest.mark.parametrize(
     "other",
-    [{"subgroups": ("light",)}, {"thresholds": {"set_from": 0, "report_from": 0, "malignant_from": 1}}],
+    [{"subgroups": ("light",)}, {"thresholds": {"set_from": 0, "malignant_from": 1}}],
     ids=["of a part", "with a working point"],
 )
-def test_the_same_thresholds_about_something_else_are_another_question(judge, what, other):
+def test_the_same_thresholds_about_something_else_are_another_question(judge, other):
     client, asked = judge
     masked = replace(client, masked=True, releases=MemoryReleases())
-    place = int(np.flatnonzero(listed(asked, masked, what, MemoryReleases)[0])[-1])
+    place = int(np.flatnonzero(listed(asked, masked, MemoryReleases)[0])[-1])
     at = range(place, place + 2)
-    first = asked(masked, at, what)[BETWEEN]
+    first = asked(masked, at)[BETWEEN]
     assert first[:, 1].any(), "the control"
-    in_the_clear = asked(replace(client, releases=MemoryReleases()), at, what, **other)[BETWEEN]
-    np.testing.assert_array_equal(asked(masked, at, what, **other)[BETWEEN], in_the_clear)
-    np.testing.assert_array_equal(asked(masked, at, what)[BETWEEN], first, "the first again, after a restart")
+    in_the_clear = asked(replace(client, releases=MemoryReleases()), at, **other)[BETWEEN]
+    np.testing.assert_array_equal(asked(masked, at, **other)[BETWEEN], in_the_clear)
+    np.testing.assert_array_equal(asked(masked, at)[BETWEEN], first, "the first again, after a restart")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.manifest import Abstention
 from registry.bundle.model import DISTANCE_BINS, distance_bin
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
@@ -14,7 +13,7 @@ from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
 from serving.monitoring.drift.table import counts_of, drift_metrics, drift_table
-from tests.thresholds import at_log_odds
+from tests.thresholds import concluding
 
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
 NEAR = np.array([1.0, 1.0, 1.0])  # 3 away from a Gaussian at the origin
@@ -43,7 +42,7 @@ def rows_of(metrics, *releases):
 
 def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bundle, shares, reference):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
-    release = load(bundle(abstention=Abstention(threshold_bin=at_log_odds(0)), reference=reference(tested)))
+    release = load(bundle(conclusions=concluding(0), reference=reference(tested)))
     for row in came:
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     found = rows_of(metrics, release)
