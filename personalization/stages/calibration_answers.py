@@ -51,7 +51,7 @@ from training.federation.client.evaluate import (
     sendable,
     thresholds_of,
 )
-from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
 from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
@@ -138,7 +138,7 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     question = EvaluateQuestion.model_validate(options)
     model = judged(broadcast, client, encoder, question.split)
     if broadcast.ask == AT_THRESHOLDS:
-        return answer_at_thresholds(broadcast, question, client, model, encoder)
+        return answer_at_thresholds(broadcast, question, client, model)
     if broadcast.ask == NODES:
         return answer_nodes(broadcast, question, client, model)
     if not question.patterns:
@@ -202,15 +202,56 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
     shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
+    are_first = are_first_thresholds(client, question, asked, model_name(broadcast))
     counts = np.stack(
         [
             node_counts(
-                scores(model), parts_in(client, question, view), client, asked, place, client.smallest_cell
+                scores(model),
+                parts_in(client, question, view) if are_first[place] else {},
+                client,
+                asked,
+                place,
+                client.smallest_cell,
             )
             for place, view in enumerate(shown)
         ]
     )
     return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
+
+
+def are_first_thresholds(
+    client: Client, question: EvaluateQuestion, asked: NodesAsked, model: str
+) -> list[bool]:
+    """In which views the thresholds that decide what is left over are the first that were named of a model.
+
+    Those of triage and of each finer level are held against what was named before, at whatever level of the
+    tree and of whatever subgroups: the difference of two answers would count the lesions between them.
+    """
+    tree = Tree(client.dataset.labels)
+    ends = np.cumsum([len(nodes) for nodes in tree.levels])
+    found = []
+    for view, triage, so_far in zip(view_names(question), asked.triage, asked.so_far, strict=True):
+        finer = np.split(so_far, ends)[: asked.level]
+        found.append(
+            all(
+                is_first_question(
+                    client.releases,
+                    client.id,
+                    f"{SO_FAR} {place} {view} {model}",
+                    str(thresholds.tolist()),
+                    client.min_count,
+                )
+                for place, thresholds in enumerate([triage, *finer])
+            )
+        )
+        if not found[-1]:
+            warn_once(
+                client.releases,
+                f"{client.id}: no lesions are counted at level {asked.level} of the tree of diagnoses: other "
+                "thresholds of triage or of finer levels were named of this model before, and the "
+                "difference would count the lesions between (privacy.min_count)",
+            )
+    return found
 
 
 def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
@@ -236,7 +277,7 @@ def node_counts(
 
 
 def answer_at_thresholds(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, encoder: str
+    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged
 ) -> Update:
     """Counts of a histogram between the thresholds that are named, in each view.
 
@@ -245,20 +286,19 @@ def answer_at_thresholds(
     """
     shown = views(question, client)
     what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
-    rows, most, asked_nodes = 1, STEPS, None
+    named = model_name(broadcast)
+    rows, most, asked_nodes, are_first = 1, STEPS, None, [True] * len(shown)
     if what == MALIGNANCY:
         most = most_thresholds(len(question.subgroups))
     if what == NODES:
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
+        are_first = are_first_thresholds(client, question, asked_nodes, named)
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
-    digest = hashlib.sha256()  # of all that scores depend on
-    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
-        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
-    about = f"{what}{level} {encoder} {digest.hexdigest()}"
-    asked = f"{question.model_dump_json()} {thresholds.tolist()} {asked_nodes}"
+    about = f"{what}{level} {named}"
+    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
         and has_each_view_once(question)
@@ -267,7 +307,7 @@ def answer_at_thresholds(
     cell = 1 if exact else client.smallest_cell
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
-        parts = parts_in(client, question, view)
+        parts = parts_in(client, question, view) if are_first[place] else {}
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
             histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
@@ -282,6 +322,14 @@ def answer_at_thresholds(
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
         tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
     return reply(broadcast, tensors=tensors)
+
+
+def model_name(broadcast: Broadcast) -> str:
+    """What names a model in the account of releases: the digests of all that scores depend on."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
+        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
+    return f"{broadcast.options[ENCODER]} {digest.hexdigest()}"
 
 
 def answers_by_fold(client: Client, question: EvaluateQuestion) -> bool:
@@ -352,6 +400,12 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
         *(partial(under, case=case, patterns=each) if each else as_they_are for each in sets),
         *(partial(without, case=case, part=part) for part in question.left_out),
     ]
+
+
+def view_names(question: EvaluateQuestion) -> list[str]:
+    """What names each view in the account of releases, however a question spells and repeats its patterns."""
+    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns]
+    return [*sets, *question.left_out] if sets else ["[]"]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:
