@@ -202,16 +202,11 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
     shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
-    are_first = are_first_thresholds(client, question, asked, model_name(broadcast))
+    names, cell = names_in_views(broadcast, question), client.smallest_cell
     counts = np.stack(
         [
             node_counts(
-                scores(model),
-                parts_in(client, question, view) if are_first[place] else {},
-                client,
-                asked,
-                place,
-                client.smallest_cell,
+                scores(model), parts_in(client, question, view), client, asked, place, cell, names[place]
             )
             for place, view in enumerate(shown)
         ]
@@ -219,39 +214,23 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
 
 
-def are_first_thresholds(
-    client: Client, question: EvaluateQuestion, asked: NodesAsked, model: str
-) -> list[bool]:
-    """In which views the thresholds that decide what is left over are the first that were named of a model.
+def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: int) -> bool:
+    """Whether triage and finer levels have the thresholds that were first named of a model in a view.
 
-    Those of triage and of each finer level are held against what was named before, at whatever level of the
-    tree and of whatever subgroups: the difference of two answers would count the lesions between them.
+    Else the difference of two answers, of whatever levels and subgroups, would count the lesions between.
     """
-    tree = Tree(client.dataset.labels)
-    ends = np.cumsum([len(nodes) for nodes in tree.levels])
-    found = []
-    for view, triage, so_far in zip(view_names(question), asked.triage, asked.so_far, strict=True):
-        finer = np.split(so_far, ends)[: asked.level]
-        found.append(
-            all(
-                is_first_question(
-                    client.releases,
-                    client.id,
-                    f"{SO_FAR} {place} {view} {model}",
-                    str(thresholds.tolist()),
-                    client.min_count,
-                )
-                for place, thresholds in enumerate([triage, *finer])
-            )
-        )
-        if not found[-1]:
-            warn_once(
-                client.releases,
-                f"{client.id}: no lesions are counted at level {asked.level} of the tree of diagnoses: other "
-                "thresholds of triage or of finer levels were named of this model before, and the "
-                "difference would count the lesions between (privacy.min_count)",
-            )
-    return found
+    ends = np.cumsum([len(nodes) for nodes in Tree(client.dataset.labels).levels])
+    named = [asked.triage[place], *np.split(asked.so_far[place], ends)[: asked.level]]
+    account = partial(is_first_question, client.releases, client.id, least=client.min_count)
+    if all(account(f"{SO_FAR} {at} {model}", str(of.tolist())) for at, of in enumerate(named)):
+        return True
+    warn_once(
+        client.releases,
+        f"{client.id}: no lesions are counted at level {asked.level} of the tree of diagnoses: other "
+        "thresholds of triage or of finer levels were named of this model before, and the difference would "
+        "count the lesions between (privacy.min_count)",
+    )
+    return False
 
 
 def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
@@ -260,13 +239,24 @@ def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str
 
 
 def node_counts(
-    of: Scores, parts: Mapping[str, Examples], client: Client, asked: NodesAsked, place: int, cell: int
+    of: Scores,
+    parts: Mapping[str, Examples],
+    client: Client,
+    asked: NodesAsked,
+    place: int,
+    cell: int,
+    name: str,
 ) -> NDArray[np.int64]:
-    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`."""
+    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`.
+
+    Zeros, where other thresholds were named before of the model and view that has the name.
+    """
     labels, (below, urgent_from) = client.dataset.labels, asked.triage[place].tolist()
     tree, malignant = Tree(labels), malignant_classes(labels)
     triage = Thresholds(0, 0, None, below, urgent_from)
     counts = np.zeros((len(tree.levels[asked.level]), 2, SCORE_BINS), dtype=np.int64)
+    if not are_first_thresholds(client, name, asked, place):
+        return counts
     for part in parts.values():
         probabilities = of(part)
         ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), triage)
@@ -286,18 +276,17 @@ def answer_at_thresholds(
     """
     shown = views(question, client)
     what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
-    named = model_name(broadcast)
-    rows, most, asked_nodes, are_first = 1, STEPS, None, [True] * len(shown)
+    names = names_in_views(broadcast, question)
+    rows, most, asked_nodes = 1, STEPS, None
     if what == MALIGNANCY:
         most = most_thresholds(len(question.subgroups))
     if what == NODES:
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
-        are_first = are_first_thresholds(client, question, asked_nodes, named)
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
-    about = f"{what}{level} {named}"
+    about = f"{what}{level} {model_name(broadcast)}"
     asked = f"{question.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
@@ -307,10 +296,10 @@ def answer_at_thresholds(
     cell = 1 if exact else client.smallest_cell
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
-        parts = parts_in(client, question, view) if are_first[place] else {}
+        parts = parts_in(client, question, view)
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
-            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
+            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell, names[place])
         elif what == MALIGNANCY:
             histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
         else:
@@ -402,10 +391,10 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
     ]
 
 
-def view_names(question: EvaluateQuestion) -> list[str]:
-    """What names each view in the account of releases, however a question spells and repeats its patterns."""
-    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns]
-    return [*sets, *question.left_out] if sets else ["[]"]
+def names_in_views(broadcast: Broadcast, question: EvaluateQuestion) -> list[str]:
+    """What names the model in each view, however the question spells and repeats its patterns."""
+    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns or [()]]
+    return [f"{view} {model_name(broadcast)}" for view in (*sets, *question.left_out)]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:

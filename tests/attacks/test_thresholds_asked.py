@@ -23,7 +23,7 @@ from personalization.stages.calibration_answers import (
     NodesAsked,
     answer_calibration,
     has_each_view_once,
-    view_names,
+    names_in_views,
 )
 from personalization.stages.calibration_features import SUBGROUPS
 from registry.bundle.conclusions import Tree
@@ -296,4 +296,5 @@ def test_what_is_left_is_a_model_that_differs_by_a_byte(tree_judge):
 def test_a_view_is_the_same_however_its_patterns_are_spelled(sets, named):
     """Else the same view could be asked about with other thresholds, in one question or two."""
     question = EvaluateQuestion(split="calibration", subgroups=("light",), patterns=sets)
-    assert view_names(question) == named
+    broadcast = Broadcast("north", CALIBRATE, 0, NODES, GLOBAL, {}, {ENCODER: DIGEST})
+    assert [name.split(f" {DIGEST}")[0] for name in names_in_views(broadcast, question)] == named

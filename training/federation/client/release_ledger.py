@@ -91,7 +91,7 @@ def is_first_question(store: ReleaseStore, client: str, model: str, question: st
 
 
 def warn_once(store: ReleaseStore, line: str) -> None:
-    """Log what is not told, unless it was logged."""
+    """Log a warning the first time."""
     if line not in store.said:
         LOGGER.warning(line)
         store.said.add(line)
