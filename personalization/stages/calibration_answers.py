@@ -49,7 +49,7 @@ from training.federation.client.evaluate import (
     reply_blocks,
     sendable,
 )
-from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
 from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
@@ -136,7 +136,7 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     question = EvaluateQuestion.model_validate(options)
     model = judged(broadcast, client, encoder, question.split)
     if broadcast.ask == AT_THRESHOLDS:
-        return answer_at_thresholds(broadcast, question, client, model, encoder)
+        return answer_at_thresholds(broadcast, question, client, model)
     if broadcast.ask == NODES:
         return answer_nodes(broadcast, question, client, model)
     if not question.patterns:
@@ -202,15 +202,35 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
     shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
+    names, cell = names_in_views(broadcast, question), client.smallest_cell
     counts = np.stack(
         [
             node_counts(
-                scores(model), parts_in(client, question, view), client, asked, place, client.smallest_cell
+                scores(model), parts_in(client, question, view), client, asked, place, cell, names[place]
             )
             for place, view in enumerate(shown)
         ]
     )
     return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
+
+
+def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: int) -> bool:
+    """Whether triage and finer levels have the thresholds that were first named of a model in a view.
+
+    Else the difference of two answers, of whatever levels and subgroups, would count the lesions between.
+    """
+    ends = np.cumsum([len(nodes) for nodes in Tree(client.dataset.labels).levels])
+    named = [asked.triage[place], *np.split(asked.so_far[place], ends)[: asked.level]]
+    account = partial(is_first_question, client.releases, client.id, least=client.min_count)
+    if all(account(f"{SO_FAR} {at} {model}", str(of.tolist())) for at, of in enumerate(named)):
+        return True
+    warn_once(
+        client.releases,
+        f"{client.id}: no lesions are counted at level {asked.level} of the tree of diagnoses: other "
+        "thresholds of triage or of finer levels were named of this model before, and the difference would "
+        "count the lesions between (privacy.min_count)",
+    )
+    return False
 
 
 def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
@@ -219,13 +239,24 @@ def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str
 
 
 def node_counts(
-    of: Scores, parts: Mapping[str, Examples], client: Client, asked: NodesAsked, place: int, cell: int
+    of: Scores,
+    parts: Mapping[str, Examples],
+    client: Client,
+    asked: NodesAsked,
+    place: int,
+    cell: int,
+    name: str,
 ) -> NDArray[np.int64]:
-    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`."""
+    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`.
+
+    Zeros, where other thresholds were named before of the model and view that has the name.
+    """
     labels, (below, urgent_from) = client.dataset.labels, asked.triage[place].tolist()
     tree, malignant = Tree(labels), malignant_classes(labels)
     triage = Thresholds(0, None, below, urgent_from)
     counts = np.zeros((len(tree.levels[asked.level]), 2, SCORE_BINS), dtype=np.int64)
+    if not are_first_thresholds(client, name, asked, place):
+        return counts
     for part in parts.values():
         probabilities = of(part)
         ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), triage)
@@ -236,7 +267,7 @@ def node_counts(
 
 
 def answer_at_thresholds(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, encoder: str
+    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged
 ) -> Update:
     """Counts of a histogram between the thresholds that are named, in each view.
 
@@ -245,6 +276,7 @@ def answer_at_thresholds(
     """
     shown = views(question, client)
     what = NODES if NODES in broadcast.tensors else MALIGNANCY
+    names = names_in_views(broadcast, question)
     rows, most, asked_nodes = 1, most_thresholds(len(question.subgroups)), None
     if what == NODES:
         most = STEPS
@@ -252,12 +284,9 @@ def answer_at_thresholds(
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
-    digest = hashlib.sha256()  # of all that scores depend on
-    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
-        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
-    about = f"{what}{level} {encoder} {digest.hexdigest()}"
-    asked = f"{question.model_dump_json()} {thresholds.tolist()} {asked_nodes}"
+    about = f"{what}{level} {model_name(broadcast)}"
+    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
         and has_each_view_once(question)
@@ -269,13 +298,21 @@ def answer_at_thresholds(
         parts = parts_in(client, question, view)
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
-            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
+            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell, names[place])
         else:
             histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
         counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
         tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
     return reply(broadcast, tensors=tensors)
+
+
+def model_name(broadcast: Broadcast) -> str:
+    """What names a model in the account of releases: the digests of all that scores depend on."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
+        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
+    return f"{broadcast.options[ENCODER]} {digest.hexdigest()}"
 
 
 def answers_by_fold(client: Client, question: EvaluateQuestion) -> bool:
@@ -331,6 +368,12 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
         *(partial(under, case=case, patterns=each) if each else as_they_are for each in sets),
         *(partial(without, case=case, part=part) for part in question.left_out),
     ]
+
+
+def names_in_views(broadcast: Broadcast, question: EvaluateQuestion) -> list[str]:
+    """What names the model in each view, however the question spells and repeats its patterns."""
+    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns or [()]]
+    return [f"{view} {model_name(broadcast)}" for view in (*sets, *question.left_out)]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:
