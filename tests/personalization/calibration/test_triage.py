@@ -110,6 +110,14 @@ def test_limits_of_predictive_values_are_exact_at_975():
     assert binom.sf(above[1:].sum() - 1, 460, alarm.found_low) == pytest.approx(0.025)
 
 
+def test_each_threshold_goes_by_its_own_target():
+    part = histogram(spread(300), spread(400, 2), spread(300, 2))
+    found, counts = rules([part], TriageConfig(missed=0.02, false_alarms=0.2))
+    fitted = found.fit_triage(counts, [True])
+    assert fitted.ruled_out == ruled_out(part, 0.02)
+    assert fitted.urgent == urgent(part, 0.2) != urgent(part, 0.02)
+
+
 def test_no_lesion_at_the_working_point_or_above_is_ruled_out():
     part = histogram(spread(90), spread(400), spread(300))
     for sensitivity, capped in ((0.99, True), (0.5, False)):
