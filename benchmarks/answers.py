@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import psutil
 import typer
 from PIL import Image
 from quick import start
@@ -104,6 +105,13 @@ def asked(client: DermFed, reader: PictureReader, job: Job, pictures: Sequence[P
     return client.diagnose(None, facts=facts, **shown, **tone)
 
 
+def processor_seconds(pid: int) -> float:
+    """What a service and its processes have taken of the processors."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
 def main(
     run: Annotated[Path, typer.Argument(help="A finished run.")],
     job_file: Annotated[Path | None, typer.Argument(help="Its job.")] = None,
@@ -128,19 +136,28 @@ def main(
         port = free_port()
         address = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+        lesions = lesions_of_test(job, job_file.parent).values()
         with (
-            running(command, f"{address}/readyz", Path(name) / "service.log"),
+            running(command, f"{address}/readyz", Path(name) / "service.log") as service,
             DermFed(address) as client,
             PictureReader() as reader,
         ):
+            before = processor_seconds(service.pid)
             answers = [
-                (label, pictures[0].row, asked(client, reader, job, pictures))
-                for label, pictures in lesions_of_test(job, job_file.parent).values()
+                (label, pictures[0].row, asked(client, reader, job, pictures)) for label, pictures in lesions
             ]
+            spent = processor_seconds(service.pid) - before
     manifest = next(iter(bundles.values())).manifest
     said = Counter(said.decision for _, _, said in answers)
     print_conditions(
-        "Answers over HTTP", {"job": job_file.name, "seed": job.seed, "lesions": len(answers), **said}
+        "Answers over HTTP",
+        {
+            "job": job_file.name,
+            "seed": job.seed,
+            "lesions": len(answers),
+            **said,
+            "processor milliseconds of the service a lesion": f"{1000 * spent / len(answers):.0f}",
+        },
     )
     show(job, manifest.labels, answers)
 
