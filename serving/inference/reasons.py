@@ -124,8 +124,8 @@ def _concluded(conclusion: Conclusion) -> str:
     rule = conclusion.rule
     return (
         f"{conclusion.node.name} is concluded: its probability is {conclusion.probability:.3f}, and of "
-        f"{rule.n} calibration lesions of which it was concluded {rule.wrong} were something else, at most "
-        f"{100 * rule.risk_high:.1f} %."
+        f"{rule.n} calibration lesions of which it was concluded {rule.wrong} "
+        f"{'was' if rule.wrong == 1 else 'were'} something else, at most {100 * rule.risk_high:.1f} %."
     )
 
 
