@@ -43,6 +43,19 @@ def test_levels_go_from_single_diagnoses_to_sides():
     assert [len(level) for level in Tree(LABELS[2:]).levels] == [2], "nor are sides that are classes"
 
 
+def test_a_node_without_a_rule_is_never_concluded_and_a_rule_is_of_one_level():
+    rule = NodeRule(level="group", code="keratinocyte cancer", threshold_bin=0, n=60, wrong=0, risk_high=0.09)
+    rules = Conclusions(nodes=(rule,))
+    thresholds = rules.thresholds(TREE)
+    assert concluded([0, 0, 1, 0], thresholds) is None, "not even where it is certain"
+    assert concluded([1, 0, 0, 0], thresholds) == ("group", "keratinocyte cancer")
+    of_codes = [(node.code, rules.rule_of(node) is not None) for node in TREE.nodes]
+    assert [code for code, has in of_codes if has] == ["keratinocyte cancer"]
+    melanoma = rule.model_copy(update={"code": "MEL"})
+    found = [node.level for node in TREE.nodes if Conclusions(nodes=(melanoma,)).rule_of(node) == melanoma]
+    assert found == ["group"], "the diagnosis has the same code"
+
+
 def test_a_group_of_both_sides_is_refused():
     with pytest.raises(ValueError, match="malignant classes and others"):
         Tree([*LABELS, Label(code="AK", name="k", malignancy="premalignant", group="keratinocyte cancer")])
