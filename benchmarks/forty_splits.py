@@ -23,12 +23,10 @@ from honesty import (
     BETAS,
     COVERAGE,
     KINDS,
-    RISK,
     TARGET,
     Bools,
     Lesions,
     coverage_of,
-    refers_below,
     rules_out,
     working_point,
 )
@@ -37,7 +35,7 @@ from run_heads import Study, answers, in_parts, read, run_of
 from scipy.stats import betabinom
 from tables import print_conditions, print_table
 
-from registry.bundle.counts.score_bins import SCORE_BINS, smallest_cell
+from registry.bundle.counts.score_bins import smallest_cell
 
 Which = Callable[[Lesions], Bools]
 
@@ -92,11 +90,6 @@ def judge(tallies: Mapping[str, Tally], sample: Lesions, other: Lesions, cell: i
         threshold = rules_out(sample, beta, cell)
         for kind, called in enumerate(KINDS) if threshold else ():
             add(f"missed in at most {beta:.2f}: {called}", beta, below(threshold), of_kind(kind))
-    threshold = refers_below(sample, sample.confidence, sample.wrong, cell)
-    if threshold < SCORE_BINS:
-        add(
-            f"referral, risk {RISK}", RISK, lambda half: half.wrong, lambda half: half.confidence >= threshold
-        )
 
 
 def forty_splits(study: Study, splits: int, folds: int) -> tuple[list[list[object]], list[list[object]]]:

@@ -43,16 +43,16 @@ from scipy.special import softmax
 from tables import print_conditions, print_table
 
 from clients.data.labels.taxonomy import describe
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
 from personalization.calibration.at_thresholds import (
     LEVEL,
+    STEPS,
     CountsAt,
     largest_shown,
     most_allowed,
     propose,
+    upper_limit,
 )
-from personalization.calibration.calibration_counts import below_next
-from personalization.calibration.conclusions import count_nodes, propose_level, share_of
+from personalization.calibration.conclusions import below_next, count_nodes, propose_level, share_of
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from personalization.calibration.triage import MalignancyRules, TriageConfig
 from personalization.calibration.working_point import (
@@ -76,7 +76,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 MIN_COUNT, HOSPITALS = 10, 4
 TARGET, RISK, COVERAGE, BETAS = 0.95, 0.1, 0.9, (0.1, 0.05)
-REFERRAL = AbstentionConfig(target_risk=RISK)
 MAY_BREAK = 0.05  # of fits
 TONES = {"dark": (0, 1, 2), "medium": (3,), "light": (4, 5)}
 KINDS = ("melanoma and others", "basal cell", "squamous cell")
@@ -213,7 +212,11 @@ def working_point(lesions: Lesions, cell: int) -> WorkingPoint | None:
 
 
 def refers_below(lesions: Lesions, scores: Ints, wrong: Bools, cell: int, masks: bool = True) -> int:
-    """The threshold of referral; `SCORE_BINS` refers always."""
+    """For the control: from where on at most `RISK` of all answers are wrong; `SCORE_BINS` answers none.
+
+    Up to five thresholds, another fifth of all lesions each, share `MAY_BREAK` by the fallback procedure
+    (Wiens 2003), the strictest first.
+    """
     every = np.ones(len(lesions), dtype=np.bool_)
     merged, exact = (
         np.concatenate(
@@ -224,8 +227,30 @@ def refers_below(lesions: Lesions, scores: Ints, wrong: Bools, cell: int, masks:
         )
         for each in (cell, 1)
     )
-    at = propose_thresholds(merged[0], REFERRAL)
-    return fit_abstention(counted(merged, exact, at, masks), REFERRAL).threshold_bin
+    chosen, spent = SCORE_BINS, 0.0
+    at = fifths(merged[0])
+    of_all, errors = counted(merged, exact, at, masks).from_here
+    for threshold, n, x in reversed(list(zip(at, of_all, errors, strict=True))):
+        spent += MAY_BREAK / len(at)
+        if float(upper_limit(np.minimum(x, n), n, 1 - spent)) > RISK:
+            spent = 0.0
+        else:
+            chosen = threshold
+    return chosen
+
+
+def fifths(of_all: Ints) -> tuple[int, ...]:
+    """Thresholds that answer another fifth each, but those that could show nothing with all answers right."""
+    answered, occupied = of_all[::-1].cumsum()[::-1], of_all > 0
+    occupied[0] = False
+    steps = np.ceil(of_all.sum() * np.arange(1, STEPS + 1) / STEPS)
+    bins = sorted({int(at[0]) for most in steps if len(at := np.flatnonzero(occupied & (answered <= most)))})
+    for m in range(len(bins), 0, -1):
+        none_wrong = upper_limit(np.array(0), answered[bins], 1 - MAY_BREAK / m)
+        able = [each for each, high in zip(bins, none_wrong, strict=True) if high <= RISK]
+        if len(able) >= m:
+            return tuple(able[:m])
+    return ()
 
 
 @dataclass
@@ -351,13 +376,9 @@ def judge(tally: defaultdict[str, Broken], sample: Lesions, whole: Lesions, cell
         tally["control: sensitivity .95, of melanoma and others"].add(
             point.reached and bool((whole.kind == 0).any()), melanoma >= TARGET
         )
-    for name, scores, wrong in (
-        ("referral, risk .1", "confidence", "wrong"),
-        ("malignant or not, risk .1 over all answers", "side", "mistaken"),
-    ):
-        threshold = refers_below(sample, getattr(sample, scores), getattr(sample, wrong), cell)
-        told = getattr(whole, scores) >= threshold
-        tally[name].add(threshold < SCORE_BINS, share(getattr(whole, wrong), told) <= RISK)
+    threshold = refers_below(sample, sample.side, sample.mistaken, cell)
+    of_answers = share(whole.mistaken, whole.side >= threshold)
+    tally["malignant or not, risk .1 over all answers"].add(threshold < SCORE_BINS, of_answers <= RISK)
     for beta in BETAS:
         threshold = rules_out(sample, beta, cell)
         for kind, name in enumerate(KINDS):

@@ -6,9 +6,6 @@ as `calibrate` does, by a lower limit, and, to compare, by the observed sensitiv
 specificity there are those of 400,000 lesions. Criteria: where the target is told as reached, it is missed in
 at most 5 % of the fits, and what is told as the lower limit is missed in at most 5 % of all, in every row.
 
-The threshold of referral is then fitted to the same lesions, with what the working point refers, to a risk of
-0.1. Criterion: the true risk of what is reported is over it in at most 5 % of the fits.
-
     python benchmarks/missed_sensitivity.py --draws 1000
 """
 
@@ -21,24 +18,21 @@ from numpy.typing import NDArray
 from quick import start
 from tables import print_conditions, print_table
 
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
 from personalization.calibration.at_thresholds import CountsAt
-from personalization.calibration.calibration_counts import CalibrationCounts
 from personalization.calibration.triage import count_malignancies
 from personalization.calibration.working_point import (
     WorkingPoint,
     fit_working_point,
     propose_working_points,
 )
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, is_held_back, score_bin, smallest_cell
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin, smallest_cell
 
 CELL = smallest_cell(10)  # as of a job that does not say otherwise
 LONG_RUN = 400_000  # lesions of each side
 MALIGNANT = (20, 59, 100, 300)
 OTHERS = 4  # to each malignant lesion
 TARGET = 0.95
-SIDES, KINDS = np.array([False, True]), np.array([-1, 0])
-RISK = AbstentionConfig()
+KINDS = np.array([-1, 0])
 Real = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Real]
 Part = tuple[Real, NDArray[np.int64]]  # probabilities and labels of the lesions of a hospital
@@ -98,32 +92,6 @@ def works_from(told: NDArray[np.int64]) -> WorkingPoint | None:
     return fit_working_point(CountsAt.of(malignant[np.newaxis], at), TARGET)
 
 
-def reports_from(parts: list[Part], point: WorkingPoint) -> int:
-    """The threshold of referral, from what hospitals tell then."""
-    told = CalibrationCounts.none()
-    for of, labels in parts:
-        held_back = is_held_back(of, of.argmax(axis=1), SIDES, point.threshold_bin)
-        told += CalibrationCounts.count(of, labels, np.arange(len(labels)), CELL, held_back)
-    at = propose_thresholds(told.confidence[0], RISK)
-    return fit_abstention(CountsAt.of(told.confidence, at), RISK).threshold_bin
-
-
-def reported(counted: NDArray[np.int64], point: WorkingPoint, reports_from: int) -> tuple[float, float]:
-    """The share of lesions that is reported, and that of wrong ones among them; 0 of none.
-
-    Args:
-        counted: lesions that are not malignant and malignant by their malignancy, `(2, bins)`.
-        point: the working point.
-        reports_from: the threshold of referral.
-    """
-    bins = np.arange(SCORE_BINS)
-    called = bins >= SCORE_BINS // 2
-    confident = np.where(called, bins, LOGIT_BINS.mirrored(bins)) >= reports_from
-    shown = confident & (called | (bins < point.threshold_bin))
-    n, wrong = counted[:, shown].sum(), counted[0, shown & called].sum() + counted[1, shown & ~called].sum()
-    return float(n / counted.sum()), float(wrong / n) if n else 0.0
-
-
 def row(name: str, n: int, hospitals: int, draws: int) -> list[object]:
     """How often either rule misses, and what it costs."""
     random = np.random.default_rng([n, hospitals, list(MODELS).index(name)])
@@ -131,17 +99,10 @@ def row(name: str, n: int, hospitals: int, draws: int) -> list[object]:
         [np.bincount(score_bin(draw(random, LONG_RUN)), minlength=SCORE_BINS) for draw in MODELS[name]]
     )
     above, sensitivity = counted[:, ::-1].cumsum(axis=1)[:, ::-1] / LONG_RUN
-    drawn = [calibration(name, n, hospitals, random) for _ in range(draws)]
-    told = [malignancies(parts) for parts in drawn]
+    told = [malignancies(calibration(name, n, hospitals, random)) for _ in range(draws)]
     points = [point for each in told if (point := works_from(each)) is not None]
     at = np.array([point.threshold_bin for point in points])
     naive = np.array([observed(each) for each in told])
-    answered, risk = np.transpose(
-        [
-            reported(counted * [[OTHERS], [1]], point, reports_from(parts, point))
-            for parts, point in zip(drawn, points, strict=True)
-        ]
-    )
     return [
         name,
         n,
@@ -153,8 +114,6 @@ def row(name: str, n: int, hospitals: int, draws: int) -> list[object]:
         f"{1 - above[at].mean():.3f}",
         f"{(sensitivity[naive] < TARGET).mean():.1%}",
         f"{1 - above[naive].mean():.3f}",
-        f"{(risk > RISK.target_risk).mean():.1%}",
-        f"{answered.mean():.1%}",
     ]
 
 
@@ -173,7 +132,7 @@ def main(draws: Annotated[int, typer.Option(help="Calibrations for each row.")] 
     print_conditions("Working point: how often the sensitivity is missed", {"draws": draws, "cell": CELL})
     header = ["model", "malignant lesions", "hospitals", "target missed where told", "lower limit missed"]
     header += ["lower limit", "true sensitivity", "specificity", "observed: target missed"]
-    header += ["observed: specificity", "risk exceeded", "answered"]
+    header += ["observed: specificity"]
     rows = [row(name, n, hospitals, draws) for name in MODELS for n in MALIGNANT for hospitals in (1, 3)]
     print_table(header, rows)
 

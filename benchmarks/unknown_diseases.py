@@ -9,8 +9,8 @@ distances of several models stand side by side where all pictures are judged tog
 
 Printed, as means over seeds: the AUROC of telling unknown from known, over all pictures, by subgroup where
 both sides have at least 10, and by unknown disease against all known, with in brackets the envelope of the
-seeds' 95 % intervals from 1,000 bootstrap draws of pictures; and the share of pictures that are referred for
-low confidence, for their distance, and for either.
+seeds' 95 % intervals from 1,000 bootstrap draws of pictures; and the share of pictures of which
+nothing is concluded, that are referred for their distance, and either.
 
     DERMFED_DATA=... python benchmarks/unknown_diseases.py --runs runs/unknown --seeds 3
 """
@@ -33,7 +33,6 @@ from whole_graph import answers
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.labels import GLOBAL
@@ -53,7 +52,7 @@ class Seen:
     Attributes:
         distance: M(x) `(n,)`.
         doubt: 1 − max p `(n,)`.
-        doubted: whether confidence alone refers the picture `(n,)`.
+        doubted: whether nothing would be concluded, however near it lies, `(n,)`.
         far: whether its distance does `(n,)`.
         codes: its label's code `(n,)`.
         places: its subgroup `(n,)`.
@@ -120,11 +119,12 @@ def judge(bundle: Bundle, part: Examples, codes: NDArray[np.str_], place: str) -
     outputs = answers(Graph(bundle.model, threads=1), part)
     rows = zip(outputs.probabilities, outputs.embedding, strict=True)
     decisions = [decide(probabilities, bundle.manifest, embedding=each) for probabilities, each in rows]
-    confidence = np.array([decision.confidence for decision in decisions])
+    doubted = [not decide(row, bundle.manifest).reported for row in outputs.probabilities]
+    confidence = np.array([decision.findings[0].probability for decision in decisions])
     return Seen(
         known.gaussians.distances(outputs.embedding),
         1 - confidence,
-        LOGIT_BINS.bin(confidence) < bundle.manifest.reports_from,
+        np.array(doubted),
         np.array([bool(decision.unfamiliar) for decision in decisions]),
         codes[part.labels],
         np.full(len(part), place),
@@ -183,7 +183,7 @@ def auroc_rows(unknown: Sequence[Seen], known: Sequence[Seen]) -> list[list[obje
 
 
 def referred_row(name: str, seeds: Sequence[Seen]) -> list[object]:
-    """Shares of pictures referred for low confidence, for their distance, for either."""
+    """Shares of pictures of which nothing is concluded, referred for their distance, for either."""
     shares = [(seen.doubted.mean(), seen.far.mean(), (seen.doubted | seen.far).mean()) for seen in seeds]
     return [name, *(f"{share:.3f}" for share in np.mean(shares, axis=0))]
 
@@ -219,7 +219,7 @@ def main(
         auroc_rows(unknown_pictures, known_pictures),
     )
     print_table(
-        ["pictures referred", "low confidence", "distance", "either"],
+        ["pictures referred", "nothing concluded", "distance", "either"],
         [referred_row("known", known_pictures), referred_row("unknown", unknown_pictures)],
     )
 

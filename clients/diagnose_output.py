@@ -261,15 +261,11 @@ def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     """The lines below the table of findings."""
-    kept, confidence, quality = diagnosis.prediction_set, diagnosis.confidence, diagnosis.quality
+    kept, quality = diagnosis.prediction_set, diagnosis.quality
     promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
     codes = ", ".join(kept.codes) or "no class reaches the threshold"
     yield f"Possible: {codes} ({promise}; {kept.calibration_n} lesions)"
     yield _malignancy(diagnosis.malignancy)
-    yield (
-        f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
-        f"({confidence.calibrated_on_n} pictures)"
-    )
     if (given := diagnosis.inputs) is not None:
         facts = ", ".join(f"{name} {value}" for name, value in given.facts.items()) or "no facts"
         promised = "a coverage is promised" if given.promised else "nothing is promised"

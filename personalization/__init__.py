@@ -3,7 +3,7 @@
 stages/       the stages `personalize` and `calibrate`
 strategies/   how a personal model is trained
 selection/    which epoch of it is taken
-calibration/  temperature, conformal sets, abstention, OOD detection, tone ranges
+calibration/  temperature, conformal sets, triage, conclusions, OOD detection, tone ranges
 report/       the HTML report, and the comparison of runs
 """
 

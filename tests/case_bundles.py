@@ -13,7 +13,6 @@ from registry.bundle.cases import AGE, SEX, SITE, CaseInput, read_pattern
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import ICD10, Coding, Label, Subgroup
 from registry.bundle.manifest import (
-    Abstention,
     BundleManifest,
     Conformal,
     Lineage,
@@ -24,7 +23,7 @@ from registry.bundle.manifest import (
 from registry.bundle.pictures.rule import PictureRule
 from tests.measured import evaluation_of
 from tests.represented import patients_of
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, concluding
 
 SIZE = 8
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX, SITE))
@@ -123,7 +122,7 @@ def rules(name: str, set_from: float, reported_from: float, size: float, reporte
         pattern=read_pattern(name),
         temperature=Temperature(value=1.0, n=90),
         conformal=Conformal(alpha=0.1, threshold_bin=at_log_odds(set_from), n=90, guarantee="global"),
-        abstention=Abstention(target_risk=0.1, threshold_bin=at_log_odds(reported_from), n=90, risk=0.08),
+        conclusions=concluding(reported_from),
         set_size=size,
         reported=reported,
     )
@@ -152,7 +151,7 @@ def case_bundle(*, model: str = "skin-lesion", case: CaseInput = CASE, seed: int
         "patients_by_tone": patients_of(parts.get("subgroup", Subgroup())),
         "patterns": tuple(one for one in PATTERNS if one.pattern.within(case)),
         "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
-        "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
+        "conclusions": concluding(0.25),
         "evaluation": evaluation_of(parts.pop("metrics", {"accuracy": 0.8, "n": 100})),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }

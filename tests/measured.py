@@ -1,15 +1,18 @@
 """Manifests with the figures that a run writes: predictions are drawn, counted, summed and summarised."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
 import numpy as np
 
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block, count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.evaluation import (
+    AnswerCounts,
     ClassCounts,
     Decided,
     Difference,
@@ -21,7 +24,7 @@ from registry.bundle.evaluation import (
     SubgroupHistograms,
 )
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, kind_of_each, malignant_classes
-from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
+from registry.bundle.manifest import BundleManifest, Conformal, Lineage, ModelFile, WorkingPoint
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.selective import OF_KINDS
 from registry.bundle.pictures.rule import PictureRule
@@ -41,9 +44,7 @@ FIVE = (
 )
 TONES = {"light": ("1", "2", "3"), "dark": ("4", "5", "6")}
 PARTS = 2  # hospitals
-RULES = Thresholds(
-    at_log_odds(-1.5), at_log_odds(0.5), at_log_odds(-1.0), at_log_odds(-2.0), at_log_odds(1.5)
-)
+RULES = Thresholds(at_log_odds(-1.5), at_log_odds(-1.0), at_log_odds(-2.0), at_log_odds(1.5))
 
 
 def blocks_of(
@@ -57,22 +58,25 @@ def blocks_of(
 ) -> dict[str, Block]:
     """The counts of each subgroup, of two hospitals; some lesions have several pictures."""
     found: dict[str, Block] = {}
-    malignant = malignant_classes(labels)
+    malignant, tree = malignant_classes(labels), Tree(labels)
+    nodes = replace(rules, nodes=(at_log_odds(0.5),) * len(tree.nodes))
     mix = rng.dirichlet(np.full(len(labels), 1.5))
     for name, n in sizes.items():
         for _ in range(PARTS):
             truth = rng.choice(len(labels), size=n, p=mix)
             logits = rng.normal(size=(n, len(labels))) + skill * np.eye(len(labels))[truth]
             odds = np.exp(1.5 * logits)
+            probabilities = odds / odds.sum(axis=1, keepdims=True)
             lesions = rng.integers(0, max(3 * n // 4, 1), size=n)
             block = count(
-                odds / odds.sum(axis=1, keepdims=True),
+                probabilities,
                 truth,
                 malignant=malignant,
                 lesions=lesions,
                 smallest_cell=smallest,
                 thresholds=rules,
                 kinds=kind_of_each(labels),
+                concluded=tree.count(probabilities, truth, malignant, nodes),
             )
             found[name] = found[name] + block if name in found else block
     return found
@@ -125,7 +129,6 @@ def manifest_of(
             n=100,
             guarantee="global" if subgroup.is_global else "subgroup",
         ),
-        "abstention": Abstention(target_risk=0.3, threshold_bin=rules.report_from, n=100, risk=0.1),
         "working_point": point if has_point else None,
         "evaluation": Evaluation.of(blocks, labels, fair_over, reference),
         "reference": reference,
@@ -164,6 +167,7 @@ PARTS_OF |= {"cleared": ("malignant_specificity", "n_other")}
 DECIDED = {
     "covered": ("coverage", "n"),
     "set_classes": ("set_size", "n"),
+    "answered": ("answered", "n"),
     "reported": ("reported", "n"),
     "suspicious": ("sensitivity_at_threshold", "n_malignant"),
     "not_suspicious": ("specificity_at_threshold", "n_other"),
@@ -195,7 +199,10 @@ def _group(row: Mapping[str, Any]) -> GroupCounts:
         counted["decided"] = Decided(**sums)
     estimates = {name: value for name, value in scalars.items() if name not in derived}
     kinds = {kind: _kind(of) for kind, of in row.get("by_kind", {}).items()}
-    return GroupCounts(**counted, by_kind=kinds, estimates=estimates, intervals=_intervals(row))
+    answers = {node: AnswerCounts(**of) for node, of in row.get("by_answer", {}).items()}
+    return GroupCounts(
+        **counted, by_kind=kinds, by_answer=answers, estimates=estimates, intervals=_intervals(row)
+    )
 
 
 def of_kind(n: int, **shares: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from math import exp
 
 import numpy as np
 
+from registry.bundle.conclusions import Conclusions, NodeRule
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest import KindMissed, Triage
 
@@ -18,6 +19,17 @@ def at_log_odds(log_odds: float) -> int:
 def logistic(log_odds: float) -> float:
     """The probability of these log-odds."""
     return 1 / (1 + exp(-log_odds))
+
+
+def concluding(log_odds: float, *codes: str) -> Conclusions:
+    """Rules that conclude these diagnoses, melanoma without any, from a log-odds on."""
+    place = at_log_odds(log_odds)
+    return Conclusions(
+        nodes=tuple(
+            NodeRule(level="diagnosis", code=code, threshold_bin=place, n=102, wrong=3, risk_high=0.075)
+            for code in codes or ("MEL",)
+        )
+    )
 
 
 def triage(below: float | None = -2.0, *kinds: KindMissed) -> Triage:

@@ -18,7 +18,6 @@ from clients.api.async_client import AsyncDermFed
 from clients.api.client import DermFed
 from clients.api.diagnosis import (
     Conclusion,
-    Confidence,
     Diagnosis,
     FalseAlarms,
     Finding,
@@ -58,7 +57,6 @@ from clients.api.errors import (
 __all__ = [
     "AsyncDermFed",
     "BadRequest",
-    "Confidence",
     "Conclusion",
     "ConnectionFailed",
     "DermFed",

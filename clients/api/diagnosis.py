@@ -210,20 +210,6 @@ class Malignancy(_Part):
     n: int | None = None
 
 
-class Confidence(_Part):
-    """The highest probability, and the threshold below which the answer is `refer`.
-
-    Attributes:
-        value: the highest probability.
-        threshold: what it has to reach.
-        calibrated_on_n: how many pictures the threshold rests on.
-    """
-
-    value: FiniteFloat
-    threshold: FiniteFloat
-    calibrated_on_n: int
-
-
 class Quality(_Part):
     """Whether the picture can be judged, and what is wrong with it.
 
@@ -320,7 +306,6 @@ class Diagnosis(_Part):
         findings: the classes, most probable first.
         prediction_set: the classes that are possible.
         malignancy: how probable it is that the lesion is malignant.
-        confidence: what was compared to decide between `report` and `refer`.
         quality: whether the picture is good enough.
         warnings: what a clinician has to know, one sentence each.
         disclaimer: to be shown with every diagnosis.
@@ -343,7 +328,6 @@ class Diagnosis(_Part):
     findings: tuple[Finding, ...]
     prediction_set: PredictionSet
     malignancy: Malignancy
-    confidence: Confidence
     quality: Quality
     warnings: tuple[str, ...]
     disclaimer: str

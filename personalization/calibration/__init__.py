@@ -1,8 +1,7 @@
-"""Calibration: temperature, prediction sets, abstention, and out-of-distribution detection.
+"""Calibration: temperature, prediction sets, triage, conclusions, and out-of-distribution detection.
 
 temperature.py  temperature scaling
 conformal.py    prediction sets
-abstention.py   the confidence below which a picture is referred
 mahalanobis.py  Gaussians of the classes, from clients' sums
 ood.py          the threshold on the distance from them
 tone_ranges.py  typology angles of each declared skin tone

@@ -20,7 +20,7 @@ labels of the same lesions, in any number and order, and of those that pass the 
 histograms, it still holds. The same goes for false positives at or above t, with the order turned.
 
 **Shares among answers** have a denominator that depends on t, and none of this applies: their thresholds are
-proposed by coverage alone and share 1 − level (`personalization.calibration.abstention`).
+proposed by coverage alone and tested in a fixed sequence (`personalization.calibration.conclusions`).
 """
 
 from bisect import bisect_left
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.metrics.intervals import exact_high
 from training.errors import MessageError
+from training.messages.message import Update
 
 STEPS: Final = 5
 """How many thresholds are counted at, at most."""
@@ -156,6 +157,22 @@ def largest_shown(counts: CountsAt, allowed: Sequence[int]) -> int | None:
     shown = (counts.below <= np.asarray(allowed)[:, None]).all(axis=0)
     places = np.flatnonzero(shown)
     return counts.thresholds[int(places[-1])] if len(places) else None
+
+
+def read_counts(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The counts of this name and shape in an update.
+
+    Raises:
+        MessageError: they are none.
+    """
+    tensor = update.tensors.get(name)
+    if tensor is None or tensor.shape != shape or tensor.is_floating_point() or (tensor < 0).any():
+        found = "nothing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise MessageError(
+            f"{update.client} sent {found} as `{name}`; expected whole numbers from 0 on, of shape {shape}"
+        )
+    counts: NDArray[np.int64] = tensor.numpy().astype(np.int64)
+    return counts
 
 
 def to_tensor(thresholds: Sequence[Sequence[int]], most: int) -> torch.Tensor:

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, upper_limit
-from personalization.calibration.calibration_counts import below_next
 from registry.bundle.conclusions import Node, NodeRule, Tree
-from registry.bundle.counts.score_bins import SCORE_BINS, lowest, merge
+from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge
 
 
 def count_nodes(
@@ -72,6 +71,11 @@ def count_nodes(
         of_wrong = merge(bins[own], patients[own], smallest_cell, below_next)[wrong]
         found[place] = [np.bincount(of, minlength=SCORE_BINS) for of in (of_all, of_wrong)]
     return found
+
+
+def below_next(bins: NDArray[np.int64], below: int | None, above: int | None) -> int:
+    """Just below the bin at which the run above is counted."""
+    return highest(bins, below, None if above is None else above - 1)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from registry.bundle.counts.score_bins import SCORE_BINS, lowest, merge, score_bin
 from training.config import FrozenConfig
+
+TRUTH = "truth"  # the question for such a histogram, and its name in the answer
 
 
 class ConformalConfig(FrozenConfig):
@@ -52,6 +55,27 @@ class ConformalThreshold:
     def expected_coverage(self) -> float:
         """The least expected coverage on new pictures, rank / (n + 1); 1 for the full set."""
         return self.rank / (self.n + 1) if self.guaranteed else 1.0
+
+
+def count_truths(
+    probabilities: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    patients: NDArray[np.int64],
+    smallest_cell: int,
+) -> NDArray[np.int64]:
+    """The histogram `(bins,)` of pictures by the probability of their true class; those of hospitals add up.
+
+    Each run of neighbours is counted at its lowest bin: a threshold there covers no fewer than are counted.
+
+    Args:
+        probabilities: `(pictures, classes)`.
+        labels: class indices `(pictures,)`.
+        patients: of each picture, `(pictures,)`.
+        smallest_cell: the fewest patients of a run.
+    """
+    scores = score_bin(probabilities[np.arange(len(labels)), labels])
+    merged = merge(scores, patients, smallest_cell, lowest, from_below=True)
+    return np.bincount(merged, minlength=SCORE_BINS).astype(np.int64)
 
 
 def examples_needed(coverage: float) -> int:

@@ -52,8 +52,6 @@ from registry.bundle.counts.score_bins import (
 )
 from registry.bundle.metrics.intervals import exact_low
 from training.config import FrozenConfig
-from training.errors import MessageError
-from training.messages.message import Update
 
 HISTOGRAM: Final = "malignancy"
 EACH_END: Final = 0.975
@@ -249,7 +247,8 @@ class MalignancyRules:
         """Triage, by counts of all rows at `proposed`; None where none is asked for.
 
         Of a model for several subgroups the lowest of their thresholds rules out, and nothing where one has
-        no proof: who declares no skin tone may be of any.
+        no proof: who declares no skin tone may be of any. No lesion at the working point or above is ruled
+        out.
 
         Args:
             counts: the counts.
@@ -265,6 +264,8 @@ class MalignancyRules:
         ]
         fits = [fit_ruled_out(part.at(proposed), self._config.missed) for part, proposed in parts]
         below = min((fit.below for fit in fits), default=0)
+        point = self.working_point(counts)
+        below = below if point is None else min(below, point.threshold_bin)
         together = CountsAt(counts.thresholds, by_part.sum(axis=0))
         ruled_out = worst_of([RuledOut.at(below, part) for part, _ in parts] or [RuledOut.at(0, together)])
         missed, false_alarms = self._config.missed, self._config.false_alarms
@@ -326,20 +327,3 @@ def count_malignancies(
 def to_tensors(parts: Sequence[NDArray[np.int64]]) -> dict[str, torch.Tensor]:
     """The histograms of each part of the lesions as a tensor to send, `(parts, 1 + kinds, bins)`."""
     return {HISTOGRAM: torch.from_numpy(np.stack(parts).astype(np.int32))}
-
-
-def read_malignancies(update: Update, parts: int, kinds: int) -> NDArray[np.int64]:
-    """Read the histograms of an update, `(parts, 1 + kinds, bins)`.
-
-    Raises:
-        MessageError: they are none.
-    """
-    tensor, shape = update.tensors.get(HISTOGRAM), (parts, 1 + kinds, SCORE_BINS)
-    if tensor is None or tensor.shape != shape or tensor.is_floating_point() or (tensor < 0).any():
-        found = "nothing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-        raise MessageError(
-            f"{update.client} sent {found} as its histograms of malignancy; expected whole numbers from 0 "
-            f"on, of shape {shape}"
-        )
-    counts: NDArray[np.int64] = tensor.numpy().astype(np.int64)
-    return counts

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
+from personalization.calibration.triage import TriageFit
 from personalization.calibration.working_point import WorkingPoint
 from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import ClaimedTone, Label
 from training.messages.message import GLOBAL
 
@@ -174,27 +174,19 @@ class CalibratedModel:
         subgroup: the subgroup that the model answers for; `global` for the global model.
         temperature: what divides its logits.
         conformal: from which score on a class is in the prediction set.
-        abstention: from which confidence on an answer is given.
         working_point: from which malignancy on a lesion is suspicious; None where there is none.
+        triage: which lesions are ruled out or urgent; None of a job without it.
+        conclusions: what may be concluded.
         basis: `split`, or `cross-fitted`, as in the manifest.
     """
 
     subgroup: str
     temperature: Temperature
     conformal: ConformalThreshold
-    abstention: AbstentionThreshold
     working_point: WorkingPoint | None = None
+    triage: TriageFit | None = None
+    conclusions: Conclusions = field(default_factory=Conclusions)
     basis: str = "split"
-
-    @property
-    def reports_from(self) -> int:
-        """The confidence bin from which on the service reports: with an empty set it never does."""
-        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
-
-    @property
-    def refers_always(self) -> bool:
-        """Whether every picture goes to a clinician, whatever its confidence."""
-        return self.reports_from == SCORE_BINS
 
 
 @dataclass(frozen=True)

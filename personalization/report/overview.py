@@ -57,7 +57,7 @@ class Overview:
     Attributes:
         findings: what went wrong, in sentences.
         verdict: who is served worst.
-        cards: the subgroups, the worst served first, then all pictures and referral.
+        cards: the subgroups, the worst served first, then all pictures and how many are answered.
         patient: what counts for a patient, after each stage that changed an answer.
         kinds: the same by kind of malignancy, after the last stage; None where there is one kind.
         unchanged: the stages that changed none, in a sentence; empty where all did.
@@ -86,7 +86,7 @@ def overview(data: ReportData) -> Overview:
         cards=(
             *_subgroup_cards(groups, data.labels),
             _card(ALL, blocks, data.labels),
-            *_referral(blocks, data.calibration),
+            *_answered(blocks, data.calibration),
         ),
         patient=patient_table(data),
         kinds=kinds_table(data),
@@ -189,16 +189,19 @@ def _beside(key: str, block: Block, malignant: Malignant) -> str:
     return why_absent(key, block, malignant) if found.value is None else with_interval(found, unit)
 
 
-def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
+def _answered(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
     if len(served.routes(models, blocks)) < len(blocks):
         return ()
-    referred, wrong = (figure(blocks) for figure in (served.referred, served.wrong))
-    detail = (
-        "every picture goes to a clinician"
-        if wrong.value is None
-        else f"of the answers given, {with_interval(wrong, 'percent')} are wrong"
+    found = served.answered(blocks)
+    concluded, wrong = served.reported(blocks), served.wrong(blocks)
+    detail = "something is concluded, or triage calls it urgent or rules it out"
+    beside = (
+        ("Something concluded", with_interval(concluded, "percent")),
+        ("Wrong among conclusions", with_interval(wrong, "percent")),
     )
-    return (Card("Referred", number(referred.value, "percent"), interval(referred, "percent"), detail),)
+    return (
+        Card("Answered", number(found.value, "percent"), interval(found, "percent"), detail, beside=beside),
+    )
 
 
 def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:

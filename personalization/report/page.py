@@ -15,7 +15,6 @@ from personalization.report.figures.learning_curves import learning_curves
 from personalization.report.figures.peers import peer_maps
 from personalization.report.figures.pseudo_labels import pseudo_label_curves
 from personalization.report.figures.reliability import reliability
-from personalization.report.figures.risk_coverage import risk_coverage
 from personalization.report.figures.similarity import similarity_maps
 from personalization.report.limits import limits
 from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
@@ -23,6 +22,7 @@ from personalization.report.overview import overview
 from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
 from personalization.report.svg import Panel
 from personalization.report.table import Table
+from personalization.report.tables.answers import conclusions_table, release, triage_table
 from personalization.report.tables.calibration import calibration_table, tones_table, working_point_table
 from personalization.report.tables.calibration_error import calibration_error_table
 from personalization.report.tables.classes import class_table, class_tables_over_clients
@@ -62,6 +62,7 @@ def render_report(run: ReportData) -> str:
         subtitle=" · ".join(f"{name} {value}" for name, value in facts(run) if name in ("Recipe", "Seed")),
         title=run.summary.get("job", "run"),
         overview=overview(run),
+        release=release(run),
         last_stage=last,
         bars=_panels(shown, run, order),
         more_bars=_panels(folded, run, order),
@@ -88,9 +89,10 @@ def render_report(run: ReportData) -> str:
         harms=harms(run),
         probes=probe_tables(run),
         reliability=_reliability_panels(run, order),
-        risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,
         tones=tones_table(run.claimed_tones),
+        triage=triage_table(run.calibration, run.labels),
+        conclusions=conclusions_table(run.calibration, run.counts[last], run.labels),
         working_point=working_point_table(run.calibration, run.counts[last], run.labels),
         served=served_table(run.calibration, run.counts[last]) if run.calibration else None,
         calibration_errors=calibration_error_table(run),
@@ -176,11 +178,6 @@ def _reliability_panels(run: ReportData, order: tuple[str, ...]) -> list[Panel]:
         for index, name in enumerate(order)
         if name in present(blocks)
     ]
-
-
-def _target_risk(run: ReportData) -> float | None:
-    targets = {model.abstention.target_risk for model in run.calibration}
-    return targets.pop() if len(targets) == 1 else None
 
 
 @cache

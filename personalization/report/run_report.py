@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from personalization.calibration.abstention import AbstentionThreshold
+from pydantic import TypeAdapter
+
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
+from personalization.calibration.triage import TriageFit
 from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import (
     CalibratedModel,
@@ -20,6 +22,7 @@ from personalization.selection.select import SelectionConfig, select, with_proof
 from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import ClaimedTone, Subgroup, TonePatients, claimed_tones
 from training.data.subgroup_settings import ToneGroups
@@ -218,8 +221,9 @@ def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel
             name,
             Temperature(**model["temperature"]),
             ConformalThreshold(**model["conformal"]),
-            AbstentionThreshold(**model["abstention"]),
             working_point(model),
+            TypeAdapter(TriageFit | None).validate_python(model["triage"]),
+            Conclusions.model_validate(model["conclusions"]),
             model["basis"],
         )
         for name, model in models.items()

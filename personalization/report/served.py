@@ -1,4 +1,4 @@
-"""Figures of the served system: coverage, set sizes and referrals, by the model that answers a subgroup.
+"""Figures of the served system: coverage, set sizes and answers, by the model that answers a subgroup.
 
 A figure over several subgroups adds what the thresholds of each one's own model do there, as the service
 would: a subgroup without a model of its own is answered by the global one. Clients count that exactly.
@@ -40,13 +40,18 @@ def set_size(blocks: Blocks) -> Estimate:
     return _figure(blocks, lambda decisions: decisions.set_sizes, mean_interval)
 
 
-def referred(blocks: Blocks) -> Estimate:
-    """The fraction of pictures whose confidence lies below the threshold of their model."""
-    return _figure(blocks, lambda decisions: decisions.reported.others, share_interval)
+def answered(blocks: Blocks) -> Estimate:
+    """The fraction of pictures of which something is concluded, or that triage calls urgent or rules out."""
+    return _figure(blocks, lambda decisions: decisions.answered, share_interval)
+
+
+def reported(blocks: Blocks) -> Estimate:
+    """The fraction of pictures of which something is concluded."""
+    return _figure(blocks, lambda decisions: decisions.reported, share_interval)
 
 
 def wrong(blocks: Blocks) -> Estimate:
-    """The fraction of wrong answers among those not referred; undefined where all are."""
+    """The fraction of wrong ones among the conclusions; undefined where there are none."""
     return _figure(blocks, lambda decisions: decisions.wrong, share_interval)
 
 

@@ -1,9 +1,9 @@
-"""The stage `calibrate`: temperature, triage, working point, sets, referral and OOD detection, from sums.
+"""The stage `calibrate`: temperature, triage, working point, sets, conclusions and OOD detection, from sums.
 
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
 set in the graph, histograms of the calibration split, by malignancy for triage and for the working point
-where a sensitivity is asked for, then for prediction sets and abstention, with what the working point refers,
-and under masks exact counts at the thresholds that these propose
+where a sensitivity is asked for, for prediction sets, and for the nodes of each level of the tree of
+diagnoses, and under masks exact counts at the thresholds that these propose
 (`personalization.calibration.at_thresholds`); sums of the embeddings of the training split, and histograms of
 the distances from them, for what is unfamiliar; then the counts of the test split, with what the thresholds
 do there; and how many patients of each skin tone that a subgroup names stand behind calibration and test.
@@ -27,9 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
 from personalization.calibration.at_thresholds import LEVEL
-from personalization.calibration.calibration_counts import CONFIDENCE
 from personalization.calibration.conclusions import propose_level, share_of
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
@@ -57,7 +55,7 @@ from personalization.stages.calibrated_bundle import (
     with_thresholds,
     with_tones,
 )
-from personalization.stages.calibration_answers import MALIGNANCY, QUESTIONS, NodesAsked, answer_calibration
+from personalization.stages.calibration_answers import QUESTIONS, NodesAsked, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
 from registry.bundle.conclusions import Conclusions
@@ -82,12 +80,12 @@ PASSES = 3  # through all models: thresholds, counts and distances
 
 
 class Calibrate(Stage):
-    """Temperatures, prediction sets, abstention and what is unfamiliar, for every model.
+    """Temperatures, prediction sets, triage, conclusions and what is unfamiliar, for every model.
 
     Attributes:
         coverage: 1 − α of the prediction sets.
         target_risk: the share of wrong ones allowed among the conclusions at each node of the tree of
-            diagnoses, and among answers that are not referred.
+            diagnoses.
         shrink_strength: for how many pictures the global temperature counts in a subgroup's.
         novelty_rate: the share of known pictures that may be called unlike those trained on.
         tones: how the skin of each declared tone looks in such pictures, as `dermfed-data tones --json`
@@ -240,18 +238,10 @@ class Calibrate(Stage):
     ) -> list["Fit"]:
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
         points, triage = self.malignancy_rules(poll, name, bundle)
-        counted = poll.thresholds(name, bundle.graph, points)
-        allowed = AbstentionConfig(target_risk=self.target_risk)
-        sets = [fit_threshold(counts.truth, ConformalConfig(coverage=self.coverage)) for counts in counted]
-        confidence = [counts.confidence for counts in counted]
-        proposed = [propose_thresholds(of_all, allowed) for of_all, _ in confidence]
-        answers = poll.at_thresholds(name, bundle.graph, {CONFIDENCE: confidence}, proposed, points)
-        reported = [
-            fit_abstention(counts, allowed, own.threshold_bin)
-            for counts, own in zip(answers, sets, strict=True)
-        ]
+        config = ConformalConfig(coverage=self.coverage)
+        sets = [fit_threshold(truth, config) for truth in poll.truths(name, bundle.graph)]
         concluded = self.conclusions(poll, name, bundle, triage)
-        fitted = zip(temperatures, sets, reported, points, triage, concluded, strict=True)
+        fitted = zip(temperatures, sets, points, triage, concluded, strict=True)
         return [Fit(*each) for each in fitted]
 
     def conclusions(
@@ -295,9 +285,7 @@ class Calibrate(Stage):
         histograms = poll.malignancies(name, bundle.graph)
         rules = [MalignancyRules(each, self.sensitivity, self.triage) for each in histograms]
         rows = [each.reshape(-1, each.shape[-1]) for each in histograms]
-        counted = poll.at_thresholds(
-            name, bundle.graph, {MALIGNANCY: rows}, [each.proposed for each in rules]
-        )
+        counted = poll.at_thresholds(name, bundle.graph, rows, [each.proposed for each in rules])
         points = [own.working_point(at) for own, at in zip(rules, counted, strict=True)]
         named = [place != UNDECLARED for place in poll.judged_on(name)]
         triage = [own.fit_triage(at, named) for own, at in zip(rules, counted, strict=True)]

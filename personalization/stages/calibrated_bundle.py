@@ -1,7 +1,7 @@
 """Bundles with what calibration found: temperatures, thresholds, what is familiar, and figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.ood import (
@@ -28,7 +27,6 @@ from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import (
-    Abstention,
     Conformal,
     Guarantee,
     KindMissed,
@@ -53,15 +51,13 @@ class Fit:
 
     temperature: Temperature
     conformal: ConformalThreshold
-    abstention: AbstentionThreshold
     working_point: WorkingPoint | None = None
     triage: TriageFit | None = None
-    conclusions: Conclusions | None = None
+    conclusions: Conclusions = field(default_factory=Conclusions)
 
     def facts(self) -> dict[str, Any]:
         """As `summary.json` has it."""
-        rules = None if self.conclusions is None else self.conclusions.model_dump(mode="json")
-        return {**asdict(self), "conclusions": rules}
+        return {**asdict(self), "conclusions": self.conclusions.model_dump(mode="json")}
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
@@ -109,7 +105,6 @@ def with_thresholds(
     for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
     update = {
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
-        "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
         "triage": triage_entry(fit.triage, kinds, least),
         "conclusions": fit.conclusions,
@@ -119,7 +114,6 @@ def with_thresholds(
                 pattern=pattern,
                 temperature=temperature_entry(own.temperature),
                 conformal=conformal_entry(own.conformal, coverage, for_whom),
-                abstention=abstention_entry(own.abstention),
                 working_point=working_point_entry(own.working_point),
                 triage=triage_entry(own.triage, kinds, least),
                 conclusions=own.conclusions,
@@ -138,18 +132,6 @@ def conformal_entry(fitted: ConformalThreshold, coverage: float, for_whom: Guara
         threshold_bin=fitted.threshold_bin,
         n=fitted.n,
         guarantee=for_whom if fitted.guaranteed else "none",
-    )
-
-
-def abstention_entry(fitted: AbstentionThreshold) -> Abstention:
-    """A fitted threshold of referral as a manifest has it."""
-    return Abstention(
-        target_risk=fitted.target_risk,
-        threshold_bin=fitted.threshold_bin,
-        n=fitted.n,
-        risk=fitted.risk,
-        risk_high=fitted.risk_high,
-        level=fitted.level,
     )
 
 

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
-from personalization.calibration.calibration_counts import CONFIDENCE, CalibrationCounts
 from personalization.calibration.conclusions import count_nodes
+from personalization.calibration.conformal import TRUTH, count_truths
 from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.ood import (
     HISTOGRAM,
@@ -30,7 +30,6 @@ from registry.bundle.counts.counts import Thresholds, is_ruled_out
 from registry.bundle.counts.score_bins import (
     SCORE_BINS,
     highest,
-    is_held_back,
     malignancy_probability,
     middle,
     score_bin,
@@ -49,9 +48,8 @@ from training.federation.client.evaluate import (
     patients_by_tone,
     reply_blocks,
     sendable,
-    thresholds_of,
 )
-from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
 from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
@@ -62,12 +60,12 @@ from training.messages.message import (
 )
 from training.models.export import GRAPH
 
-LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
+LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
 NODES = "nodes"
 AT_THRESHOLDS = "at_thresholds"  # its thresholds are a tensor, named by the histogram that they cut
 QUESTIONS = frozenset(
-    {LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
+    {LIKELIHOODS, MALIGNANCY, TRUTH, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
 )
 LEVEL, SO_FAR, TRIAGE = "level", "so_far", "triage"  # of a question about nodes: see `NodesAsked`
 MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
@@ -138,7 +136,7 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     question = EvaluateQuestion.model_validate(options)
     model = judged(broadcast, client, encoder, question.split)
     if broadcast.ask == AT_THRESHOLDS:
-        return answer_at_thresholds(broadcast, question, client, model, encoder)
+        return answer_at_thresholds(broadcast, question, client, model)
     if broadcast.ask == NODES:
         return answer_nodes(broadcast, question, client, model)
     if not question.patterns:
@@ -175,10 +173,12 @@ def answer_in_view(
     if broadcast.ask == MALIGNANCY:
         counts = malignancy_counts(scores(model), parts, client, question, client.smallest_cell)
         return reply(broadcast, tensors=to_tensors(counts))
-    if broadcast.ask == THRESHOLDS:
-        cell = client.smallest_cell
-        of_parts = (threshold_counts(scores(model), part, client, question, cell) for part in parts.values())
-        return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
+    if broadcast.ask == TRUTH:
+        truths = np.zeros(SCORE_BINS, dtype=np.int64)
+        for part in parts.values():
+            of_part = scores(model)(part)
+            truths += count_truths(of_part, part.labels, part.people, client.smallest_cell)
+        return reply(broadcast, tensors={TRUTH: torch.from_numpy(truths.astype(np.int32))})
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
         pick = middle if question.split == "test" else highest
@@ -202,15 +202,35 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
     shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
+    names, cell = names_in_views(broadcast, question), client.smallest_cell
     counts = np.stack(
         [
             node_counts(
-                scores(model), parts_in(client, question, view), client, asked, place, client.smallest_cell
+                scores(model), parts_in(client, question, view), client, asked, place, cell, names[place]
             )
             for place, view in enumerate(shown)
         ]
     )
     return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
+
+
+def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: int) -> bool:
+    """Whether triage and finer levels have the thresholds that were first named of a model in a view.
+
+    Else the difference of two answers, of whatever levels and subgroups, would count the lesions between.
+    """
+    ends = np.cumsum([len(nodes) for nodes in Tree(client.dataset.labels).levels])
+    named = [asked.triage[place], *np.split(asked.so_far[place], ends)[: asked.level]]
+    account = partial(is_first_question, client.releases, client.id, least=client.min_count)
+    if all(account(f"{SO_FAR} {at} {model}", str(of.tolist())) for at, of in enumerate(named)):
+        return True
+    warn_once(
+        client.releases,
+        f"{client.id}: no lesions are counted at level {asked.level} of the tree of diagnoses: other "
+        "thresholds of triage or of finer levels were named of this model before, and the difference would "
+        "count the lesions between (privacy.min_count)",
+    )
+    return False
 
 
 def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
@@ -219,13 +239,24 @@ def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str
 
 
 def node_counts(
-    of: Scores, parts: Mapping[str, Examples], client: Client, asked: NodesAsked, place: int, cell: int
+    of: Scores,
+    parts: Mapping[str, Examples],
+    client: Client,
+    asked: NodesAsked,
+    place: int,
+    cell: int,
+    name: str,
 ) -> NDArray[np.int64]:
-    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`."""
+    """The histograms of the nodes of a level in one view, `(nodes of the level, 2, bins)`.
+
+    Zeros, where other thresholds were named before of the model and view that has the name.
+    """
     labels, (below, urgent_from) = client.dataset.labels, asked.triage[place].tolist()
     tree, malignant = Tree(labels), malignant_classes(labels)
-    triage = Thresholds(0, 0, None, below, urgent_from)
+    triage = Thresholds(0, None, below, urgent_from)
     counts = np.zeros((len(tree.levels[asked.level]), 2, SCORE_BINS), dtype=np.int64)
+    if not are_first_thresholds(client, name, asked, place):
+        return counts
     for part in parts.values():
         probabilities = of(part)
         ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), triage)
@@ -236,7 +267,7 @@ def node_counts(
 
 
 def answer_at_thresholds(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, encoder: str
+    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged
 ) -> Update:
     """Counts of a histogram between the thresholds that are named, in each view.
 
@@ -244,21 +275,18 @@ def answer_at_thresholds(
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
     shown = views(question, client)
-    what = next((name for name in (MALIGNANCY, NODES) if name in broadcast.tensors), CONFIDENCE)
-    rows, most, asked_nodes = 1, STEPS, None
-    if what == MALIGNANCY:
-        most = most_thresholds(len(question.subgroups))
+    what = NODES if NODES in broadcast.tensors else MALIGNANCY
+    names = names_in_views(broadcast, question)
+    rows, most, asked_nodes = 1, most_thresholds(len(question.subgroups)), None
     if what == NODES:
+        most = STEPS
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
-    digest = hashlib.sha256()  # of all that scores depend on
-    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
-        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
-    about = f"{what}{level} {encoder} {digest.hexdigest()}"
-    asked = f"{question.model_dump_json()} {thresholds.tolist()} {asked_nodes}"
+    about = f"{what}{level} {model_name(broadcast)}"
+    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
         and has_each_view_once(question)
@@ -270,18 +298,21 @@ def answer_at_thresholds(
         parts = parts_in(client, question, view)
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
-            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell)
-        elif what == MALIGNANCY:
-            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
+            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell, names[place])
         else:
-            of_parts = (
-                threshold_counts(scores(model), each, client, question, cell) for each in parts.values()
-            )
-            histograms = sum(of_parts, CalibrationCounts.none()).confidence[None]
+            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
         counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
         name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
         tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
     return reply(broadcast, tensors=tensors)
+
+
+def model_name(broadcast: Broadcast) -> str:
+    """What names a model in the account of releases: the digests of all that scores depend on."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in broadcast.tensors if name == GRAPH or name.startswith(FOLD)):
+        digest.update(name.encode() + b"\0" + broadcast.tensors[name].numpy().tobytes())
+    return f"{broadcast.options[ENCODER]} {digest.hexdigest()}"
 
 
 def answers_by_fold(client: Client, question: EvaluateQuestion) -> bool:
@@ -323,21 +354,6 @@ def malignancy_counts(
     return list(counts.values())
 
 
-def threshold_counts(
-    of: Scores, part: Examples, client: Client, question: EvaluateQuestion, cell: int
-) -> CalibrationCounts:
-    """The histograms of some calibration pictures in such runs, with what the working point refers."""
-    probabilities = of(part)
-    thresholds = thresholds_of(question, part, case_of(client.dataset))
-    held_back = is_held_back(
-        probabilities,
-        probabilities.argmax(axis=1),
-        malignant_classes(client.dataset.labels),
-        None if thresholds is None else thresholds.malignant_from,
-    )
-    return CalibrationCounts.count(probabilities, part.labels, part.people, cell, held_back)
-
-
 def views(question: EvaluateQuestion, client: Client) -> list[View]:
     """What is shown in each answer to a question: that of each set of patterns, then all but each part.
 
@@ -352,6 +368,12 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
         *(partial(under, case=case, patterns=each) if each else as_they_are for each in sets),
         *(partial(without, case=case, part=part) for part in question.left_out),
     ]
+
+
+def names_in_views(broadcast: Broadcast, question: EvaluateQuestion) -> list[str]:
+    """What names the model in each view, however the question spells and repeats its patterns."""
+    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns or [()]]
+    return [f"{view} {model_name(broadcast)}" for view in (*sets, *question.left_out)]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:

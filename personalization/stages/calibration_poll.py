@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, to_tensor
-from personalization.calibration.calibration_counts import CalibrationCounts, read_counts
+from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_counts, to_tensor
+from personalization.calibration.conformal import TRUTH
 from personalization.calibration.mahalanobis import ClassSums, shapes, total
 from personalization.calibration.ood import (
     no_distances,
@@ -22,8 +22,7 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )
-from personalization.calibration.triage import most_thresholds, read_malignancies
-from personalization.calibration.working_point import WorkingPoint
+from personalization.calibration.triage import most_thresholds
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
     COUNTED,
@@ -35,7 +34,6 @@ from personalization.stages.calibration_answers import (
     MALIGNANCY,
     MEANS,
     NODES,
-    THRESHOLDS,
     TONES,
     WHITENING,
     NodesAsked,
@@ -141,24 +139,16 @@ class Poll:
         parts, kinds = len(self.judged_on(name)), len(kinds_of(self.context.labels))
         nothing = np.zeros((parts, 1 + kinds, SCORE_BINS), dtype=np.int64)
         return [
-            sum((read_malignancies(each, parts, kinds) for each in answers), nothing)
+            sum((read_counts(each, MALIGNANCY, nothing.shape) for each in answers), nothing)
             for answers in in_sets(updates, self.sets)
         ]
 
-    def thresholds(
-        self, name: str, graph: bytes, points: Sequence[WorkingPoint | None]
-    ) -> list[CalibrationCounts]:
-        """The histograms of the calibration split that thresholds are fitted to, in the same order.
-
-        Args:
-            name: of the model.
-            graph: the model.
-            points: its working points, in this order too; pictures that they refer are counted as referred.
-        """
-        options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
-        updates = self._ask(THRESHOLDS, name, graph, self.fitted_on, options)
+    def truths(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
+        """The histograms `(bins,)` that prediction sets are fitted to, in the same order."""
+        updates = self._ask(TRUTH, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)})
+        nothing = np.zeros(SCORE_BINS, dtype=np.int64)
         return [
-            sum((CalibrationCounts.from_update(each) for each in answers), CalibrationCounts.none())
+            sum((read_counts(each, TRUTH, nothing.shape) for each in answers), nothing)
             for answers in in_sets(updates, self.sets)
         ]
 
@@ -166,29 +156,26 @@ class Poll:
         self,
         name: str,
         graph: bytes,
-        histograms: Mapping[str, Sequence[NDArray[np.int64]]],
+        histograms: Sequence[NDArray[np.int64]],
         thresholds: Sequence[Sequence[int]],
-        points: Sequence[WorkingPoint | None] = (None,),
     ) -> list[CountsAt]:
-        """Counts of the calibration split at thresholds, in the same order: exact ones under masks.
+        """Counts by malignancy at thresholds, in the same order: exact ones under masks.
 
         In the clear hospitals would count the histograms that they have sent, so they are not asked.
 
         Args:
             name: of the model.
             graph: the model.
-            histograms: what was counted, `MALIGNANCY` or `CONFIDENCE`, and the histograms `(rows, bins)`.
-            thresholds: score bins of each, rising, at most `STEPS`, or `most_thresholds` of malignancy.
-            points: the model's working points, as in `thresholds`.
+            histograms: what `malignancies` gave, each as `(rows, bins)`.
+            thresholds: score bins of each, rising, at most `most_thresholds`.
         """
-        ((what, merged),) = histograms.items()
         if self.context.job.privacy.masked_counts is None or not any(thresholds):
-            return [CountsAt.of(each, at) for each, at in zip(merged, thresholds, strict=True)]
-        options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
-        most = most_thresholds(len(self.judged_on(name))) if what == MALIGNANCY else STEPS
-        sent = {what: to_tensor(thresholds, most)}
+            return [CountsAt.of(each, at) for each, at in zip(histograms, thresholds, strict=True)]
+        options = {**ONE_PER_LESION, **self._of(self.sets)}
+        most = most_thresholds(len(self.judged_on(name)))
+        sent = {MALIGNANCY: to_tensor(thresholds, most)}
         updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
-        shape = (len(merged[0]), most + 1)
+        shape = (len(histograms[0]), most + 1)
         between = [
             sum((read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64))
             for answers in in_sets(updates, self.sets)
@@ -357,7 +344,7 @@ class Poll:
 
     def _heads(self, ask: str, name: str, graph: bytes) -> Tensors:
         """What follows the encoder in the models without each fold, at the graph's temperatures."""
-        if ask not in (LIKELIHOODS, MALIGNANCY, THRESHOLDS, NODES, AT_THRESHOLDS):
+        if ask not in (LIKELIHOODS, MALIGNANCY, TRUTH, NODES, AT_THRESHOLDS):
             return {}
         temperatures = temperatures_of(graph)
         return {
@@ -416,28 +403,13 @@ def counted(update: Update) -> int:
 
 def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
     """The thresholds of a manifest, as a question carries them."""
-    triage, rules = manifest.triage, manifest.conclusions
+    triage = manifest.triage
     return asdict(
         Thresholds(
             manifest.conformal.threshold_bin,
-            manifest.reports_from,
             manifest.suspicious_from,
             None if triage is None else triage.ruled_out_below,
             None if triage is None else triage.urgent_from,
-            () if rules is None else tuple(rules.thresholds(manifest.tree).tolist()),
+            tuple(manifest.conclusions.thresholds(manifest.tree).tolist()),
         )
     )
-
-
-def suspicion(points: Sequence[WorkingPoint | None], patterns: Sequence[str]) -> dict[str, Any]:
-    """What a question carries of working points: that of all together first, then those of patterns."""
-    of_all, *own = points
-    if of_all is None:
-        return {}
-    found = {name: asdict(nothing_but(point or of_all)) for name, point in zip(patterns, own, strict=True)}
-    return {"thresholds": asdict(nothing_but(of_all)), "pattern_thresholds": found}
-
-
-def nothing_but(point: WorkingPoint) -> Thresholds:
-    """Thresholds that leave all to the working point."""
-    return Thresholds(0, 0, point.threshold_bin)

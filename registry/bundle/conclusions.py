@@ -189,11 +189,11 @@ class Conclusions(Frozen):
     Attributes:
         target_risk: the share of wrong ones that is allowed at each node.
         level: how sure that is, of all nodes together.
-        nodes: those of which it is shown; others are never concluded.
+        nodes: those of which it is shown; others are never concluded. None where nothing was calibrated.
     """
 
-    target_risk: float = Field(ge=0, lt=1)
-    level: float = Field(gt=0, lt=1)
+    target_risk: float = Field(0.1, ge=0, lt=1)
+    level: float = Field(0.95, gt=0, lt=1)
     nodes: tuple[NodeRule, ...] = ()
 
     def thresholds(self, tree: Tree) -> NDArray[np.int64]:

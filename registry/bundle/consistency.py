@@ -29,7 +29,7 @@ def _rules_that_cannot_be(manifest: BundleManifest) -> Iterator[str]:
     named: dict[str, BundleManifest | PatternCalibration] = {"": manifest}
     named |= {f"patterns.{one.pattern.name}.": one for one in manifest.patterns}
     for place, rules in named.items():
-        point, risk, limit = rules.working_point, rules.abstention.risk, rules.abstention.risk_high
+        point = rules.working_point
         if point is not None:
             n = np.array(float(point.n))
             most = float(exact_low(n, n, 2 * point.level - 1))
@@ -40,8 +40,14 @@ def _rules_that_cannot_be(manifest: BundleManifest) -> Iterator[str]:
                 )
         if rules.triage is not None:
             yield from _misses_not_shown(rules.triage, place)
-        if risk is not None and limit is not None and limit < risk - LOOSE:
-            yield f"{place}abstention.risk_high is {limit:.4g}, and the risk itself {risk:.4g}"
+        for node in rules.conclusions.nodes:
+            n, wrong = np.array(float(node.n)), np.array(float(node.wrong))
+            least = float(exact_high(wrong, n, 2 * rules.conclusions.level - 1))
+            if node.wrong > node.n or node.risk_high < least - LOOSE:
+                yield (
+                    f"{place}conclusions says that at most {node.risk_high:.4g} of {node.code} are "
+                    f"wrong, and {node.wrong} of {node.n} show {least:.4g} at best"
+                )
     for one in manifest.patterns:
         if one.set_size is not None and one.set_size > len(manifest.labels) + LOOSE:
             classes = len(manifest.labels)

@@ -6,14 +6,12 @@ the model was tested.
 
 - `report` if something is concluded (`registry.bundle.conclusions`), and the picture is not farther from the
   training pictures than the threshold of unfamiliarity, else `refer`. A disease that no class is for may have
-  a high probability; its distance shows. A version without rules for conclusions reports if the highest
-  probability reaches the abstention threshold, the prediction set is not empty and the malignancy does not
-  hold the answer back.
+  a high probability; its distance shows.
 - The prediction set has every class that reaches the conformal threshold. Where none does, no class is
   credible. It is full where too few calibration pictures allow no guarantee (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
-  is suspicious; an answer that is no malignant class is then held back, however confident.
+  is suspicious, and a first finding that is no malignant class comes with a warning.
 - `triage` says who has to see the lesion: `urgent` where the probability of malignancy reaches the threshold
   of false alarms, else `ruled-out` where it is below the threshold under which each kind of malignancy is
   missed in few, else `routine`. Nothing is ruled out of an unfamiliar picture, of a declared skin tone that
@@ -39,7 +37,6 @@ from registry.bundle.conclusions import Node, NodeRule
 from registry.bundle.counts.score_bins import (
     LOGIT_BINS,
     SCORE_BINS,
-    is_held_back,
     is_suspicious,
     malignancy_probability,
     score_bin,
@@ -329,9 +326,6 @@ class Decision:
         guarantee: for whom that is promised.
         set_calibrated_on: lesions the promise rests on.
         malignancy: how probable it is that the lesion is malignant.
-        confidence: the highest probability.
-        confidence_threshold: what it was compared with, to the resolution of a score bin.
-        confidence_calibrated_on: pictures the threshold rests on.
         warnings: what a clinician has to know, one sentence each.
         triage: who has to see the lesion; None of a version without triage.
         conclusion: what is said of it; None where nothing is sure.
@@ -346,9 +340,6 @@ class Decision:
     guarantee: Guarantee
     set_calibrated_on: int
     malignancy: MalignancyRisk
-    confidence: float
-    confidence_threshold: float
-    confidence_calibrated_on: int
     warnings: tuple[str, ...]
     triage: TriageAnswer | None = None
     conclusion: Conclusion | None = None
@@ -377,11 +368,6 @@ class Decision:
                 "calibration_n": self.set_calibrated_on,
             },
             "malignancy": asdict(self.malignancy),
-            "confidence": {
-                "value": self.confidence,
-                "threshold": self.confidence_threshold,
-                "calibrated_on_n": self.confidence_calibrated_on,
-            },
             "warnings": list(self.warnings),
         }
 
@@ -429,8 +415,7 @@ def decide(
     in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
     malignant = malignant_classes(manifest.labels)
     unfamiliar = _unfamiliar(manifest, embedding)
-    one, answer = np.asarray(probabilities)[np.newaxis], order[:1]
-    held_back = bool(is_held_back(one, answer, malignant, manifest.suspicious_from)[0])
+    one = np.asarray(probabilities)[np.newaxis]
     triage = _triage(
         one,
         malignant,
@@ -440,13 +425,10 @@ def decide(
         unfamiliar=bool(unfamiliar),
         prevalence=(prevalence or {}).get(manifest.subgroup.name),
     )
-    conclusion = None
-    if manifest.conclusions is None:
-        reported = bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar
-    else:
-        conclusion = _conclusion(one, manifest, triage) if guarantee != "none" and not unfamiliar else None
-        reported = conclusion is not None
-        held_back = held_back and not reported
+    conclusion = _conclusion(one, manifest, triage) if guarantee != "none" and not unfamiliar else None
+    reported = conclusion is not None
+    suspicious = bool(is_suspicious(one, malignant, manifest.suspicious_from)[0])
+    held_back = suspicious and not malignant[order[0]] and not reported
     return Decision(
         reported=reported,
         held_back=held_back,
@@ -457,9 +439,6 @@ def decide(
         guarantee=guarantee,
         set_calibrated_on=conformal.n,
         malignancy=_malignancy(probabilities, malignant, manifest, skin_tone, skin_tone_scale),
-        confidence=float(probabilities[order[0]]),
-        confidence_threshold=manifest.report_threshold,
-        confidence_calibrated_on=manifest.abstention.n,
         warnings=(
             *((HELD_BACK,) * held_back),
             *_familiarity_warnings(manifest, unfamiliar),
@@ -475,7 +454,6 @@ def _conclusion(
 ) -> Conclusion | None:
     """What is concluded of one row of probabilities `(1, classes)`."""
     rules, tree = manifest.conclusions, manifest.tree
-    assert rules is not None, "asked where there are none"
     ruled_out = np.array([triage is not None and triage.level == "ruled-out"])
     place = int(tree.concluded(one, ruled_out, rules.thresholds(tree))[0])
     if place < 0:

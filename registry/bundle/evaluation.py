@@ -56,6 +56,7 @@ SHARES: Final[Mapping[str, tuple[str, str]]] = {
     "malignant_sensitivity": ("found", "n_malignant"),
     "malignant_specificity": ("cleared", "n_other"),
     "coverage": ("covered", "n"),
+    "answered": ("answered", "n"),
     "reported": ("reported", "n"),
     "reported_risk": ("reported_wrong", "reported"),
     "sensitivity_at_threshold": ("suspicious", "n_malignant"),
@@ -77,8 +78,9 @@ class Decided(Frozen):
         covered: pictures whose prediction set has their class; None, as all that follows, where it is not
             disclosed.
         set_classes: classes in all prediction sets together.
-        reported: pictures that are not referred.
-        reported_wrong: of these, those answered wrongly.
+        answered: pictures of which something is concluded, or that triage calls urgent or rules out.
+        reported: pictures of which something is concluded.
+        reported_wrong: of these, those that are none of the classes that were concluded.
         suspicious: malignant pictures at the working point or above; None without a working point.
         not_suspicious: other pictures below it.
         ruled_out_malignant, ruled_out_other: malignant and other pictures that triage rules out; None without
@@ -88,6 +90,7 @@ class Decided(Frozen):
 
     covered: Count | None = None
     set_classes: Count | None = None
+    answered: Count | None = None
     reported: Count | None = None
     reported_wrong: Count | None = None
     suspicious: Count | None = None
@@ -103,6 +106,7 @@ class Decided(Frozen):
         sums = {
             "covered": decisions.covered,
             "set_classes": decisions.set_sizes,
+            "answered": decisions.answered,
             "reported": decisions.reported,
             "reported_wrong": decisions.wrong,
         }

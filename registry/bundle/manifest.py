@@ -215,33 +215,8 @@ class Conformal(Frozen):
         return self
 
 
-class Abstention(Frozen):
-    """The rule of referral: a picture is reported if `LOGIT_BINS.bin(max p) >= threshold_bin`.
-
-    Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
-    refers every picture: that is the default.
-
-    Attributes:
-        target_risk: the share of wrong answers that was allowed among the reported.
-        threshold_bin: 0 reports everything, as many as there are bins refers everything.
-        n: calibration pictures it was chosen on.
-        risk: the share of wrong answers among the reported there; None if none was reported.
-        risk_high: the upper limit of that share for new pictures, and `level`, how sure it is; None where
-            nothing is promised.
-    """
-
-    target_risk: float = Field(0.1, ge=0, le=1)
-    threshold_bin: ThresholdBin = len(LOGIT_BINS)
-    n: int = Field(0, ge=0)
-    risk: float | None = Field(None, ge=0, le=1)
-    risk_high: float | None = Field(None, ge=0, le=1)
-    level: float | None = Field(None, gt=0, lt=1)
-
-
 class WorkingPoint(Frozen):
     """The rule of suspicion: a lesion is suspicious if `LOGIT_BINS.bin(malignancy) >= threshold_bin`.
-
-    A suspicious picture whose answer is no malignant class is referred.
 
     Attributes:
         target: the sensitivity that was asked for.
@@ -350,21 +325,20 @@ class PatternCalibration(Frozen):
 
     Attributes:
         pattern: what is given.
-        temperature, conformal, abstention, working_point, triage, conclusions: as in the manifest, for these
-            cases; without a working point of its own, that of the manifest.
+        temperature, conformal, working_point, triage, conclusions: as in the manifest, for these cases;
+            without a working point of its own, that of the manifest.
         set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
-        reported: the share of them that is reported.
+        reported: the share of them of which something is concluded.
     """
 
     pattern: Pattern
     temperature: Temperature
     conformal: Conformal
-    abstention: Abstention
     set_size: float | None = Field(None, ge=0)
     reported: float | None = Field(None, ge=0, le=1)
     working_point: WorkingPoint | None = None
     triage: Triage | None = None
-    conclusions: Conclusions | None = None
+    conclusions: Conclusions = Conclusions()
 
 
 class OutOfDistribution(Frozen):
@@ -464,10 +438,9 @@ class BundleManifest(Frozen):
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
         triage: which lesions are ruled out, and which are urgent; None of a job without it.
-        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported; None of
-            a job without them, and then `abstention` says what is reported.
-        patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `abstention`,
-            `working_point`, `triage` and `conclusions` are for cases of all these patterns together.
+        conclusions: at which nodes of the tree of diagnoses something is concluded, and reported.
+        patterns: the rules for each pattern that was calibrated; `temperature`, `conformal`, `working_point`,
+            `triage` and `conclusions` are for cases of all these patterns together.
         evaluation: what its test showed; None where it was not tested.
         attestation: a signature of who measured the figures; None where nobody signed.
         basis: of its guarantees: a `split` kept for calibration, or training lesions, each scored by a model
@@ -482,7 +455,6 @@ class BundleManifest(Frozen):
     subgroup: Subgroup = Subgroup()
     temperature: Temperature = Temperature()
     conformal: Conformal = Conformal()
-    abstention: Abstention = Abstention()
     out_of_distribution: OutOfDistribution | None = None
     parity: float | None = Field(None, ge=0, le=1)
     tones: ToneRanges | None = None
@@ -490,7 +462,7 @@ class BundleManifest(Frozen):
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
     triage: Triage | None = None
-    conclusions: Conclusions | None = None
+    conclusions: Conclusions = Conclusions()
     patterns: tuple[PatternCalibration, ...] = ()
     evaluation: Evaluation | None = None
     reference: ReferenceHistograms | None = None
@@ -515,15 +487,6 @@ class BundleManifest(Frozen):
         """Whom the model is for, and the subgroups that it was tested on by themselves."""
         tested = self.reference.by_subgroup if self.reference else ()
         return (self.subgroup, *(one.subgroup for one in tested))
-
-    @property
-    def reports_from(self) -> int:
-        """The score bin from which on a highest probability is reported.
-
-        It reaches the abstention threshold, and a class is in the prediction set: where none is, none is
-        credible.
-        """
-        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
 
     @property
     def suspicious_from(self) -> int | None:
@@ -567,22 +530,13 @@ class BundleManifest(Frozen):
 
     @property
     def refers_all(self) -> bool:
-        """Whether no picture is reported, whatever its probabilities."""
-        if self.conclusions is not None:
-            return not any(
-                (self.conclusions.nodes, *(of.conclusions.nodes for of in self.patterns if of.conclusions))
-            )
-        return self.reports_from == SCORE_BINS
+        """Whether nothing is concluded of any picture, whatever its probabilities."""
+        return not any((self.conclusions.nodes, *(of.conclusions.nodes for of in self.patterns)))
 
     @property
     def set_threshold(self) -> float:
         """The smallest probability of a class in the prediction set."""
         return LOGIT_BINS.lower(self.conformal.threshold_bin)
-
-    @property
-    def report_threshold(self) -> float:
-        """The smallest highest probability that is reported; 1 where none is."""
-        return LOGIT_BINS.lower(self.reports_from)
 
     def rules_of(self, pattern: Pattern) -> PatternCalibration | None:
         """The rules of a pattern; None where it was not calibrated by itself."""
@@ -598,13 +552,12 @@ class BundleManifest(Frozen):
         if rules is None:
             nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
             triage = None if self.triage is None else self.triage.nothing_ruled_out
-            none = None if self.conclusions is None else self.conclusions.model_copy(update={"nodes": ()})
+            none = self.conclusions.model_copy(update={"nodes": ()})
             return self.model_copy(update={"conformal": nothing, "triage": triage, "conclusions": none})
         return self.model_copy(
             update={
                 "temperature": rules.temperature,
                 "conformal": rules.conformal,
-                "abstention": rules.abstention,
                 "working_point": rules.working_point or self.working_point,
                 "triage": rules.triage,
                 "conclusions": rules.conclusions,

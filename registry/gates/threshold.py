@@ -60,13 +60,14 @@ class ThresholdGate(NumericGate):
 
 
 class MinAnswerRateGate(ThresholdGate):
-    """How many images of every subgroup must get an answer; the others are referred to a clinician.
+    """Of how many images of every subgroup more must be said than that a clinician has to look.
 
-    A model that refers nearly all of them keeps every guarantee and is of no use.
+    Something is concluded, or triage calls them urgent or rules them out. A model that does so of nearly none
+    keeps every guarantee and is of no use.
     """
 
     name: Literal["min_answer_rate"] = "min_answer_rate"
-    metric = "reported"
+    metric = "answered"
     measure = "answer rate"
     passes = "share of every subgroup's test images that is answered: at least {limit:.3f}"
 
@@ -234,19 +235,19 @@ class CoverageGate(NumericGate):
 
 
 class RiskGate(NumericGate):
-    """Whether the answers given to each subgroup are as seldom wrong as its version allows.
+    """Whether the conclusions of each subgroup are as seldom wrong as its version allows.
 
     Refused where the lower end of the 95 % interval lies above `target_risk`: then the guarantee is broken
     for certain. The upper end would be the wrong judge: 3 wrong of 60 answers reach to 0.139, so that a
     target of 0.1 would refuse nearly every honest test of a rare subgroup. The guarantee itself is made by
     an upper limit, at calibration. Without an interval the point decides.
 
-    A subgroup that gets no answers has no risk: not applicable, `min_answer_rate` judges it.
+    A subgroup of which nothing is concluded has no risk: not applicable, `min_answer_rate` judges it.
     """
 
     remedy = missing = "calibrate again on more images of"
     passes = (
-        "lower end of the 95 % interval of the share of wrong answers among those given to every "
+        "lower end of the 95 % interval of the share of wrong ones among the conclusions of every "
         "subgroup: at most the target of the version"
     )
     name: Literal["risk"] = "risk"
@@ -259,11 +260,11 @@ class RiskGate(NumericGate):
                 subgroup_figure(name, row, "reported"),
             )
             if risk is None and answered is not None and not answered.value:
-                yield not_applicable("share of wrong answers", "no image is answered", name)
+                yield not_applicable("share of wrong conclusions", "nothing is concluded of any image", name)
             else:
                 low = risk.interval[0] if risk and risk.interval else None
-                target = manifest.abstention.target_risk
-                yield check(name, "share of wrong answers", risk, "at most", target, judged=low)
+                target = manifest.conclusions.target_risk
+                yield check(name, "share of wrong conclusions", risk, "at most", target, judged=low)
 
 
 class ParityGate(NumericGate):

@@ -136,9 +136,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "differences": metrics.get("differences"),
         "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
-            **{key: record[key] for key in ("basis", "temperature", "conformal", "abstention", "triage")},
+            **{key: record[key] for key in ("basis", "temperature", "conformal", "triage", "conclusions")},
             "set_threshold": manifest.set_threshold,
-            "confidence_threshold": manifest.report_threshold,
             "expected_coverage": expected_coverage(manifest.conformal),
         },
         "out_of_distribution": _unfamiliar(manifest),
@@ -187,7 +186,6 @@ def _case(manifest: BundleManifest) -> dict[str, Any]:
                 **rules.model_dump(mode="json"),
                 "pattern": rules.pattern.name,
                 "set_threshold": under.set_threshold,
-                "confidence_threshold": under.report_threshold,
             }
         )
     return {"case": manifest.case.model_dump(mode="json"), "patterns": patterns}
@@ -246,17 +244,14 @@ def _not_for(manifest: BundleManifest) -> Iterator[str]:
 
 def _how_to_use(manifest: BundleManifest) -> dict[str, str]:
     """How to read each part of an answer: `report`, `refer`, `prediction_set`, `malignancy`, `unfamiliar`."""
-    refer = "No picture is referred for low confidence."
+    refer = (
+        "No conclusion is sure enough: a clinician judges the lesion. Triage says who has to be seen first; "
+        "a referral by itself says nothing about how dangerous the lesion is."
+    )
     if manifest.refers_all:
         refer = (
-            "Every picture is referred to a clinician: the model was never calibrated, or no threshold kept "
-            "the share of wrong answers low enough."
-        )
-    elif manifest.reports_from > 0:
-        refer = (
-            f"The highest probability is below {probability_text(manifest.report_threshold)}: a clinician "
-            "judges the lesion as if there were no answer. A referral says nothing about how dangerous the "
-            "lesion is."
+            "Every picture is referred to a clinician: the model was never calibrated, or of no conclusion "
+            "the share of wrong ones was shown to be low enough."
         )
     unfamiliar = "A picture unlike those it was trained on is answered like any other."
     if (found := manifest.out_of_distribution) is not None and found.threshold is not None:
@@ -276,19 +271,20 @@ def _how_to_use(manifest: BundleManifest) -> dict[str, str]:
 
 
 def _report(manifest: BundleManifest) -> str:
-    abstention = manifest.abstention
     if manifest.refers_all:
         return NEVER_REPORTS
-    risk, sure = "how many were wrong is unknown", "which is not sure to hold for new ones"
-    if abstention.risk is not None and manifest.reports_from <= abstention.threshold_bin:
-        risk = f"{percent(round(abstention.risk, 3))} of those reported were wrong"
-    if abstention.risk_high is not None and abstention.level is not None:
-        high, level = percent(round(abstention.risk_high, 3)), percent(abstention.level)
-        sure = f"and new ones are shown to keep to {high} (with {level} confidence)"
+    rules = manifest.conclusions
+    named = {(node.level, node.code): node.name for node in manifest.tree.nodes}
+    nodes = "; ".join(
+        f"{named[one.level, one.code]} from "
+        f"{probability_text(LOGIT_BINS.lower(one.threshold_bin))} on, wrong of {one.wrong} of {one.n} "
+        f"calibration lesions, at most {percent(round(one.risk_high, 3))} of new ones"
+        for one in rules.nodes
+    )
     return (
-        f"The highest probability is at least {probability_text(manifest.report_threshold)}: a clinician may "
-        f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
-        f"{percent(abstention.target_risk)} were allowed, {sure}."
+        "Something is concluded, at the finest level that is sure: "
+        f"{nodes or 'by the rules of each pattern'}. At most {percent(rules.target_risk)} of each conclusion "
+        f"may be wrong (with {percent(rules.level)} confidence, of all together). A clinician may weigh it."
     )
 
 
@@ -321,7 +317,7 @@ def _malignancy(manifest: BundleManifest) -> str:
     return (
         f"{text} From {probability_text(LOGIT_BINS.lower(point.threshold_bin))} on a lesion is suspicious: "
         f"at least {low} of malignant lesions are (with {level} confidence, chosen on {point.n} of "
-        f"them{missed}). An answer that is not malignant is then referred."
+        f"them{missed}). Such a lesion is never ruled out."
     )
 
 

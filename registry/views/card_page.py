@@ -52,7 +52,8 @@ MEASURES: Final[Mapping[str, str]] = {
     "aurc": "AURC",
     "coverage": "Coverage of sets",
     "set_size": "Mean set size",
-    "reported": "Share reported",
+    "answered": "Share concluded, urgent or ruled out",
+    "reported": "Share concluded",
     "reported_risk": "Wrong among reported",
     "spread": "Spread",
     "spread_standardised": "Spread, one mix of diseases",
@@ -247,13 +248,11 @@ def _intersections(card: Card) -> Iterator[Table]:
 
 
 def _confidence(card: Card) -> Facts:
-    """Temperature, prediction sets, referral and unfamiliar pictures."""
+    """Temperature, prediction sets and unfamiliar pictures."""
     calibration = card["calibration"]
-    temperature, sets, abstention = (calibration[name] for name in ("temperature", "conformal", "abstention"))
-    expected, risk = calibration["expected_coverage"], abstention["risk"]
-    high, level = abstention.get("risk_high"), abstention.get("level")
-    if abstention["threshold_bin"] < sets["threshold_bin"]:  # other pictures are reported than were counted
-        risk = high = None
+    temperature, sets, expected = (
+        calibration[name] for name in ("temperature", "conformal", "expected_coverage")
+    )
     shrunk = ", drawn towards that of everybody" if temperature["shrunk"] else ""
     guarantee, unfamiliar = sets["guarantee"], card["out_of_distribution"]
     if guarantee != "none":
@@ -265,14 +264,6 @@ def _confidence(card: Card) -> Facts:
         "Prediction sets: guarantee": guarantee,
         "Prediction sets: least expected coverage": _share(expected),
         "Prediction sets: smallest probability": probability_text(calibration["set_threshold"]),
-        "Referral: below a probability of": probability_text(calibration["confidence_threshold"]),
-        "Referral: share of wrong answers allowed": percent(abstention["target_risk"]),
-        "Referral: share of wrong answers seen": UNKNOWN
-        if risk is None
-        else f"{_share(risk)}, on {abstention['n']} pictures",
-        "Referral: share of wrong answers of new pictures": "nothing is promised"
-        if high is None or level is None
-        else f"at most {_share(high)}, with {percent(level)} confidence",
     }
     if unfamiliar is None:
         return Facts((*pairs.items(), ("Unfamiliar pictures", "not noticed")))
@@ -294,7 +285,7 @@ def _share(share: float | None) -> str:
 
 def _patterns(card: Card) -> Table:
     """What calibration found for each pattern of what is given with a case."""
-    header = ("Given", "Promised", "Lesions", "Classes in a set", "Reported", "Reported from")
+    header = ("Given", "Promised", "Lesions", "Classes in a set", "Something concluded")
     rows = tuple(
         Row.of(
             one["pattern"],
@@ -302,7 +293,6 @@ def _patterns(card: Card) -> Table:
             f"{one['conformal']['n']:,}",
             UNKNOWN if one["set_size"] is None else f"{one['set_size']:.2f}",
             _share(one["reported"]),
-            probability_text(one["confidence_threshold"]),
         )
         for one in card.get("patterns", ())
     )

@@ -41,7 +41,7 @@ _SHOWN: Final = {
 _LONGEST: Final = 60  # characters of a value
 _NAMED_BY: Final = {"labels": "code", "case.facts": "name", "patterns": "pattern"}
 """Lists whose entries go by their names, and which key that is."""
-_WITH_PROBABILITY: Final = ("conformal", "abstention")  # whose threshold is a bin of probabilities
+_WITH_PROBABILITY: Final = ("conformal",)  # whose threshold is a bin of probabilities
 _PACKED: Final = ("means", "whitening")  # matrices as text, of which the digest is compared
 
 

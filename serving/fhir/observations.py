@@ -39,7 +39,7 @@ _INDETERMINATE = {
 def observations(
     diagnosis: Diagnosis, labels: Sequence[Label], parameters: Parameters, device: str
 ) -> Iterator[Element]:
-    """All of them: triage if any, decision, findings, prediction set, malignancy, confidence and quality.
+    """All of them: triage if any, decision, findings, prediction set, malignancy and quality.
 
     Where nothing is reported, the decision, the findings and the malignancy are indeterminate.
 
@@ -113,7 +113,6 @@ def observations(
         **_with(risk),
         **{**doubt, **_beside_working_point(risk, doubt)},
     )
-    yield observation("confidence", observed("confidence", "Highest probability"), **_confidence(diagnosis))
     yield observation(
         "quality",
         observed("picture-quality", "Whether the picture can be judged"),
@@ -162,17 +161,6 @@ def _reason(reason: Reason) -> Element:
 
 def _class(code: str, labels: Sequence[Label]) -> Element:
     return {"code": observed("class", "Class"), "valueCodeableConcept": class_concept(code, labels)}
-
-
-def _confidence(diagnosis: Diagnosis) -> Element:
-    confidence = diagnosis.confidence
-    return {
-        "valueQuantity": probability(confidence.value),
-        "referenceRange": [
-            {"low": probability(confidence.threshold), "text": "below this the lesion is referred"}
-        ],
-        **_with(confidence),
-    }
 
 
 def _beside_working_point(risk: MalignancyRisk, doubt: Element) -> Element:

@@ -2,10 +2,9 @@
 
 | code | decision |
 | --- | --- |
-| `confident` | `report`: a conclusion is sure enough, or the highest probability reaches the threshold |
-| `low-confidence` | `refer`: none is, or it does not |
-| `empty-set` | `refer`: it is too low even for the prediction set, in which no class is left |
-| `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
+| `confident` | `report`: a conclusion is sure enough |
+| `low-confidence` | `refer`: none is |
+| `refers-all` | `refer`: the version concludes nothing of any picture |
 | `possible-malignancy` | `refer`: suspicious at the working point, and the first finding is not malignant |
 | `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
 | what is wrong with the picture | `retake`: see `serving.inference.quality.rules` |
@@ -18,9 +17,7 @@ does not know shows the text.
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
-import numpy as np
-
-from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.decision import Conclusion, Decision
 from registry.bundle.manifest import BundleManifest
 from registry.records import Version
@@ -30,9 +27,7 @@ from serving.protocol.parameters import Parameters
 from serving.protocol.routing import ROUTE_REASONS, RouteReason
 from serving.protocol.schemas import Reason
 
-ReasonCode = Literal[
-    "confident", "low-confidence", "empty-set", "refers-all", "possible-malignancy", "unfamiliar"
-]
+ReasonCode = Literal["confident", "low-confidence", "refers-all", "possible-malignancy", "unfamiliar"]
 CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTE_REASONS)
 """Every reason code there is."""
 
@@ -93,42 +88,16 @@ def route_warnings(route: RouteReason, parameters: Parameters) -> list[str]:
 
 
 def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[ReasonCode, str]]:
-    known, n = manifest.out_of_distribution, decision.confidence_calibrated_on
-    confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
+    if decision.conclusion is not None:
+        return [("confident", _concluded(decision.conclusion))]
     found: list[tuple[ReasonCode, str]] = []
-    if manifest.conclusions is not None:
-        if decision.conclusion is not None:
-            return [("confident", _concluded(decision.conclusion))]
-        if manifest.refers_all:
-            found.append(("refers-all", "This version concludes nothing: no conclusion was sure enough."))
-        elif not decision.unfamiliar:
-            found.append(("low-confidence", _NOT_SURE))
-    elif manifest.abstention.threshold_bin == len(LOGIT_BINS):
-        found.append(("refers-all", _refers_all(n)))
-    elif not decision.in_set:
-        confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
-        found.append(
-            (
-                "empty-set",
-                (
-                    f"The highest probability is {confidence}; below {from_}, chosen on "
-                    f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
-                    "reported."
-                ),
-            )
-        )
-    elif LOGIT_BINS.bin(np.asarray(decision.confidence)) < manifest.reports_from:
-        found.append(
-            (
-                "low-confidence",
-                (
-                    f"The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
-                    "this version refers."
-                ),
-            )
-        )
+    if manifest.refers_all:
+        found.append(("refers-all", _REFERS_ALL))
+    elif not decision.unfamiliar:
+        found.append(("low-confidence", _NOT_SURE))
     if decision.held_back:
         found.append(("possible-malignancy", _suspicious(decision)))
+    known = manifest.out_of_distribution
     if decision.unfamiliar and known is not None:
         found.append(
             (
@@ -139,19 +108,12 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
                 ),
             )
         )
-    if not found:
-        found.append(
-            (
-                "confident",
-                (
-                    f"The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
-                    "this version reports."
-                ),
-            )
-        )
     return found
 
 
+_REFERS_ALL: Final = (
+    "This version concludes nothing of any picture: it was not calibrated, or no conclusion was sure enough."
+)
 _NOT_SURE: Final = (
     "No conclusion is sure enough for this lesion: nothing malignant, and nothing benign where malignancy is "
     "not ruled out."
@@ -167,34 +129,25 @@ def _concluded(conclusion: Conclusion) -> str:
     )
 
 
-def _refers_all(n: int) -> str:
-    if not n:
-        return "This version refers every picture: it was not calibrated."
-    return f"This version refers every picture: on {n} pictures no confidence was high enough."
-
-
 def _suspicious(decision: Decision) -> str:
     risk = decision.malignancy
     assert risk.probability is not None, "held back where no class is malignant"
     assert risk.threshold is not None, "held back without a working point"
     probability, threshold = _beside(risk.probability, risk.threshold)
     return (
-        f"The probability of malignancy is {probability}; from {threshold} on, the working point, this "
-        "version refers an answer that is not malignant."
+        f"The probability of malignancy is {probability}; from {threshold} on, the working point, a lesion "
+        "is suspicious, and the first finding is not malignant."
     )
 
 
-def _beside(confidence: float, threshold: float) -> tuple[str, str]:
-    """A confidence and a threshold, in as many places as show on which side of it the confidence lies.
-
-    Rounded as the same confidence is wherever else it is shown; below the threshold it is never shown at it.
-    """
+def _beside(given: float, threshold: float) -> tuple[str, str]:
+    """A probability and a threshold, in as many places as show on which side of it the probability lies."""
     shown = probability_text(threshold)
     for places in range(len(shown.partition(".")[2]), 13):
-        rounded, limit = f"{confidence:.{places}f}", f"{threshold:.{places}f}"
-        if (rounded >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
+        rounded, limit = f"{given:.{places}f}", f"{threshold:.{places}f}"
+        if (rounded >= limit) == (given >= threshold):  # texts of one length are in the order of numbers
             return rounded, limit
-    return repr(confidence), repr(threshold)
+    return repr(given), repr(threshold)
 
 
 def _route_reason(route: RouteReason, version: Version, parameters: Parameters) -> str:

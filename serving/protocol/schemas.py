@@ -251,8 +251,7 @@ class MalignancyRisk(Answer):
     above: Annotated[
         bool | None,
         Fact(
-            "whether the lesion is suspicious; if so and the first finding is not malignant, the decision "
-            "is `refer`",
+            "whether the lesion is suspicious; it is then never ruled out",
             True,
             optional=True,
         ),
@@ -293,29 +292,6 @@ class MalignancyRisk(Answer):
     ] = None
 
 
-class Confidence(Answer):
-    """The highest probability, and the threshold below which the answer is `refer`."""
-
-    value: Annotated[
-        float,
-        Fact(
-            "the highest probability",
-            0.52,
-            PROBABILITY,
-            page=Figure("Confidence", "reported from {threshold}"),
-        ),
-    ]
-    threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]
-    calibrated_on_n: Annotated[
-        int,
-        Fact(
-            "how many pictures the threshold rests on",
-            400,
-            fhir=Coded("calibration-pictures", "Pictures that the threshold rests on"),
-        ),
-    ]
-
-
 class Quality(Answer):
     """Whether the picture can be judged, and what is wrong with it."""
 
@@ -334,7 +310,8 @@ class Reason(Answer):
         str,
         Fact(
             "for people",
-            "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
+            "No conclusion is sure enough for this lesion: nothing malignant, and nothing benign where "
+            "malignancy is not ruled out.",
         ),
     ]
 
@@ -468,7 +445,6 @@ class Diagnosis(Answer):
     findings: Annotated[list[Finding], Fact("the classes, most probable first")]
     prediction_set: Annotated[PredictionSet, Fact("the classes that are possible")]
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
-    confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
     warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
     disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER

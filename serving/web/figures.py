@@ -8,7 +8,7 @@ from serving.protocol.fields import PROBABILITY, Unit, facts
 from serving.protocol.schemas import Answer, Diagnosis
 from serving.web.numbers import NOT_KNOWN, percent
 
-FIRST: Final = ("confidence", "malignancy")
+FIRST: Final = ("malignancy",)
 """The parts of an answer that a clinician reads first; the others follow in their own order."""
 
 

@@ -29,7 +29,7 @@ AGAIN = [
     (ASKED[0], ASKED[0]),
     (
         {"split": "calibration", "stage": "2-calibrate", "ask": "log_likelihoods"},
-        {"split": "calibration", "stage": "2-calibrate", "ask": "thresholds"},
+        {"split": "calibration", "stage": "2-calibrate", "ask": "truth"},
     ),
     (
         {"split": "validation", "ask": "evaluate", "round": 2},

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from personalization.calibration.triage import read_malignancies
+from personalization.calibration.at_thresholds import read_counts
 from personalization.stages.calibration_answers import MALIGNANCY, answer_in_view
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import kinds_of
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
@@ -65,7 +66,7 @@ def histogram(client, target, constant):
     question = EvaluateQuestion(split="train", subgroups=("dark",))
     asked = Broadcast("north", "3-calibrate", 0, MALIGNANCY, GLOBAL, {}, {})
     answer = answer_in_view(asked, question, client, Sent(target, constant), as_they_are)
-    return read_malignancies(answer, 1, len(kinds_of(client.dataset.labels)))[0]
+    return read_counts(answer, MALIGNANCY, (1, 1 + len(kinds_of(client.dataset.labels)), SCORE_BINS))[0]
 
 
 def fewest_told(client):

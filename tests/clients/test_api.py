@@ -46,7 +46,7 @@ CONTRACT = """
  "model": {"name": "…", "version": 3, "subgroup": "V", "digest": "sha256:…", "route": "declared | unknown-tone | other-scale | no-model-for-subgroup"},
  "findings": [{"code": "MEL", "name": "Melanoma", "malignancy": "malignant | premalignant | benign | unknown", "probability": 0.62, "coding": {"icd10": "C43.9"}}],
  "prediction_set": {"codes": ["MEL", "NV"], "coverage": 0.9, "guarantee": "subgroup | global | none", "calibration_n": 412},
- "malignancy": {"probability": 0.71}, "confidence": {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 412},
+ "malignancy": {"probability": 0.71},
  "quality": {"acceptable": true, "issues": []}, "warnings": [], "disclaimer": "…"}
 """  # noqa: E501
 

@@ -53,10 +53,9 @@ DIAGNOSIS: dict[str, Any] = {
         "calibration_n": 412,
     },
     "malignancy": {"probability": 0.71},
-    "confidence": {"value": 0.62, "threshold": 0.65, "calibrated_on_n": 409},
     "quality": {"acceptable": True, "issues": []},
     "warnings": ["First warning.", "Second warning."],
-    "reasons": [{"code": "low-confidence", "text": "The confidence is below its threshold."}],
+    "reasons": [{"code": "low-confidence", "text": "No conclusion is sure enough."}],
     "disclaimer": "No substitute for a clinician.",
 }
 
@@ -192,7 +191,7 @@ def rows(text: str) -> list[dict[str, str]]:
         ({}, "REFER"),
         ({}, DIAGNOSIS["disclaimer"]),
         ({}, "Warning: Second warning."),
-        ({}, "Reason: The confidence is below its threshold."),
+        ({}, "Reason: No conclusion is sure enough."),
         ({"decision": "retake", "findings": []}, "RETAKE"),
         ({"malignancy": {"probability": None}}, "Malignancy: not known"),
         (

@@ -138,7 +138,7 @@ THRESHOLDS = [
     Threshold("worst_malignant_sensitivity", "limit", _least("malignant_sensitivity"), "at least"),
     Threshold("calibration", "limit", _most("ece"), "at most"),
     Threshold("coverage", "slack", _uncovered, "at most"),
-    Threshold("min_answer_rate", "limit", _least("reported"), "at least"),
+    Threshold("min_answer_rate", "limit", _least("answered"), "at least"),
     Threshold("count", "minimum", _least("n"), "at least", whole=True),
     Threshold("required_subgroups", "malignant", _least("n_malignant"), "at least", whole=True),
 ]

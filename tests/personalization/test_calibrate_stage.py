@@ -12,8 +12,6 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import binom
 from sklearn.covariance import oas
 
-from personalization.calibration.abstention import AbstentionConfig, fit_abstention, propose_thresholds
-from personalization.calibration.at_thresholds import CountsAt
 from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.consistency import contradictions
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
@@ -206,22 +204,6 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
         assert bundle.manifest.conformal.threshold_bin == expected
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
-        confidence, wrong = score_bin(served.max(axis=1)), served.argmax(axis=1) != labels
-        sides = np.stack([np.bincount(of, minlength=SCORE_BINS) for of in (confidence, confidence[wrong])])
-        allowed = AbstentionConfig(target_risk=0.4)
-        # Where no class is in the set, none is reported.
-        fitted = fit_abstention(
-            CountsAt.of(sides, propose_thresholds(sides[0], allowed)), allowed, lowest=expected
-        )
-        told = bundle.manifest.abstention
-        assert (told.threshold_bin, told.risk, told.risk_high, told.level) == (
-            fitted.threshold_bin,
-            fitted.risk,
-            fitted.risk_high,
-            0.95,
-        )
-        assert bundle.manifest.abstention.n == len(labels)
-
 
 def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
     job = calibrate_job(make_job, coverage=0.7, target_risk=0.4)
@@ -232,25 +214,27 @@ def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
         served = Graph(bundle.graph).run(images).probabilities
         bins = score_bin(served)
         sets = bins >= bundle.manifest.conformal.threshold_bin
-        told = score_bin(served.max(axis=1)) >= bundle.manifest.abstention.threshold_bin
+        decisions = [decide(row, bundle.manifest, **declared(name)) for row in served]
+        told = np.array([one.reported for one in decisions])
+        levels = np.array([one.triage.level for one in decisions])
         wrong = served.argmax(axis=1) != labels
+        mistaken = [
+            one.conclusion is not None and label not in one.conclusion.node.classes
+            for one, label in zip(decisions, labels, strict=True)
+        ]
         facts = outcome.facts["by_subgroup"][name]
         assert facts["coverage"] == pytest.approx(sets[np.arange(len(labels)), labels].mean())
         assert facts["set_size"] == pytest.approx(sets.sum(axis=1).mean())
         assert facts["reported"] == pytest.approx(told.mean())
-        assert facts["reported_risk"] == (pytest.approx(wrong[told].mean()) if told.any() else None)
+        assert facts["answered"] == pytest.approx((told | (levels != "routine")).mean())
+        assert facts["reported_risk"] == (pytest.approx(sum(mistaken) / told.sum()) if told.any() else None)
         assert outcome.test[name].point.n == len(labels)
         assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
 
 
-@pytest.mark.parametrize(("sensitivity", "target_risk"), [(0.6, 0.4), (0.95, 0.4), (0.95, 0.9)])
-def test_a_working_point_is_that_of_the_served_probabilities(
-    sensitivity, target_risk, make_job, stand, hospitals
-):
-    """Where all answers may be wrong, what is held back is still counted as referred."""
-    job = calibrate_job(make_job, sensitivity=sensitivity, coverage=0.99, target_risk=target_risk)
-    outcome = run(job, hospitals, stand)
-    held = 0
+@pytest.mark.parametrize("sensitivity", [0.6, 0.95])
+def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_job, stand, hospitals):
+    outcome = run(calibrate_job(make_job, sensitivity=sensitivity), hospitals, stand)
     for name, bundle in outcome.bundles.items():
         images, labels = pictures(hospitals, name, "calibration")
         malignancy = score_bin(Graph(bundle.graph).run(images).probabilities[:, 0])  # mel alone is malignant
@@ -262,18 +246,7 @@ def test_a_working_point_is_that_of_the_served_probabilities(
         assert point.threshold_bin == own[max(missed, default=0)]
         assert asdict_of(point) == outcome.facts["models"][name]["working_point"]
         assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
-
-        alone = bundle.manifest.model_copy(update={"conclusions": None})
-        decided = [decide(row, alone) for row in Graph(bundle.graph).run(images).probabilities]
-        told = np.array([one.reported for one in decided])
-        wrong = np.array([one.findings[0].label.code for one in decided]) != np.array(
-            [bundle.manifest.labels[k].code for k in labels]
-        )
-        abstention = outcome.facts["models"][name]["abstention"]
-        assert abstention["coverage"] == pytest.approx(told.mean())
-        assert abstention["risk"] == (pytest.approx(wrong[told].mean()) if told.any() else None)
-        held += sum(one.held_back for one in decided)
-    assert bool(held) is (sensitivity == 0.95), "the higher it is, the more pictures are held back"
+        assert bundle.manifest.triage.ruled_out_below <= point.threshold_bin
 
 
 def test_what_a_working_point_does_on_the_test_split_is_told(make_job, stand, hospitals):
@@ -549,25 +522,20 @@ def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stan
 
 
 def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make_job, stand, hospitals):
-    # Nearly all may be wrong and missed here, so that confidence alone would report.
+    # Nearly all may be wrong and missed here, so that something would be concluded.
     triage = {"missed": 0.9, "false_alarms": 0.1}
     job = calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05, triage=triage)
     outcome = run(job, hospitals, stand)
-    for name in (GLOBAL, "light"):
-        bundle = outcome.bundles[name]
-        unseen = np.zeros((2, 16, 16, 3), np.uint8)
-        unseen[0, ..., 0] = unseen[1, ..., 2] = 255  # pure red and pure blue
-        outputs = Graph(bundle.graph).run(unseen)
-        assert (outputs.probabilities.max(axis=1) > 0.95).all()
-        # Nothing is ruled out for everybody, so nothing benign concluded: by confidence alone it would be.
-        rules = bundle.manifest.conclusions if name == "light" else None
-        manifest = bundle.manifest.model_copy(update={"conclusions": rules})
-        tone = declared(name) if name == "light" else {}
-        for probabilities, embedding in zip(outputs.probabilities, outputs.embedding, strict=True):
-            assert decide(probabilities, manifest, **tone).reported
-            decision = decide(probabilities, manifest, embedding=embedding, **tone)
-            assert not decision.reported
-            assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
+    bundle, tone = outcome.bundles["light"], declared("light")
+    unseen = np.zeros((2, 16, 16, 3), np.uint8)
+    unseen[0, ..., 0] = unseen[1, ..., 2] = 255  # pure red and pure blue
+    outputs = Graph(bundle.graph).run(unseen)
+    assert (outputs.probabilities.max(axis=1) > 0.95).all()
+    for probabilities, embedding in zip(outputs.probabilities, outputs.embedding, strict=True):
+        assert decide(probabilities, bundle.manifest, **tone).reported
+        decision = decide(probabilities, bundle.manifest, embedding=embedding, **tone)
+        assert not decision.reported
+        assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
 
 
 def test_classes_of_few_pictures_have_no_gaussian(make_job, stand, hospitals):
@@ -621,7 +589,7 @@ def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, dra
     outcome = run(calibrate_job(make_job, coverage=0.9), data, stand)
     dark, light = outcome.bundles["dark"].manifest, outcome.bundles["light"].manifest
     assert (dark.conformal.guarantee, dark.conformal.threshold_bin) == ("none", 0)
-    assert dark.abstention.threshold_bin == SCORE_BINS, "nothing is reported on eight pictures"
+    assert dark.refers_all, "nothing is concluded on eight pictures"
     assert outcome.facts["by_subgroup"]["dark"]["set_size"] == 3
     assert outcome.facts["by_subgroup"]["dark"]["coverage"] == 1
     assert light.conformal.guarantee == "subgroup"
@@ -652,7 +620,7 @@ def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, 
     for name, bundle in clean.bundles.items():
         other = poisoned.bundles[name]
         assert other.graph == bundle.graph
-        for part in ("temperature", "conformal", "abstention", "out_of_distribution"):
+        for part in ("temperature", "conformal", "triage", "conclusions", "out_of_distribution"):
             assert getattr(other.manifest, part) == getattr(bundle.manifest, part)
         assert other.manifest.metrics != bundle.manifest.metrics
 
@@ -742,7 +710,7 @@ def test_exact_counts_are_asked_for_under_masks_and_cost_less_specificity(make_j
     assert (own < points[True].threshold_bin).sum() <= missed
     told = {masks: [one for one in asked[masks] if one.ask == "at_thresholds"] for masks in asked}
     assert not told[False]
-    assert {"malignancy", "confidence"} <= {name for one in told[True] for name in one.tensors}
+    assert {"malignancy", "nodes"} <= {name for one in told[True] for name in one.tensors}
 
 
 def seen(dataset, clients: str, split: str, tone: int) -> int:

@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report import (
@@ -28,8 +27,8 @@ from personalization.report.tables.run_facts import census_tables
 from personalization.report.tables.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Thresholds
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.counts import Concluded, Thresholds
+from registry.bundle.counts.score_bins import score_bin
 from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
 from registry.bundle.metrics.patient import Judged, findings
 from registry.bundle.metrics.summary import over_clients, summarise
@@ -43,14 +42,16 @@ LABELS = (
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
-def block(right, wrong, thresholds=None):
-    """`right` and `wrong` answers at confidence 0.8, half of the pictures of each class."""
+def block(right, wrong, thresholds=None, concluded=False):
+    """`right` and `wrong` answers at 0.8, half of the pictures of each class; all are concluded or none."""
     n = right + wrong
     labels = np.arange(n) % 2
     answers = np.where(np.arange(n) < right, labels, 1 - labels)
     probabilities = np.full((n, 2), 0.2)
     probabilities[np.arange(n), answers] = 0.8
-    return count(probabilities, labels, malignant=np.array([True, False]), thresholds=thresholds)
+    said = Concluded(answers, answers != labels, 2) if concluded else None
+    malignant = np.array([True, False])
+    return count(probabilities, labels, malignant=malignant, thresholds=thresholds, concluded=said)
 
 
 def small(**changes):
@@ -144,19 +145,16 @@ def full():
                 "light <I>",
                 Temperature(1.5, 1.6, 50),
                 ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46),
-                AbstentionThreshold(at_log_odds(0.75), 0.1, 0.08, 0.9, 50),
             ),
             CalibratedModel(
                 "dark & deep",
                 Temperature(1.4, None, 6),
                 ConformalThreshold(0, 0.9, 6, 7),
-                AbstentionThreshold(SCORE_BINS, 0.1, None, 0.0, 6),
             ),
             CalibratedModel(
                 "global",
                 Temperature(1.4, 1.4, 60),
                 ConformalThreshold(at_log_odds(-1.5), 0.9, 60, 55),
-                AbstentionThreshold(at_log_odds(0.75), 0.1, 0.1, 0.9, 60),
             ),
         ],
         notes=["2 pictures were broken."],
@@ -252,7 +250,7 @@ def test_every_part_of_the_run_is_told(text):
         "4 pictures of undeclared subgroup",
         "Loss, federate",
         "Pictures by client",
-        "always refers",
+        "Something concluded",
         "The global model at each client after stage “federate”",
         "north & <b>east</b>, mean over 2 clients",
         "as means over the clients that have it",
@@ -355,7 +353,7 @@ def test_the_cards_tell_the_working_point_where_there_is_one():
     labels, malignancy = np.repeat([0, 1], 10), np.repeat([0.8, 0.2, 0.8, 0.2], [6, 4, 3, 7])
     probabilities = np.stack([malignancy, 1 - malignancy], axis=1)
     for at, sensitivity, specificity in ((0.5, "60.0", "70.0"), (0.1, "100.0", "0.0")):
-        of = Thresholds(0, 0, int(score_bin(np.array(at))))
+        of = Thresholds(0, int(score_bin(np.array(at))))
         dark = count(probabilities, labels, malignant=np.array([True, False]), thresholds=of)
         beside = dict(overview(small(counts={"federate": {"dark": dark, "light": dark}})).cards[0].beside)
         assert beside["Sensitivity at the working point"].startswith(f"{sensitivity}\u202f% (")
@@ -374,7 +372,7 @@ def test_sensitivity_is_shown_by_kind_of_malignancy():
         probabilities = np.full((len(truth), 3), 0.1)
         probabilities[np.arange(len(truth)), answers] = 0.8
         of_each = {"malignant": malignant_classes(labels), "kinds": kinds}
-        return count(probabilities, truth, thresholds=Thresholds(0, 0), **of_each)
+        return count(probabilities, truth, thresholds=Thresholds(0), **of_each)
 
     blocks = {"dark": of(4, 6, 9, 1, 10), "light": of(0, 0, 9, 1, 10)}
     data = small(labels=labels, counts={"federate": blocks})
@@ -459,20 +457,21 @@ def test_a_report_without_pictures_is_refused(counts, message):
         render_report(small(counts=counts))
 
 
-def test_referred_pictures_are_those_below_their_subgroups_threshold():
-    """All confidences are 0.8: light (100) is answered from 0.68 on, dark (20) always referred."""
-    answers = Thresholds(at_log_odds(-1.5), at_log_odds(0.75))
+def test_what_is_answered_is_what_is_concluded_urgent_or_ruled_out():
+    """All answers are given at 0.8: of light (100) the class is concluded, of dark (20) nothing is."""
+    sets = Thresholds(at_log_odds(-1.5))
     served = {
-        "light <I>": block(90, 10, answers),
-        "dark & deep": block(16, 4, Thresholds(0, SCORE_BINS)),
-        UNDECLARED: block(3, 1, answers),
+        "light <I>": block(90, 10, sets, concluded=True),
+        "dark & deep": block(16, 4, Thresholds(0)),
+        UNDECLARED: block(3, 1, sets, concluded=True),
     }
 
     card = overview(replace(full(), counts={"calibrate": served})).cards[-1]
 
-    assert card.title == "Referred"
-    assert card.value == f"{100 * 20 / 124:.1f}\u202f%"  # undeclared pictures take the global threshold
-    assert f"{100 * 11 / 104:.1f}\u202f%" in card.detail  # 10 of light and 1 of undeclared are wrong
+    assert card.title == "Answered"
+    assert card.value == f"{100 * 104 / 124:.1f}\u202f%"
+    wrong = f"{100 * 11 / 104:.1f}\u202f%"  # 10 of light and 1 of undeclared
+    assert dict(card.beside)["Wrong among conclusions"].startswith(wrong)
 
 
 def test_calibration_table_by_hand():
@@ -481,9 +480,9 @@ def test_calibration_table_by_hand():
     light, dark, pooled = ([cell.text for cell in row.cells] for row in table.rows)
 
     percent = "\u202f%"
-    assert light == ["50", "1.50", f"18.2{percent}", f"90.0{percent}", f"67.9{percent}"]
-    assert dark == ["6", "1.40", "every class", "none", "always refers"]
-    assert pooled == ["60", "1.40", f"18.2{percent}", f"90.0{percent}", f"67.9{percent}"]
+    assert light == ["50", "1.50", f"18.2{percent}", f"90.0{percent}"]
+    assert dark == ["6", "1.40", "every class", "none"]
+    assert pooled == ["60", "1.40", f"18.2{percent}", f"90.0{percent}"]
     assert table.rows[1].cells[3].note == "90.0\u202f% needs 9 pictures"
 
 

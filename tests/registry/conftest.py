@@ -64,7 +64,7 @@ def figures(**accuracies: float | tuple[float, float, float]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, given in accuracies.items():
         value, *ends = given if isinstance(given, tuple) else (given,)
-        found[name] = {"n": 200, "accuracy": value, "reported": 1.0, "reported_risk": 0.0}
+        found[name] = {"n": 200, "accuracy": value, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}
         if ends:
             found[name]["intervals"] = {"accuracy": ends}
     return {"by_subgroup": found}
@@ -78,7 +78,7 @@ def tones_of(name: str, *values: str, scale: str = "fitzpatrick") -> Subgroup:
 GRAPH = draw_graph()
 
 
-UNTOLD = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+UNTOLD = {"n": 50, "accuracy": 0.8, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}
 
 
 def draw_manifest(

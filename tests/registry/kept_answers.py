@@ -45,7 +45,14 @@ def on(day: int) -> date:
 
 def promising(low: float = 0.9) -> dict[str, Any]:
     """Test metrics of a version whose target for dark skin is this sensitivity."""
-    row = {"n": 10_000, "n_malignant": 5000, "n_other": 5000, "accuracy": 0.8, "reported": 1.0}
+    row = {
+        "n": 10_000,
+        "n_malignant": 5000,
+        "n_other": 5000,
+        "accuracy": 0.8,
+        "answered": 1.0,
+        "reported": 1.0,
+    }
     row |= {"reported_risk": 0.0, WHERE: low + 0.02, "intervals": {WHERE: [low, low + 0.05]}}
     return {**row, "by_subgroup": {"dark": row}}
 

@@ -111,7 +111,7 @@ def done(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def service(call, tmp_path: Path, bundle) -> Iterator[str]:
     """The address of a service there, over a registry that was filled there."""
-    row = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+    row = {"n": 50, "accuracy": 0.8, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}
     metrics = {"by_subgroup": dict.fromkeys(("dark", "light"), row)}
     dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
     for name, made in {"global": bundle(None, metrics), "dark": bundle(dark, metrics)}.items():

@@ -18,7 +18,7 @@ from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import ICD10, Coding, Label, Subgroup
-from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.manifest import BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Release
 from registry.registry import Registry
@@ -30,7 +30,7 @@ from serving.transport.listening import listen
 from serving.transport.server import Server
 from tests.measured import evaluation_of
 from tests.represented import patients_of
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, concluding
 
 MODEL = "skin-lesion"
 SIZE = 8
@@ -121,7 +121,7 @@ def draw_bundle(
             n=412,
             guarantee="global" if subgroup.is_global else "subgroup",
         ),
-        "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
+        "conclusions": concluding(0.25),
         "evaluation": evaluation_of(parts.pop("metrics", tested(light=0.82, dark=0.8))),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }

@@ -14,7 +14,6 @@ from onnx import numpy_helper
 from pydicom import uid
 
 from registry.bundle.cases import SEX, SITE, NumberFact
-from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
@@ -83,9 +82,6 @@ def test_the_rules_are_those_of_what_was_given(service):
     said = service.form({"age": "70"}, files=files(close_up=CLOSE)).json()
     rules = case_bundle().manifest.rules_of(PATTERNS[1].pattern)
     assert said["inputs"]["pattern"] == rules.pattern.name == "close-up+some context"
-    bins = LOGIT_BINS
-    assert said["confidence"]["threshold"] == bins.lower(rules.abstention.threshold_bin)
-    assert f"{said['confidence']['threshold']:.3f}" in said["reasons"][0]["text"]
     assert said["would_help"] == [
         {"missing": ["dermoscopic"], "fewer_classes": 0.6, "more_reported": 0.2},
         {"missing": ["sex", "site"], "fewer_classes": 0.2, "more_reported": 0.05},

@@ -90,7 +90,6 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
             "calibration_n": 412,
         },
         "malignancy": MalignancyRisk(probability=0.62),
-        "confidence": {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 400},
         "quality": {"acceptable": True, "issues": []},
         "warnings": ["Mind the < & >."],
     }
@@ -307,12 +306,8 @@ def test_the_set_is_whole_with_its_promise_and_names_what_is_not_among_the_findi
     assert promised["calibration-lesions"]["valueInteger"] == 412
 
 
-def test_confidence_has_its_threshold_and_malignancy_its_reason_to_be_absent():
+def test_malignancy_has_its_reason_to_be_absent():
     bundle = translated(diagnosis(malignancy={"probability": None}))
-    (confidence,) = observed(bundle, "confidence")
-    assert confidence["valueQuantity"]["value"] == 0.62
-    assert confidence["referenceRange"][0]["low"]["value"] == 0.55
-    assert dict(parts(confidence))["calibration-pictures"]["valueInteger"] == 400
     (risk,) = observed(bundle, "malignancy-probability")
     assert risk["dataAbsentReason"]["coding"][0]["code"] == "not-applicable"
     assert "valueQuantity" not in risk
@@ -506,11 +501,6 @@ def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
             "calibration_n": data.draw(st.integers(0, 10**6)),
         },
         malignancy={"probability": data.draw(st.none() | chances)},
-        confidence={
-            "value": data.draw(chances),
-            "threshold": data.draw(chances),
-            "calibrated_on_n": data.draw(st.integers(0, 10**6)),
-        },
         quality={"acceptable": data.draw(st.booleans()), "issues": data.draw(st.lists(texts, max_size=2))},
         warnings=data.draw(st.lists(texts, max_size=3)),
         inputs=data.draw(

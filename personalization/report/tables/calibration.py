@@ -1,4 +1,4 @@
-"""The calibration of every model: temperature, prediction sets, abstention, and the working point."""
+"""The calibration of every model: temperature, prediction sets, and the working point."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log
@@ -23,7 +23,6 @@ _COLUMNS = (
     "temperature",
     "in the set from",
     "coverage promised",
-    "answered from confidence",
 )
 
 _AT_WORKING_POINT = (
@@ -65,18 +64,13 @@ def _patients(n: int | None) -> Cell:
 
 
 def _row(model: CalibratedModel) -> Row:
-    conformal, abstention = model.conformal, model.abstention
+    conformal = model.conformal
     from_probability = threshold(LOGIT_BINS.lower(conformal.threshold_bin))
-    from_confidence = threshold(LOGIT_BINS.lower(model.reports_from))
-    high = abstention.risk_high
-    shown = "" if high is None else f", at most {number(high, 'percent')} shown"
-    target = f"target risk {number(abstention.target_risk, 'percent')}{shown}"
     cells = (
         Cell(whole(conformal.n)),
         _temperature(model),
         Cell(from_probability if conformal.guaranteed else "every class"),
         _promise(model),
-        Cell("always refers", target) if model.refers_always else Cell(from_confidence, target),
     )
     return Row(model.subgroup, cells)
 

@@ -16,7 +16,7 @@ _COLUMNS = (
     "specificity",
     "coverage",
     "mean set size",
-    "referred",
+    "concluded",
 )
 _FIGURES = ("malignancy_auroc", "malignant_sensitivity", "malignant_specificity")
 CONTEXT_NAMES = {"some context": "some facts", "context": "all facts"}
@@ -56,21 +56,16 @@ def _spoken(pattern: str) -> str:
 
 def _cells(figures: Mapping[str, Any]) -> tuple[Cell, ...]:
     n = int(figures["n"])
-    size, referred = _estimate(figures, "set_size"), _estimate(figures, "reported")
+    size = _estimate(figures, "set_size")
     return (
         Cell(whole(n)),
         *(cell(_estimate(figures, name)) for name in _FIGURES),
         cell(_estimate(figures, "coverage"), "percent"),
         Cell("–" if size.value is None else f"{size.value:.2f}"),
-        cell(_complement(referred), "percent"),
+        cell(_estimate(figures, "reported"), "percent"),
     )
 
 
 def _estimate(figures: Mapping[str, Any], name: str) -> Estimate:
     low, high = figures.get("intervals", {}).get(name) or (None, None)
     return Estimate(figures.get(name), low, high)
-
-
-def _complement(share: Estimate) -> Estimate:
-    ends = (share.value, share.high, share.low)
-    return Estimate(*(None if end is None else 1 - end for end in ends))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from personalization.report.data import CalibratedModel
 from personalization.report.measures import ALL, Estimate, present
 from personalization.report.numerals import number, whole
-from personalization.report.served import coverage, referred, routes, set_size, wrong
+from personalization.report.served import answered, coverage, reported, routes, set_size, wrong
 from personalization.report.table import Cell, Row, Table, cell
 from registry.bundle.counts.counting import Block
 
@@ -15,8 +15,9 @@ _COLUMNS = (
     "answered by the model",
     "coverage",
     "mean set size",
-    "referred",
-    "wrong among answered",
+    "concluded, urgent or ruled out",
+    "concluded",
+    "wrong among conclusions",
 )
 
 
@@ -30,10 +31,10 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
     shown = present(blocks)
     answered_by = routes(models, shown)
     groups = {name: {name: block} for name, block in shown.items() if name in answered_by}
-    answered = {name: shown[name] for name in groups}
+    everybody = {name: shown[name] for name in groups}
     rows = []
-    for name, group in {**groups, ALL: answered}.items():
-        share, size, sent_on, mistaken = (figure(group) for figure in (coverage, set_size, referred, wrong))
+    for name, group in {**groups, ALL: everybody}.items():
+        share, size = coverage(group), set_size(group)
         n = sum(int(block.point.n) for block in group.values())
         rows.append(
             Row(
@@ -43,8 +44,7 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
                     Cell("–" if name == ALL else answered_by[name].subgroup),
                     cell(share, "percent"),
                     _size(size),
-                    cell(sent_on, "percent"),
-                    cell(mistaken, "percent"),
+                    *(cell(figure(group), "percent") for figure in (answered, reported, wrong)),
                 ),
                 is_total=name == ALL,
             )

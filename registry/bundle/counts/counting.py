@@ -393,7 +393,7 @@ def count(
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
     decisions = by_kind = None
     if thresholds is not None:
-        decisions = Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant, concluded)
+        decisions = Decisions.count(probabilities, labels, lesions, thresholds, malignant, concluded)
     if thresholds is not None and malignant.any() and not malignant.all():
         kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
         by_kind = KindSums.count(

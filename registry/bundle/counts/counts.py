@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counts.lesions import LesionSums, SumsByShare
 from registry.bundle.counts.score_bins import (
     SCORE_BINS,
     ScoreBins,
     bins_of,
-    is_held_back,
     is_suspicious,
+    malignancy_probability,
     score_bin,
 )
 from registry.bundle.errors import CountsError
@@ -208,19 +208,16 @@ class Thresholds:
 
     Attributes:
         set_from: a class is in the prediction set if its bin is at least this.
-        report_from: an answer is reported if its confidence's bin is at least this, and its malignancy does
-            not hold it back, see `registry.bundle.counts.score_bins`.
         malignant_from: a picture is suspicious if its malignancy's bin is at least this; None of a model
             without a working point.
         ruled_out_below: it is ruled out if that is below this, and is not urgent; None of a model without
             triage, 0 of one that rules nothing out.
         urgent_from: it is urgent if that is at least this; as many as there are bins where none is.
-        nodes: of each node of the tree of diagnoses, from which bin on it is concluded; empty of a model
-            without conclusions, and then `report_from` says what is reported.
+        nodes: of each node of the tree of diagnoses, from which bin on it is concluded; empty where nothing
+            is concluded.
     """
 
     set_from: int
-    report_from: int
     malignant_from: int | None = None
     ruled_out_below: int | None = None
     urgent_from: int | None = None
@@ -232,7 +229,6 @@ class ThresholdsOfEach:
     """As `Thresholds`, of each picture its own, `(pictures,)`."""
 
     set_from: NDArray[np.int64]
-    report_from: NDArray[np.int64]
     malignant_from: NDArray[np.int64] | None = None
     ruled_out_below: NDArray[np.int64] | None = None
     urgent_from: NDArray[np.int64] | None = None
@@ -250,8 +246,14 @@ def is_ruled_out(
     return ruled_out
 
 
+def is_urgent(malignancy: NDArray[np.int64], thresholds: Thresholds | ThresholdsOfEach) -> NDArray[np.bool_]:
+    """Which pictures triage calls urgent, by the score bin of their malignancy, `(pictures,)`."""
+    urgent_from = thresholds.urgent_from
+    return np.zeros(len(malignancy), dtype=np.bool_) if urgent_from is None else malignancy >= urgent_from
+
+
 @dataclass(frozen=True)
-class KindSums:
+class KindSums(SumsByShare):
     """What is said of pictures by their kind, as sums by lesion of `(kinds + 1,)` shares each.
 
     The first row is of pictures that are not malignant, the others are of each kind of malignancy.
@@ -288,7 +290,7 @@ class KindSums:
             lesions: of each picture, `(pictures,)`.
             thresholds: of the model.
         """
-        point, urgent_from = thresholds.malignant_from, thresholds.urgent_from
+        point, triaged = thresholds.malignant_from, thresholds.urgent_from is not None
 
         def sums(so: NDArray[np.bool_], *, known: bool = True) -> LesionSums:
             rows = of_each + 1 if known else np.full(len(of_each), -1)
@@ -296,17 +298,12 @@ class KindSums:
 
         nothing = np.zeros(len(of_each), dtype=np.bool_)
         suspicious = nothing if point is None else malignancy >= point
-        urgent = nothing if urgent_from is None else malignancy >= urgent_from
-        ruled_out, triaged = is_ruled_out(malignancy, thresholds), urgent_from is not None
         return cls(
             sums(called),
             sums(suspicious, known=point is not None),
-            sums(ruled_out, known=triaged),
-            sums(urgent, known=triaged),
+            sums(is_ruled_out(malignancy, thresholds), known=triaged),
+            sums(is_urgent(malignancy, thresholds), known=triaged),
         )
-
-    def __add__(self, other: "KindSums") -> "KindSums":
-        return KindSums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     @property
     def triaged(self) -> bool:
@@ -317,10 +314,6 @@ class KindSums:
         """Each share of the others (0) or of a kind (1, …) that was counted, by name."""
         found = {each.name: getattr(self, each.name)[row : row + 1] for each in fields(self)}
         return {name: sums for name, sums in found.items() if getattr(self, name).n.any()}
-
-    def to_array(self) -> NDArray[np.int64]:
-        """`(4 (kinds + 1), 6)`: the columns of `LesionSums` of each share."""
-        return np.concatenate([getattr(self, each.name).to_array() for each in fields(self)])
 
     @classmethod
     def from_array(cls, rows: NDArray[Any], n: int) -> "KindSums":
@@ -370,27 +363,27 @@ class Concluded:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Decisions(SumsByShare):
     """What thresholds do to some pictures, as sums by lesion of one share each.
 
     Attributes:
         covered: of all pictures, those whose prediction set has the true class.
-        reported: of all pictures, those that are not referred.
-        wrong: of the reported pictures, those answered wrongly.
+        answered: of all pictures, those of which more is said than that a clinician has to look: something is
+            concluded, or triage calls them urgent or rules them out.
+        reported: of all pictures, those of which something is concluded.
+        wrong: of the reported pictures, those that are none of the classes that were concluded.
         set_sizes: of all pictures, the classes in their prediction sets.
         suspicious: of the malignant pictures, those at the working point or above; of none without one.
         cleared: of the other pictures, those below the working point; likewise.
     """
 
     covered: LesionSums
+    answered: LesionSums
     reported: LesionSums
     wrong: LesionSums
     set_sizes: LesionSums
     suspicious: LesionSums
     cleared: LesionSums
-
-    def __add__(self, other: "Decisions") -> "Decisions":
-        return Decisions(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     @property
     def at_working_point(self) -> bool:
@@ -402,29 +395,25 @@ class Decisions:
         cls,
         probabilities: NDArray[np.float64],
         labels: NDArray[np.int64],
-        answers: NDArray[np.int64],
         lesions: NDArray[np.int64],
         thresholds: Thresholds | ThresholdsOfEach,
         malignant: NDArray[np.bool_],
         concluded: Concluded | None = None,
     ) -> "Decisions":
-        """What thresholds do to pictures of these probabilities `(pictures, classes)`.
-
-        With conclusions those are reported of which something is concluded.
-        """
+        """What thresholds do to pictures of these probabilities `(pictures, classes)`."""
         rows = np.arange(len(labels))
         in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
-        if concluded is None:
-            held_back = is_held_back(probabilities, answers, malignant, thresholds.malignant_from)
-            reported = (score_bin(probabilities[rows, answers]) >= thresholds.report_from) & ~held_back
-            wrong = answers != labels
-        else:
+        malignancy = score_bin(malignancy_probability(probabilities, malignant))
+        reported = wrong = np.zeros(len(labels), dtype=np.bool_)
+        if concluded is not None:
             reported, wrong = concluded.node >= 0, concluded.wrong
+        answered = reported | is_urgent(malignancy, thresholds) | is_ruled_out(malignancy, thresholds)
         suspicious = is_suspicious(probabilities, malignant, thresholds.malignant_from)
         has_point = np.full(len(labels), thresholds.malignant_from is not None)
         everything = np.ones(len(labels), dtype=np.bool_)
         shares = (
             (in_set[rows, labels], everything),
+            (answered, everything),
             (reported, everything),
             (wrong, reported),
             (in_set.sum(axis=1), everything),
@@ -435,10 +424,6 @@ class Decisions:
             *(LesionSums.count(x.astype(np.int64), of.astype(int) - 1, lesions, 1) for x, of in shares)
         )
 
-    def to_array(self) -> NDArray[np.int64]:
-        """`(6, 6)`: the columns of `LesionSums` of each share."""
-        return np.concatenate([getattr(self, each.name).to_array() for each in fields(self)])
-
     @classmethod
     def from_array(cls, rows: NDArray[Any], n: int) -> "Decisions":
         """Reads and validates a received array about n pictures.
@@ -448,10 +433,11 @@ class Decisions:
         """
         sums = LesionSums.from_array(rows, len(fields(cls)), "decisions")
         found = cls(*(sums[row : row + 1] for row in range(len(fields(cls)))))
-        whole = (found.covered.n, found.reported.n, found.set_sizes.n)
-        shares = (found.covered, found.reported, found.wrong, found.suspicious, found.cleared)
+        whole = (found.covered.n, found.answered.n, found.reported.n, found.set_sizes.n)
+        shares = (found.covered, found.answered, found.wrong, found.suspicious, found.cleared)
         if (
             any(of != n for of in whole)
+            or found.reported.x > found.answered.x
             or found.wrong.n != found.reported.x
             or found.suspicious.n + found.cleared.n not in (0, n)
             or any(share.x > share.n for share in shares)

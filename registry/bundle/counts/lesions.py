@@ -71,12 +71,6 @@ class LesionSums(_Sums):
         """All shares added up to one, `(1,)`, where no lesion is in two of them."""
         return LesionSums(*self.to_array().sum(axis=0, keepdims=True).T)
 
-    @property
-    def others(self) -> "LesionSums":
-        """Of the same shares, the pictures that are not so: x becomes n − x."""
-        xx, xn = self.xx - 2 * self.xn + self.nn, self.nn - self.xn
-        return LesionSums(self.n, self.n - self.x, self.several, xx, xn, self.nn)
-
     @classmethod
     def of_independent(cls, x: NDArray[np.int64], n: NDArray[np.int64]) -> "LesionSums":
         """The sums where every picture is a lesion of its own."""
@@ -112,6 +106,18 @@ class LesionSums(_Sums):
 
 
 _SIDES = 2  # malignant, and not
+
+
+@dataclass(frozen=True)
+class SumsByShare:
+    """Sums of shares that have names, each of one or several rows; those of hospitals add up."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def to_array(self) -> NDArray[np.int64]:
+        """The columns of `LesionSums` of each row, share after share, `(rows, 6)`."""
+        return np.concatenate([getattr(self, each.name).to_array() for each in fields(self)])
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ to reach the smallest number of patients; what is left at the other end joins th
 run are counted at one bin. So no occupied bin is of fewer patients, the order between runs stays, and
 histograms of hospitals still add up. (Univariate microaggregation, Domingo-Ferrer & Mateo-Sanz 2002.)
 
-The working point says from which probability of malignancy on a lesion is suspicious. A suspicious picture
-whose answer is no malignant class is referred, however confident the answer (`is_held_back`). Deciding,
-counting and calibrating use the same functions here, so that what is counted is what is served.
+The working point says from which probability of malignancy on a lesion is suspicious. Deciding, counting and
+calibrating use the same functions here, so that what is counted is what is served.
 """
 
 from collections.abc import Callable
@@ -247,20 +246,3 @@ def is_suspicious(
         score_bin(malignancy_probability(probabilities, malignant)) >= malignant_from
     )
     return suspicious
-
-
-def is_held_back(
-    probabilities: NDArray[Any],
-    answers: NDArray[np.int64],
-    malignant: NDArray[np.bool_],
-    malignant_from: int | NDArray[np.int64] | None,
-) -> NDArray[np.bool_]:
-    """Which pictures are referred whatever their confidence: suspicious, and answered as not malignant.
-
-    Args:
-        probabilities: `(pictures, classes)`.
-        answers: the class answered for each, `(pictures,)`.
-        malignant: which classes are malignant, `(classes,)`.
-        malignant_from: the working point as a score bin, or that of each picture.
-    """
-    return ~malignant[answers] & is_suspicious(probabilities, malignant, malignant_from)

@@ -232,7 +232,7 @@ class Judged:
     Attributes:
         stage: its name.
         test: what `summarise` made of their counts.
-        models: per model, `global` among them, what calibration fixed: `abstention` with its `target_risk`,
+        models: per model, `global` among them, what calibration fixed: `conclusions` with its `target_risk`,
             and `working_point` with its `target`; empty of a stage that does not calibrate.
     """
 
@@ -248,7 +248,7 @@ def findings(stages: Sequence[Judged]) -> list[Finding]:
         stages: those that left models to be released, in order.
     """
     found = [one for pair in pairwise(stages) for one in _lost(*pair)]
-    calibrated = [stage for stage in stages if any("abstention" in model for model in stage.models.values())]
+    calibrated = [stage for stage in stages if any("conclusions" in model for model in stage.models.values())]
     if calibrated:
         answered = list(_answered_by(calibrated[-1]))
         found += [one for each in answered for one in _missed_sensitivity(*each)]
@@ -305,24 +305,24 @@ def _missed_sensitivity(subgroup: str, row: Mapping[str, Any], rules: Mapping[st
 
 def _missed_risk(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
     name = "reported_risk"
-    target, risk = (rules.get("abstention") or {}).get("target_risk"), told(row, name)
+    target, risk = (rules.get("conclusions") or {}).get("target_risk"), told(row, name)
     if target is None or risk.value is None or risk.value <= target + _ROUNDING:
         return None
     certain = risk.interval is not None and risk.interval[0] > target
     text = (
-        f"{_who(subgroup)}: {_with_interval(risk)} of the answers given are wrong, where at most "
+        f"{_who(subgroup)}: {_with_interval(risk)} of the conclusions are wrong, where at most "
         f"{_share(target)} are allowed. {_chance(certain)}"
     )
     return Finding("missed_risk", subgroup, name, risk.value, target, text)
 
 
 def _nearly_nobody(subgroup: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> Finding | None:
-    answered = told(row, "reported")
+    answered = told(row, "answered")
     if answered.value is None or answered.value >= ANSWERED - _ROUNDING:
         return None
     whom = "nobody is" if not answered.value else "nearly nobody is"
     text = f"{_who(subgroup)}: {whom} answered: {_with_interval(answered)} of the test pictures."
-    return Finding("nearly_nobody_answered", subgroup, "reported", answered.value, ANSWERED, text)
+    return Finding("nearly_nobody_answered", subgroup, "answered", answered.value, ANSWERED, text)
 
 
 def _untested(test: Mapping[str, Any]) -> Iterator[Finding]:

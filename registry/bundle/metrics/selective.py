@@ -108,6 +108,7 @@ def _weights(total: NDArray[np.int64]) -> NDArray[np.float64]:
 
 _SHARES: Final = {
     "coverage": "covered",
+    "answered": "answered",
     "reported": "reported",
     "reported_risk": "wrong",
     "set_size": "set_sizes",
@@ -116,7 +117,7 @@ _AT_WORKING_POINT: Final = {"sensitivity_at_threshold": "suspicious", "specifici
 
 
 def decided(decisions: Decisions, kinds: KindSums | None = None) -> dict[str, Any]:
-    """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON.
+    """`coverage`, `answered`, `reported`, `reported_risk`, `set_size` and their `intervals`, for JSON.
 
     And sensitivity and specificity at the working point, where the model has one; and with counts by kind,
     what triage does to malignant lesions and to others, where it has that.

@@ -74,7 +74,7 @@ class PendingEntry:
                 route=model.route,
                 triage=diagnosis.triage,
                 decision=diagnosis.decision,
-                confidence=diagnosis.confidence.value,
+                confidence=diagnosis.findings[0].probability,
                 milliseconds=round((time.monotonic() - self._request.state.began) * 1000, 1),
                 **self._picture_digests,
             )

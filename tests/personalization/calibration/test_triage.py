@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt
+from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, read_counts
 from personalization.calibration.triage import (
+    HISTOGRAM,
     MalignancyRules,
     TriageConfig,
     count_malignancies,
@@ -19,7 +20,6 @@ from personalization.calibration.triage import (
     most_thresholds,
     propose_ruled_out,
     propose_urgent,
-    read_malignancies,
     to_tensors,
 )
 from personalization.calibration.working_point import fit_working_point, propose_working_points
@@ -185,7 +185,9 @@ def update(tensors):
 
 def test_histograms_travel_and_arrive_the_same():
     told = [histogram([0.2, 0.7], [0.1]), histogram([], [0.9])]
-    np.testing.assert_array_equal(read_malignancies(update(to_tensors(told)), 2, 1), np.stack(told))
+    np.testing.assert_array_equal(
+        read_counts(update(to_tensors(told)), HISTOGRAM, (2, 2, SCORE_BINS)), np.stack(told)
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,8 +201,8 @@ def test_histograms_travel_and_arrive_the_same():
     ],
 )
 def test_what_is_no_histogram_is_refused(tensors):
-    with pytest.raises(MessageError, match="histograms of malignancy"):
-        read_malignancies(update(tensors), 1, 1)
+    with pytest.raises(MessageError, match="as `malignancy`; expected whole numbers"):
+        read_counts(update(tensors), HISTOGRAM, (1, 2, SCORE_BINS))
 
 
 def test_no_more_thresholds_are_asked_at_than_hospitals_allow():

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report import (
@@ -164,7 +163,6 @@ def everything(block, line):
                 name,
                 Temperature(1.5, 1.6, 50),
                 ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46),
-                AbstentionThreshold(at_log_odds(0.75), 0.1, 0.08, 0.9, 50),
             )
             for name in ("global", "light")
         ],

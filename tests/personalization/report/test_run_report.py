@@ -6,19 +6,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
+from personalization.calibration.triage import RuledOut, Share, TriageFit, Urgent
 from personalization.report.page import render_report
 from personalization.report.run_report import judged, no_working_point, report_data
 from personalization.report.tables.run_facts import stages_table
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.metrics.patient import Judged, findings
+from tests.thresholds import concluding
 from training.jobs.pipeline import run_stages
 from training.jobs.stage_result import FinishedStage
 from training.jobs.stages.base import StageResult
 
 OBJECTIVE = {"name": "supervised", "batch_size": 8}
 FEDERATE = {"stage": "federate", "rounds": 2, "objective": OBJECTIVE, "aggregator": {"name": "fedavg"}}
+TRIAGE = TriageFit(
+    0.1, 0.1, RuledOut(110, (Share(52, 1, 0.088),), 0.2, 0.1), Urgent(190, Share(60, 2, 0.1), 0.3, 0.12)
+)
 PERSONALIZE = {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 2}}
 
 
@@ -95,13 +100,15 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
         "global": {
             "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
             "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
-            "abstention": {"threshold_bin": 300, "target_risk": 0.1, "risk": 0.05, "coverage": 0.6, "n": 52},
+            "triage": asdict(TRIAGE),
+            "conclusions": concluding(0.5).model_dump(mode="json"),
             "basis": "cross-fitted",
         },
         "dark": {
             "temperature": {"value": 1.4, "fitted": None, "n": 3},
             "conformal": {"threshold_bin": 0, "coverage": 0.9, "n": 3, "rank": 4},
-            "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 3},
+            "triage": None,
+            "conclusions": Conclusions().model_dump(mode="json"),
             "basis": "split",
         },
     }
@@ -112,7 +119,8 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
     everybody, dark = data.calibration
     assert everybody.temperature == Temperature(1.5, 1.5, 52)
     assert everybody.conformal == ConformalThreshold(120, 0.9, 50, 46)
-    assert dark.abstention == AbstentionThreshold(500, 0.1, None, 0.0, 3)
+    assert (everybody.triage, everybody.conclusions) == (TRIAGE, concluding(0.5))
+    assert (dark.triage, dark.conclusions) == (None, Conclusions())
     assert not dark.conformal.guaranteed
     assert [model.basis for model in data.calibration] == ["cross-fitted", "split"]
 

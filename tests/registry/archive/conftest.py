@@ -12,7 +12,7 @@ from registry.registry import Registry
 from registry.signing.keys import Signer
 
 MODEL = "skin-lesion"
-ALIKE = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+ALIKE = {"n": 50, "accuracy": 0.8, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}
 EVERYBODY_ALIKE = {"by_subgroup": dict.fromkeys(("dark", "light"), ALIKE)}
 
 

@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.labels import ICD10, Coding, Label, Subgroup
-from registry.bundle.manifest import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.manifest import BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from tests.represented import patients_of
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, concluding
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def manifest() -> Callable[..., BundleManifest]:
             "labels": LABELS,
             "picture": PictureRule(size=8),
             "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
-            "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
+            "conclusions": concluding(0.25),
             "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=0, code_version="0.1.0"),
         }
         subgroup = parts.get("subgroup")

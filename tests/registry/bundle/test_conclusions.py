@@ -91,6 +91,6 @@ def test_each_picture_may_have_thresholds_of_its_own():
     found = TREE.count(probabilities, labels, malignant, rules)
     assert found.node.tolist() == [2, -1]
     assert found.count()[2].tolist() == [1, 1], "a wrong melanoma"
-    assert TREE.count(probabilities, labels, malignant, Thresholds(0, 0)) is None
+    assert TREE.count(probabilities, labels, malignant, Thresholds(0)) is None
     with pytest.raises(CountsError, match="thresholds of 3 nodes"):
-        TREE.count(probabilities, labels, malignant, Thresholds(0, 0, nodes=(1, 2, 3)))
+        TREE.count(probabilities, labels, malignant, Thresholds(0, nodes=(1, 2, 3)))

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.cases import read_given, read_pattern
+from registry.bundle.conclusions import Conclusions, NodeRule
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
-from registry.bundle.manifest import Abstention, Conformal, KindMissed, WorkingPoint
+from registry.bundle.manifest import Conformal, KindMissed, WorkingPoint
 from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
 from tests.represented import patients_of
@@ -24,28 +25,24 @@ PROBABILITIES = np.array([0.25, 0.62, 0.13])  # MEL, NV, AK
 
 
 def test_the_answer_in_the_shape_that_was_promised(manifest):
-    answer = decide(PROBABILITIES, manifest()).to_json()
+    answer = decide(np.array([0.62, 0.25, 0.13]), manifest()).to_json()
     assert json.loads(json.dumps(answer)) == answer
     assert answer["decision"] == "report"
-    assert [finding["code"] for finding in answer["findings"]] == ["NV", "MEL", "AK"]
-    assert answer["findings"][1] == {
+    assert [finding["code"] for finding in answer["findings"]] == ["MEL", "NV", "AK"]
+    assert answer["findings"][0] == {
         "code": "MEL",
         "name": "Melanoma",
         "malignancy": "malignant",
-        "probability": 0.25,
+        "probability": 0.62,
         "coding": {"icd10": "C43.9"},
     }
     assert answer["prediction_set"] == {
-        "codes": ["NV", "MEL"],
+        "codes": ["MEL", "NV"],
         "coverage": 0.9,
         "guarantee": "global",
         "calibration_n": 412,
     }
-    assert answer["confidence"] == {
-        "value": 0.62,
-        "threshold": pytest.approx(1 / (1 + np.exp(-0.25))),
-        "calibrated_on_n": 412,
-    }
+    assert (answer["conclusion"]["code"], answer["conclusion"]["probability"]) == ("MEL", 0.62)
     assert set(answer) == {
         "triage",
         "triage_evidence",
@@ -54,7 +51,6 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
         "findings",
         "prediction_set",
         "malignancy",
-        "confidence",
         "warnings",
     }
 
@@ -73,7 +69,7 @@ def test_below_the_threshold_it_refers(manifest, highest, reported):
 
 
 def test_a_model_that_was_not_calibrated_refers_even_certainty(manifest):
-    decision = decide(np.array([1.0, 0, 0]), manifest(conformal=Conformal(), abstention=Abstention()))
+    decision = decide(np.array([1.0, 0, 0]), manifest(conformal=Conformal(), conclusions=Conclusions()))
     assert not decision.reported
     assert decision.in_set == ("MEL", "NV", "AK")
     assert decision.guarantee == "none"
@@ -104,14 +100,12 @@ def test_the_global_model_says_whom_it_answers_for(manifest):
     assert undeclared.guarantee == declared.guarantee == "global"
 
 
-def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
+def test_with_an_empty_set_a_warning_says_so(manifest):
     strict = manifest(
         conformal=Conformal(alpha=0.4, threshold_bin=at_log_odds(1.5), n=412, guarantee="global")
     )
     decision = decide(PROBABILITIES, strict)
     assert decision.in_set == ()
-    assert not decision.reported  # though 0.62 reaches the threshold of 0.562
-    assert decision.confidence_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
     assert any("No class is likely enough" in said for said in decision.warnings)
 
 
@@ -132,14 +126,14 @@ FIGURES = {"sensitivity_at_threshold": 0.9, "specificity_at_threshold": 0.6, "n_
         ([0.62, 0.25, 0.13], True, False),  # the answer is malignant
     ],
 )
-def test_what_is_suspicious_and_not_answered_as_malignant_is_referred(
+def test_what_is_suspicious_and_not_answered_as_malignant_comes_with_a_warning(
     manifest, probabilities, above, held_back
 ):
     whole = manifest(working_point=working_point(at_log_odds(-1.5)), evaluation=evaluation_of(FIGURES))
-    assert decide(np.array(probabilities), manifest()).reported, "without a working point"
+    assert not decide(np.array(probabilities), manifest()).held_back, "without a working point"
     decision = decide(np.array(probabilities), whole)
     assert decision.held_back is held_back
-    assert decision.reported is not held_back
+    assert decision.reported is (probabilities[0] > 0.6)
     assert decision.malignancy.above is above
     assert (
         any("not ruled out, and the picture is referred" in said for said in decision.warnings) is held_back
@@ -190,38 +184,69 @@ def test_a_subgroups_figures_are_told_to_nobody_else(manifest):
 @given(
     seed=st.integers(0, 2**32),
     in_set_from=st.integers(0, 200),
-    reported_from=st.integers(100, 200),
+    concluded_from=st.integers(100, 200),
     suspicious_from=st.integers(100, 200),
+    ruled_out_below=st.integers(0, 200),
+    urgent_from=st.integers(100, SCORE_BINS),
     malignant=st.integers(1, 11),
 )
 @settings(max_examples=40, deadline=None)
 def test_what_is_decided_is_what_was_counted(
-    manifest, predictions, seed, in_set_from, reported_from, suspicious_from, malignant
+    manifest,
+    predictions,
+    seed,
+    in_set_from,
+    concluded_from,
+    suspicious_from,
+    ruled_out_below,
+    urgent_from,
+    malignant,
 ):
-    """Of however many classes: sets, referral, its risk, sensitivity and specificity."""
+    """Of however many classes: sets, conclusions, triage, sensitivity and specificity."""
     labels = tuple(
         Label(code=f"C{k}", name=f"c{k}", malignancy="malignant" if k < malignant else "benign")
         for k in range(12)
     )
+    kinds = [KindMissed(kind=f"c{k}", n=113, missed=4, high=0.08) for k in range(malignant)]
     probabilities, truth = predictions(seed, 40, 12)
     probabilities = probabilities.astype(np.float32)
     whole = manifest(
         labels=labels,
         conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
-        abstention=Abstention(threshold_bin=reported_from),
         working_point=working_point(suspicious_from),
+        triage=triage(None, *kinds).model_copy(
+            update={"ruled_out_below": ruled_out_below, "urgent_from": urgent_from}
+        ),
+        conclusions=Conclusions(
+            nodes=tuple(
+                NodeRule(level=level, code=code, threshold_bin=concluded_from, n=60, wrong=0, risk_high=0.09)
+                for level, code in (("diagnosis", "C0"), ("diagnosis", "C11"), ("malignancy", "malignant"))
+            )
+        ),
     )
     decisions = [decide(row, whole) for row in probabilities]
-    thresholds = Thresholds(in_set_from, whole.reports_from, whole.suspicious_from)
+    nodes = tuple(whole.conclusions.thresholds(whole.tree).tolist())
+    thresholds = Thresholds(in_set_from, suspicious_from, ruled_out_below, urgent_from, nodes)
     counted = count(
-        probabilities, truth, malignant=np.arange(12) < malignant, thresholds=thresholds
+        probabilities,
+        truth,
+        malignant=np.arange(12) < malignant,
+        thresholds=thresholds,
+        concluded=whole.tree.count(probabilities, truth, np.arange(12) < malignant, thresholds),
     ).decisions
     said = [decision.reported for decision in decisions]
-    wrong = [one.findings[0].label.code != f"C{k}" for one, k in zip(decisions, truth, strict=True)]
+    levels = [one.triage.level for one in decisions]
+    wrong = [
+        one.conclusion is not None and k not in one.conclusion.node.classes
+        for one, k in zip(decisions, truth, strict=True)
+    ]
     above = np.array([decision.malignancy.above for decision in decisions])
     assert counted.covered.x[0] == sum(f"C{k}" in one.in_set for one, k in zip(decisions, truth, strict=True))
     assert counted.set_sizes.x[0] == sum(len(decision.in_set) for decision in decisions)
     assert counted.reported.x[0] == sum(said)
+    assert counted.answered.x[0] == sum(
+        done or level != "routine" for done, level in zip(said, levels, strict=True)
+    )
     assert counted.wrong.x[0] == sum(np.array(wrong) & np.array(said))
     assert counted.suspicious.x[0] == above[truth < malignant].sum()
     assert counted.cleared.x[0] == (~above[truth >= malignant]).sum()
@@ -240,7 +265,7 @@ def test_what_is_no_answer_is_refused(manifest, probabilities):
     [
         ("close-up", ["MEL", "NV", "AK"], False),
         ("close-up+dermoscopic", ["MEL", "NV"], True),
-        ("dermoscopic+context", ["MEL", "NV", "AK"], True),
+        ("dermoscopic+context", ["MEL", "NV", "AK"], False),
     ],
 )
 def test_the_rules_of_what_is_given_decide(pattern, in_set, reported):
@@ -251,7 +276,6 @@ def test_the_rules_of_what_is_given_decide(pattern, in_set, reported):
     rules = manifest.rules_of(read_pattern(pattern))
     assert (decision.guarantee == "none") is (rules is None)
     assert decision.set_calibrated_on == (412 if rules is None else 90)
-    assert decision.confidence_calibrated_on == (412 if rules is None else 90)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from registry.bundle.cases import read_given
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
 from registry.bundle.folder import read_bundle, write_bundle
-from registry.bundle.manifest import Abstention, ModelFile, OutOfDistribution
+from registry.bundle.manifest import ModelFile, OutOfDistribution
 from registry.bundle.model import Gaussians, Graph
 from registry.bundle.pictures.rule import decode_picture
 from tests.case_bundles import CASE, SIZE, case_bundle, case_graph, case_logits, softmax
 from tests.closeness import assert_close_in_norm
+from tests.thresholds import concluding, triage
 
 WEIGHTS = np.random.default_rng(1).normal(size=(3, 3)) / 100
 
@@ -44,8 +45,9 @@ def test_a_picture_far_from_those_trained_on_is_referred(manifest, onnx_graph, p
     colour = pixels.mean(axis=(0, 1))  # what the graph calls its embedding
     near = Gaussians((colour[None] + [[away, 0, 0]]).astype(np.float32), np.eye(3, dtype=np.float32))
     known = OutOfDistribution.of(near, ["NV"], trained_on=50, rate=0.05, n=30, threshold_bin=700)  # 3.16
+    certain = concluding(-3, "MEL", "NV", "AK")
     whole = manifest(
-        file=ModelFile.of(graph), abstention=Abstention(threshold_bin=0), out_of_distribution=known
+        file=ModelFile.of(graph), out_of_distribution=known, conclusions=certain, triage=triage(3)
     )
     write_bundle(tmp_path / "bundle", whole, graph)
     answer = diagnose_module.diagnose(read_bundle(tmp_path / "bundle"), png).to_json()

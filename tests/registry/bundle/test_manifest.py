@@ -16,7 +16,6 @@ from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
 from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, Subgroup, malignant_classes, short
 from registry.bundle.manifest import (
-    Abstention,
     BundleManifest,
     Conformal,
     PatternCalibration,
@@ -27,6 +26,7 @@ from registry.bundle.manifest import (
     unpack,
 )
 from tests.case_bundles import case_bundle
+from tests.thresholds import concluding
 
 CERTAIN = Coding(
     system=ICD10, version="2019", code="C43.9", display="Malignant melanoma of skin", certain=True
@@ -84,7 +84,7 @@ CLOSE_UP = PatternCalibration(
     pattern=read_pattern("close-up"),
     temperature=Temperature(value=1.5, n=60),
     conformal=Conformal(threshold_bin=30, n=60, guarantee="global"),
-    abstention=Abstention(threshold_bin=200, n=60, risk=0.05),
+    conclusions=concluding(0.5),
     set_size=1.4,
     reported=0.7,
 )
@@ -108,10 +108,10 @@ def test_a_pattern_that_cannot_be_given_is_refused(of_cases):
 
 def test_the_rules_of_a_pattern_are_its_own(of_cases):
     under = of_cases().under(read_pattern("close-up"))
-    assert (under.temperature, under.conformal, under.abstention) == (
+    assert (under.temperature, under.conformal, under.conclusions) == (
         CLOSE_UP.temperature,
         CLOSE_UP.conformal,
-        CLOSE_UP.abstention,
+        CLOSE_UP.conclusions,
     )
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_promised_for_a_pattern_without_rules(of_cases):
     under = whole.under(read_pattern("close-up+dermoscopic"))
     assert under.conformal.guarantee == "none"
     assert under.conformal.threshold_bin == 0
-    assert under.abstention == whole.abstention
+    assert under.conclusions.nodes == ()
 
 
 HARMLESS = [Label(code=code, name=code, malignancy="benign") for code in ("A", "B")]
@@ -165,7 +165,7 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ),
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
         (
-            {"abstention": {"threshold_bin": SCORE_BINS + 1}},
+            {"working_point": POINT | {"threshold_bin": SCORE_BINS + 1}},
             f"less than or equal to {SCORE_BINS}",
         ),
         (

@@ -121,7 +121,7 @@ def test_what_is_no_prevalence_is_exit_code_2(added, wrong):
 def demo(command, folders, bundle, tones):
     """A release as the demo's: all versions of a weak model that answers nothing."""
     row = {"n": 48, "n_malignant": 21, "n_other": 27, "accuracy": 34 / 48, "malignant_sensitivity": 7 / 21}
-    row |= {"reported": 0.0, "reported_risk": None}
+    row |= {"answered": 0.0, "reported": 0.0, "reported_risk": None}
     rows = dict.fromkeys(("light", "medium", "dark"), row)
     metrics = {"n": 144, "n_malignant": 63, "n_other": 81, "by_subgroup": rows}
     labels = (*CANCER, CANCER[1].model_copy(update={"code": "AK", "malignancy": "premalignant"}))

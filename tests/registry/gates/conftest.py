@@ -98,7 +98,7 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
     threshold("worst_malignant_sensitivity", "malignant_sensitivity", 0.9, 0.75, parts=labels, limit=0.8)
     threshold("calibration", "ece", 0.04, 0.18, limit=0.1)
     threshold("coverage", "coverage", 0.9, 0.8, parts={"conformal": PROMISE}, slack=0.05)
-    threshold("min_answer_rate", "reported", 0.6, (0.055, 0.012, 0.15), limit=0.2)
+    threshold("min_answer_rate", "answered", 0.6, (0.055, 0.012, 0.15), limit=0.2)
     threshold("risk", "reported_risk", 0.1, (0.17, 0.118, 0.238))
     for name, passing, failing, setting in (
         ("min_sensitivity_lower_bound", (0.95, 60), (18 / 21, 21), {"limit": 0.75}),

@@ -94,7 +94,8 @@ def row(**changes):
     """Good metrics of 120 images."""
     return {
         "n": 120, "n_malignant": 60, "n_other": 60, "accuracy": 0.9, "balanced_accuracy": 0.9,
-        "malignant_sensitivity": 0.95, "reported": 0.8, "reported_risk": 0.05, "coverage": 0.92,
+        "malignant_sensitivity": 0.95, "answered": 0.8, "reported": 0.8, "reported_risk": 0.05,
+        "coverage": 0.92,
     } | changes  # fmt: skip
 
 
@@ -151,7 +152,7 @@ LOST = [
     (SpreadGate(), {"metrics": row()}),
     (SpreadGate(), {"metrics": figures(light=row())}),
     (CoverageGate(slack=0.1), {"conformal": Conformal()}),
-    (RiskGate(), {"metrics": figures(light=row(), dark=row(reported=0.0, reported_risk=None))}),
+    (RiskGate(), {"metrics": figures(light=row(), dark=row(answered=0.0, reported=0.0, reported_risk=None))}),
 ]
 
 
@@ -180,7 +181,7 @@ def test_a_set_may_say_that_a_gate_must_apply(release, gate, lost):
 
 
 def test_only_the_subgroups_that_the_running_release_was_judged_by_are_required(release):
-    referred = row(reported=0.0, reported_risk=None)
+    referred = row(answered=0.0, reported=0.0, reported_risk=None)
     before, now = figures(light=row(), dark=referred), figures(light=row(), dark=referred, third=referred)
     (one,) = GateSet(gates=(RiskGate(),)).judge(Case(release(now), running=release(before)))
     assert one.verdict == "passed"
@@ -197,7 +198,7 @@ def test_with_everything_left_out_the_default_still_judges(release):
     judged = verdicts(DEFAULT, release(row(), **evading))
     assert {name for name, verdict in judged.items() if verdict == "passed"} == always
     assert always <= set(refused_by(DEFAULT, release({}, **evading)))
-    referred = verdicts(DEFAULT, release(row(reported=0.0, reported_risk=None), **evading))
+    referred = verdicts(DEFAULT, release(row(answered=0.0, reported=0.0, reported_risk=None), **evading))
     assert (referred["min_answer_rate"], referred["risk"]) == ("refused", "not applicable")
 
 

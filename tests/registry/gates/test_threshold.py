@@ -2,8 +2,9 @@
 
 import pytest
 
+from registry.bundle.conclusions import Conclusions
 from registry.bundle.labels import Label
-from registry.bundle.manifest import Abstention, Conformal
+from registry.bundle.manifest import Conformal
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.gates import Case
 from registry.gates.threshold import (
@@ -228,14 +229,14 @@ def test_full_sets_guarantee_nothing_and_a_guarantee_must_be_tested(bundle, told
 def test_a_risk_is_refused_where_its_target_is_missed_for_certain(bundle, value, interval, target, verdict):
     intervals = {"reported_risk": interval} if interval else {}
     row = {"n": 120, "reported": 0.6, "reported_risk": value, "intervals": intervals}
-    given = bundle(metrics={"by_subgroup": {"dark": row}}, abstention=Abstention(target_risk=target))
+    given = bundle(metrics={"by_subgroup": {"dark": row}}, conclusions=Conclusions(target_risk=target))
     assert judge(RiskGate(), given).verdict == verdict
 
 
 def test_there_is_no_risk_where_no_image_is_answered(bundle):
     row = {"n": 120, "reported": 0.0, "reported_risk": None}
     one = judge(RiskGate(), bundle(metrics={"by_subgroup": {"dark": row}}))
-    assert (one.verdict, one.findings[0].note) == ("not applicable", "no image is answered")
+    assert (one.verdict, one.findings[0].note) == ("not applicable", "nothing is concluded of any image")
 
 
 @pytest.mark.parametrize(

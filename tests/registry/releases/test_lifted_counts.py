@@ -158,8 +158,9 @@ def never_missed(record: Record) -> None:
     record["working_point"] |= {"target": 0.99, "sensitivity_low": 0.995}
 
 
-def risk_below_itself(record: Record) -> None:
-    record["abstention"] |= {"risk": 0.1, "risk_high": 0.05, "level": 0.95}
+def never_wrong(record: Record) -> None:
+    rule = {"level": "diagnosis", "code": "MEL", "threshold_bin": 200, "n": 50, "wrong": 2}
+    record["conclusions"]["nodes"] = [rule | {"risk_high": 0.05}]
 
 
 ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
@@ -193,7 +194,7 @@ ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
     "balanced": (balanced, "five", "in all, balanced_accuracy follow"),
     "uncounted": (uncounted, "five", "in dark, malignant_sensitivity are shares"),
     "never missed": (never_missed, "five", "working_point.sensitivity_low"),
-    "risk below itself": (risk_below_itself, "five", "abstention.risk_high"),
+    "never wrong": (never_wrong, "five", "conclusions says that at most"),
 }
 
 

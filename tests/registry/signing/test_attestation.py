@@ -104,7 +104,7 @@ def test_a_key_of_another_kind_is_forged_and_no_crash(measured, key, write):
 def test_only_what_holds_becomes_a_version_and_is_told(registry, command, folders, measured, key, write):
     manifest, model = measured
     signed = Attester(write(key()), None)(manifest)
-    forged = signed.model_copy(update={"abstention": manifest.abstention.model_copy(update={"n": 900})})
+    forged = signed.model_copy(update={"conformal": manifest.conformal.model_copy(update={"n": 900})})
     with pytest.raises(BundleRefused, match="signature is forged"):
         registry.add(folders(Bundle(forged, model, bundle_digest(forged))))
     registry.add(folders(Bundle(manifest, model, bundle_digest(manifest))))

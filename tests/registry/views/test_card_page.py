@@ -6,13 +6,13 @@ from importlib.resources import files
 import pytest
 
 from registry.bundle.labels import Coding, Label, kinds_of
-from registry.bundle.manifest import Abstention, Conformal, KindMissed, Lineage, Temperature, Triage
+from registry.bundle.manifest import Conformal, KindMissed, Lineage, Temperature, Triage
 from registry.records import Release, Version
 from registry.views.card import Entry, release_card
 from registry.views.card_page import by_kind, card_page, cell, figure, interval, key_figures, version_in_short
 from registry.views.tables import Cell, draw
 from tests.measured import of_kind
-from tests.thresholds import at_log_odds
+from tests.thresholds import at_log_odds, concluding
 
 EVIL = '"><script>alert("x")</script>&'
 
@@ -38,7 +38,7 @@ def release(bundle, dark):
     """The card of a release of two versions."""
     calibrated = {
         "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=60, guarantee="global"),
-        "abstention": Abstention(threshold_bin=at_log_odds(0.5), n=80, risk=0.05),
+        "conclusions": concluding(0.5),
         "temperature": Temperature(value=1.2, n=80),
     }
     bundles = [bundle(metrics=metrics_of(), **calibrated), bundle(dark, metrics=metrics_of())]
@@ -64,7 +64,6 @@ def test_the_page_says_what_the_card_says(release):
         "dark − light",
         "−0.200 <small>(−0.400 to 0.000)</small>",
         "90.2 %",  # ceil(61 * 0.9) / 61
-        "5 %, on 80 pictures",
         "accuracy is highest for light, 0.900 on 60 pictures",
         "<small>best accuracy minus worst</small>",
         "all together",

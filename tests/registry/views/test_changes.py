@@ -4,9 +4,8 @@ from math import exp
 
 import pytest
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import Label
-from registry.bundle.manifest import Abstention, Conformal, Lineage
+from registry.bundle.manifest import Conformal, Lineage
 from registry.bundle.pictures.rule import PictureRule
 from registry.gate_report import Comparison, GateFinding, GateReport, GateResult, GateSaid, SubgroupChange
 from registry.records import Version, Withdrawal
@@ -42,7 +41,6 @@ def test_everything_that_is_said_is_compared_in_its_direction(bundle, dark, grap
         "labels": tuple(Label(code=code, name=name, malignancy="benign") for code, name in named),
         "picture": PictureRule(size=8, fit="crop"),
         "conformal": Conformal(alpha=0.2, threshold_bin=at_log_odds(-1.5), n=99, guarantee="subgroup"),
-        "abstention": Abstention(target_risk=0.05, threshold_bin=at_log_odds(0.5), n=9, risk=0.01),
     }
     before, after = bundle().manifest, bundle(dark, graph=graph(name="another"), **other).manifest
     changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
@@ -62,8 +60,6 @@ def test_everything_that_is_said_is_compared_in_its_direction(bundle, dark, grap
     assert lineage_said == ["job", "recipe", "data", "seed", "parent", "code_version", "data.north"]
     assert (changed["lineage.data"], changed["lineage.data.north"]) == (({}, None), (None, "x"))
     assert changed["conformal.threshold"] == (0, pytest.approx(1 / (1 + exp(1.5))))
-    assert changed["abstention.threshold_bin"] == (SCORE_BINS, at_log_odds(0.5))
-    assert changed["abstention.threshold"] == (1, pytest.approx(1 / (1 + exp(-0.5))))
 
 
 def test_a_model_of_cases_is_compared_by_fact_and_pattern(bundle):

@@ -59,7 +59,7 @@ def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
     assert of(found, "dermfed_diagnosis_seconds_count") == {
         f'{{decision="report",{name},route="unknown-tone",{version}': 2,
         f'{{decision="refer",{name},route="unknown-tone",{version}': 1,
-        f'{{decision="report",{name},route="declared",{light}': 1,
+        f'{{decision="refer",{name},route="declared",{light}': 1,
         f'{{decision="refer",{name},route="no-model-for-subgroup",{version}': 1,
         f'{{decision="retake",{name},route="no-model-for-subgroup",{version}': 1,
     }
@@ -78,14 +78,14 @@ def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
     reasons = of(found, "dermfed_reasons_total")
     assert reasons == {
         f'{{{name},reason="confident",{version}': 2,
-        f'{{{name},reason="confident",{light}': 1,
+        f'{{{name},reason="low-confidence",{light}': 1,
         f'{{{name},reason="low-confidence",{version}': 2,
         f'{{{name},reason="too-small",{version}': 1,
     }
     assert of(found, decided) == {
         f'{{decision="report",{name},subgroup="undeclared",{version}': 2,
         f'{{decision="refer",{name},subgroup="undeclared",{version}': 1,
-        f'{{decision="report",{name},subgroup="light",{light}': 1,
+        f'{{decision="refer",{name},subgroup="light",{light}': 1,
         f'{{decision="refer",{name},subgroup="fitzpatrick 5",{version}': 1,
         f'{{decision="retake",{name},subgroup="fitzpatrick 5",{version}': 1,
     }

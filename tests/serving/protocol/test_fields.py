@@ -5,7 +5,7 @@ from pydantic import BaseModel, ValidationError
 
 from serving.http.openapi import describe
 from serving.protocol.fields import Fact, example, facts, part_of
-from serving.protocol.schemas import Confidence, Diagnosis, MalignancyRisk, Reason
+from serving.protocol.schemas import Conclusion, Diagnosis, MalignancyRisk, Reason
 from serving.settings import ServeSettings
 
 
@@ -34,9 +34,9 @@ def test_a_field_that_says_nothing_is_named():
 
 
 def test_an_example_is_of_its_fields_but_for_what_is_given():
-    made = example(Diagnosis, decision="report", confidence={"value": 0.7}, malignancy={"probability": None})
+    made = example(Diagnosis, decision="report", conclusion={"n": 7}, malignancy={"probability": None})
     assert (made.decision, made.malignancy) == ("report", example(MalignancyRisk, probability=None))
-    assert made.confidence == Confidence(value=0.7, threshold=0.55, calibrated_on_n=400)
+    assert made.conclusion == example(Conclusion, n=7) != example(Conclusion)
     assert made.reasons == [example(Reason)]
     assert made.id == example(Diagnosis).id
 
@@ -50,5 +50,5 @@ def test_an_example_of_a_field_that_is_not_there_is_refused():
 
 def test_what_a_fact_says_is_not_in_the_schema():
     """The description of the interface is for types; what they mean is in the docs."""
-    properties = describe(ServeSettings())["components"]["schemas"]["Confidence"]["properties"]
-    assert properties["value"] == {"title": "Value", "type": "number"}
+    properties = describe(ServeSettings())["components"]["schemas"]["Quality"]["properties"]
+    assert properties["acceptable"] == {"title": "Acceptable", "type": "boolean"}

@@ -1,9 +1,9 @@
 import re
-from math import exp
 
 import pytest
 
 from registry.bundle.labels import Label, Subgroup
+from tests.thresholds import concluding
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 EVIL = '<script>alert("x")</script>'
@@ -21,7 +21,7 @@ def test_the_card_says_what_the_bundles_say(service, released):
         assert said["fairness"]["worst"] == 0.8
         assert said["metrics"] == {"accuracy": pytest.approx(0.81), "n": 800}
         assert said["calibration"]["conformal"]["n"] == 412
-        assert said["calibration"]["confidence_threshold"] == pytest.approx(1 / (1 + exp(-0.25)))
+        assert said["calibration"]["conclusions"]["nodes"][0]["n"] == 102
         assert said["lineage"]["recipe"] == "fedauto"
         assert said["picture"]["size"] == 8
         assert "reference" not in said
@@ -44,7 +44,8 @@ def test_the_page_shows_the_same_and_loads_nothing(service, released):
 def test_whatever_is_in_a_bundle_is_escaped(serve, registry, promote, bundle, light):
     labels = (Label(code=EVIL, name=EVIL, malignancy="malignant"), *(Label(code=c, name=c) for c in "ab"))
     evil = Subgroup(name=EVIL, scale="fitzpatrick", values=(EVIL,))
-    promote(registry, bundle(labels=labels), bundle(evil, labels=labels))
+    rules = concluding(0, EVIL)
+    promote(registry, *(bundle(of, labels=labels, conclusions=rules) for of in (None, evil)))
     with serve() as service:
         page = service.client.get("/v1/models/skin-lesion/card", headers=PAGE).text
         assert "<script" not in page

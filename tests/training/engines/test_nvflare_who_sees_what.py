@@ -21,7 +21,7 @@ TOPICS = {
     "parity": "parity",
     "log_likelihoods": "calibration",
     "malignancy": "calibration",
-    "thresholds": "calibration",
+    "truth": "calibration",
     "nodes": "calibration",
     "at_thresholds": "calibration",
     "distances": "calibration",

@@ -158,7 +158,6 @@ def thresholds_of(
 
     return ThresholdsOfEach(
         np.array([each.set_from for each in of_each], dtype=np.int64),
-        np.array([each.report_from for each in of_each], dtype=np.int64),
         gathered([each.malignant_from for each in of_each]),
         gathered([each.ruled_out_below for each in of_each]),
         gathered([each.urgent_from for each in of_each]),

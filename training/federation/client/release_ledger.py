@@ -13,7 +13,8 @@ patients than the job's minimum,
 What is left leaves, and is written down before it does.
 
 Exact counts between thresholds that the coordinator names have an account of their own (`is_first_question`):
-those of one picture differ between two sets of thresholds a hair apart. So of each model one set is answered.
+those of one picture differ between two sets of thresholds a hair apart. So of each model one set is answered,
+and one set of thresholds decides which lesions the nodes of the tree of diagnoses are asked of.
 
 Departures: combinations of three releases and more are not looked at.
 """
@@ -61,9 +62,7 @@ def admit(
     earlier = [release_of(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
     kept, lines = apart_from(earlier, kept, least, client)
     for line in lines:
-        if line not in store.said:
-            LOGGER.warning(line)
-            store.said.add(line)
+        warn_once(store, line)
     if kept:
         store.add(client, digest_of(kind, kept), rows_of(kind, kept))
     return kept
@@ -89,6 +88,13 @@ def is_first_question(store: ReleaseStore, client: str, model: str, question: st
         return False
     store.add(owner, digest, np.zeros((0, 3), dtype=np.int64))
     return True
+
+
+def warn_once(store: ReleaseStore, line: str) -> None:
+    """Log a warning the first time."""
+    if line not in store.said:
+        LOGGER.warning(line)
+        store.said.add(line)
 
 
 def apart_from(

@@ -42,7 +42,7 @@ def test_every_pattern_has_a_line_for_all_and_for_each_subgroup(of_cases):
 def test_a_line_has_the_figures_with_their_intervals(of_cases):
     cells = pattern_tables(of_cases)[0].rows[0].cells
     percent = f"{NARROW}%"
-    texts = ["500", "0.800", "0.900", "–", f"95.0{percent}", "2.50", f"70.0{percent}"]
+    texts = ["500", "0.800", "0.900", "–", f"95.0{percent}", "2.50", f"30.0{percent}"]
     assert [cell.text for cell in cells] == texts
     assert cells[1].note == "0.700 to 0.900"
-    assert cells[-1].note == "55.0 to 80.0"
+    assert cells[-1].note == "20.0 to 45.0"

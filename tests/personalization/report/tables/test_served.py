@@ -1,34 +1,39 @@
-"""Coverage, set sizes and referrals by hand: a picture answered at 0.8 holds probabilities 0.8 and 0.2."""
+"""Coverage, set sizes and answers by hand: a picture answered at 0.8 holds probabilities 0.8 and 0.2."""
 
 import numpy as np
 import pytest
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report import CalibratedModel
-from personalization.report.served import referred
+from personalization.report.served import reported
 from personalization.report.tables.served import served_table
+from registry.bundle.conclusions import Conclusions, NodeRule, Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.labels import UNDECLARED
+from registry.bundle.labels import UNDECLARED, Label
 
 PERCENT = "\u202f%"
 MALIGNANT = np.array([True, False])
+LABELS = (
+    Label(code="MEL", name="Melanoma", malignancy="malignant"),
+    Label(code="NV", name="Naevus", malignancy="benign"),
+)
+TREE, HALF = Tree(LABELS), int(LOGIT_BINS.bin(np.array(0.5)))
 
 
 @pytest.fixture
 def model():
-    """`model(name, in the set from, answered from)`: thresholds as probabilities."""
+    """`model(name, in the set from, concluded from)`: thresholds as probabilities."""
 
-    def make(name, in_set, answered):
-        in_set, answered = LOGIT_BINS.bin(np.array([in_set, answered])).tolist()
+    def make(name, in_set, concluded):
+        in_set, concluded = LOGIT_BINS.bin(np.array([in_set, concluded])).tolist()
+        of_each = {"threshold_bin": concluded, "n": 60, "wrong": 0, "risk_high": 0.09}
+        nodes = tuple(NodeRule(level="diagnosis", code=one.code, **of_each) for one in LABELS)
+        conformal = ConformalThreshold(in_set, 0.9, 50, 46)
         return CalibratedModel(
-            name,
-            Temperature(1.0, 1.0, 50),
-            ConformalThreshold(in_set, 0.9, 50, 46),
-            AbstentionThreshold(answered, 0.1, 0.08, 0.9, 50),
+            name, Temperature(1.0, 1.0, 50), conformal, conclusions=Conclusions(nodes=nodes)
         )
 
     return make
@@ -55,8 +60,23 @@ def counted(numbers, model):
     answers = np.repeat([0, 1, 1, 0], numbers)
     probabilities = np.full((len(labels), 2), 0.2)
     probabilities[np.arange(len(labels)), answers] = 0.8
-    thresholds = model and Thresholds(model.conformal.threshold_bin, model.reports_from)
-    return count(probabilities, labels, malignant=MALIGNANT, smallest_cell=5, thresholds=thresholds)
+    return counts_of(probabilities, labels, model, 5)
+
+
+def counts_of(probabilities, labels, model, smallest_cell):
+    """Counts with what a model's thresholds do; what is not urgent is ruled out, where it has any."""
+    if model is None:
+        return count(probabilities, labels, malignant=MALIGNANT, smallest_cell=smallest_cell)
+    nodes = tuple(model.conclusions.thresholds(TREE).tolist())
+    thresholds = Thresholds(model.conformal.threshold_bin, None, HALF, HALF, nodes)
+    return count(
+        probabilities,
+        labels,
+        malignant=MALIGNANT,
+        smallest_cell=smallest_cell,
+        thresholds=thresholds,
+        concluded=TREE.count(probabilities, labels, MALIGNANT, thresholds),
+    )
 
 
 def texts(row):
@@ -64,7 +84,7 @@ def texts(row):
 
 
 def test_every_subgroup_by_the_thresholds_of_its_own_model(model, blocks):
-    """Light (from 0.4): sets of the answer alone. Dark (from 0.15): sets of both classes, all referred."""
+    """Light (from 0.4): sets of the answer alone. Dark (from 0.15): both classes, nothing is concluded."""
     models = [model("global", 0.15, 0.15), model("light", 0.4, 0.8), model("dark", 0.15, 0.9)]
     table = served_table(models, blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5)))
 
@@ -74,26 +94,21 @@ def test_every_subgroup_by_the_thresholds_of_its_own_model(model, blocks):
         "light",
         f"76.0{PERCENT}",
         "1.00",
-        f"0.0{PERCENT}",
+        f"100.0{PERCENT}",
+        f"100.0{PERCENT}",
         f"24.0{PERCENT}",
     ]
-    assert texts(dark) == ["20", "dark", f"100.0{PERCENT}", "2.00", f"100.0{PERCENT}", "–"]
+    assert texts(dark) == ["20", "dark", f"100.0{PERCENT}", "2.00", f"100.0{PERCENT}", f"0.0{PERCENT}", "–"]
     assert texts(everything) == [
         "70",
         "–",
         f"{100 * 58 / 70:.1f}{PERCENT}",  # 38 of light and all 20 of dark
         f"{90 / 70:.2f}",
-        f"{100 * 20 / 70:.1f}{PERCENT}",
-        f"24.0{PERCENT}",  # dark gives no answer
+        f"100.0{PERCENT}",  # urgent or ruled out
+        f"{100 * 50 / 70:.1f}{PERCENT}",
+        f"24.0{PERCENT}",  # of dark nothing is concluded
     ]
     assert everything.is_total
-
-
-def test_pictures_whose_set_is_empty_count_as_referred(model, blocks):
-    """As the service does, also of runs whose threshold of confidence lies below that of the set."""
-    models = [model("light", 0.9, 0.2)]
-    (row, _) = served_table(models, blocks(models, light=(8, 2, 30, 10))).rows
-    assert texts(row)[2:] == [f"0.0{PERCENT}", "0.00", f"100.0{PERCENT}", "–"]
 
 
 def test_who_has_no_model_is_answered_by_the_global_one(model, blocks):
@@ -113,9 +128,6 @@ def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, blocks):
     own = model("light", 0.2, 0.7)
     first = np.repeat([0.72, 0.66], [6, 4])
     probabilities = np.stack([first, 1 - first], axis=1)
-    thresholds = Thresholds(own.conformal.threshold_bin, own.reports_from)
-    made = count(
-        probabilities, np.zeros(10, dtype=int), malignant=MALIGNANT, smallest_cell=10, thresholds=thresholds
-    )
+    made = counts_of(probabilities, np.zeros(10, dtype=int), own, 10)
     assert np.count_nonzero(made.point.confidence) == 1
-    assert referred({"light": made}).value == pytest.approx(0.4)
+    assert reported({"light": made}).value == pytest.approx(0.6)

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.working_point import WorkingPoint
@@ -19,9 +18,8 @@ PERCENT = "\u202f%"
 
 
 def model(name, point):
-    abstention = AbstentionThreshold(0, 0.1, 0.08, 0.9, 50)
     conformal = ConformalThreshold(0, 0.9, 50, 46)
-    return CalibratedModel(name, Temperature(1.0, 1.0, 50), conformal, abstention, working_point=point)
+    return CalibratedModel(name, Temperature(1.0, 1.0, 50), conformal, working_point=point)
 
 
 def point(probability, *, low=0.95, n=80, reached=True):
@@ -31,7 +29,7 @@ def point(probability, *, low=0.95, n=80, reached=True):
 def counted(scores, labels, of):
     """A block of pictures with these probabilities of malignancy."""
     malignancy = np.array(scores)
-    thresholds = Thresholds(0, 0, None if of is None else of.threshold_bin)
+    thresholds = Thresholds(0, None if of is None else of.threshold_bin)
     probabilities = np.stack([malignancy, 1 - malignancy], axis=1)
     return count(probabilities, np.array(labels), malignant=np.array([True, False]), thresholds=thresholds)
 

@@ -24,7 +24,7 @@ from registry.bundle.counts.counting import (
     nearest,
     shifted,
 )
-from registry.bundle.counts.counts import Counts, Thresholds
+from registry.bundle.counts.counts import Concluded, Counts, Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
@@ -119,23 +119,27 @@ def test_sums_by_lesion_are_those_of_the_definition(predictions):
 def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
     probabilities, labels = predictions(8, 50, 3)
     lesions = np.arange(50) // 2
+    node = np.where(LOGIT_BINS.bin(probabilities).max(axis=1) >= 175, probabilities.argmax(axis=1), -1)
+    concluded = Concluded(node, (node >= 0) & (node != labels), 3)
     block, without = (
         count(
             probabilities,
             labels,
             malignant=MALIGNANT,
             lesions=lesions,
-            thresholds=Thresholds(140, 150, malignant_from),
+            thresholds=Thresholds(140, malignant_from, *triaged),
+            concluded=concluded,
         )
-        for malignant_from in (130, None)
+        for malignant_from, triaged in ((130, (90, 250)), (None, ()))
     )
-    suspicious = LOGIT_BINS.bin(probabilities[:, MALIGNANT].sum(axis=1)) >= 130
-    malignant, answered = MALIGNANT[labels], MALIGNANT[probabilities.argmax(axis=1)]
-    held_back = suspicious & ~answered
-    reported = (LOGIT_BINS.bin(probabilities).max(axis=1) >= 150) & ~held_back
+    malignancy, malignant = LOGIT_BINS.bin(probabilities[:, MALIGNANT].sum(axis=1)), MALIGNANT[labels]
+    suspicious, reported = malignancy >= 130, node >= 0
     wrong = probabilities.argmax(axis=1) != labels
     found = block.decisions
-    assert (held_back & (LOGIT_BINS.bin(probabilities).max(axis=1) >= 150)).any()
+    answered = reported | (malignancy >= 250) | (malignancy < 90)
+    assert reported.sum() < answered.sum() < 50
+    assert found.answered.x[0] == answered.sum()
+    assert without.decisions.answered.x[0] == reported.sum()
     bins = LOGIT_BINS.bin(probabilities)
     assert found.covered.x[0] == (bins[np.arange(50), labels] >= 140).sum()
     assert found.set_sizes.x[0] == (bins >= 140).sum()
@@ -197,13 +201,13 @@ def test_broken_arrays_are_refused(predictions, name, spoil, message):
         (LESIONS, (0, 2), 50, "no pictures have"),
         (LESIONS, (0, 1), -1, "do not hold the pictures"),
         (DECISIONS, (0, 0), 1, "no pictures have|does not hold the pictures"),
-        (DECISIONS, (1, 1), 1, "does not hold the pictures"),  # reported, and not those of the wrong ones
-        (DECISIONS, (2, 1), 100, "does not hold the pictures"),
-        (DECISIONS, (4, 0), 1, "no pictures have|does not hold the pictures"),
+        (DECISIONS, (2, 1), 1, "does not hold the pictures"),  # reported, and not those of the wrong ones
+        (DECISIONS, (3, 1), 100, "does not hold the pictures"),
+        (DECISIONS, (5, 0), 1, "no pictures have|does not hold the pictures"),
     ],
 )
 def test_broken_sums_by_lesion_are_refused(predictions, name, at, more, message):
-    thresholds = Thresholds(140, 150, 130)
+    thresholds = Thresholds(140, 130)
     arrays = count(*predictions(9, 25, 3), malignant=MALIGNANT, thresholds=thresholds).to_arrays()
     Block.from_arrays(arrays)
     arrays[name][at] += more
@@ -214,7 +218,7 @@ def test_broken_sums_by_lesion_are_refused(predictions, name, at, more, message)
 def test_what_does_not_add_up_is_refused(predictions):
     three = count(*predictions(11, 5, 3), malignant=MALIGNANT)
     four = count(*predictions(11, 5, 4), malignant=np.arange(4) < 1)
-    drawn = count(*predictions(11, 5, 3), malignant=MALIGNANT, thresholds=Thresholds(0, 0))
+    drawn = count(*predictions(11, 5, 3), malignant=MALIGNANT, thresholds=Thresholds(0))
     with pytest.raises(CountsError, match="same classes"):
         three + four
     with pytest.raises(CountsError, match="count both alike"):

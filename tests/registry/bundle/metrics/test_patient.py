@@ -135,7 +135,7 @@ def test_pictures_of_one_lesion_are_worth_less():
     assert wide.low < narrow.low
 
 
-TARGETS = {"abstention": {"target_risk": 0.1}, "working_point": {"target": 0.95}}
+TARGETS = {"conclusions": {"target_risk": 0.1}, "working_point": {"target": 0.95}}
 
 
 def judged(stage, fair_over=(), models=(), details=None, **blocks):
@@ -225,7 +225,7 @@ def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it
         "light": {"reported_risk": 0.17, "intervals": {"reported_risk": [0.05, 0.3]}},
         "medium": {"reported_risk": 0.17, "intervals": {"reported_risk": [0.118, 0.238]}},
     }
-    models = {"global": TARGETS, "medium": {"abstention": {"target_risk": 0.2}}}
+    models = {"global": TARGETS, "medium": {"conclusions": {"target_risk": 0.2}}}
     stage = judged("calibrate", models=models, details=details, **dict.fromkeys(details, block(9, 1, 9, 1)))
     missed = {one.subgroup: one for one in of_kind("missed_risk", [stage])}
     assert {name: (one.value, one.limit) for name, one in missed.items()} == {
@@ -233,18 +233,18 @@ def test_each_subgroup_is_held_against_the_risk_of_the_model_that_answers_for_it
         "light": (0.17, 0.1),
     }
     assert missed["dark"].text == (
-        "dark: 17.0 % (11.8 to 23.8) of the answers given are wrong, where at most 10.0 % are allowed. "
+        "dark: 17.0 % (11.8 to 23.8) of the conclusions are wrong, where at most 10.0 % are allowed. "
         "That is more than chance."
     )
     assert missed["light"].text.endswith("It may be chance.")
 
 
 def test_few_answers_and_what_was_not_tested_are_reported():
-    details = {"dark": {"reported": 0.19}, "light": {"reported": 0.2}}
+    details = {"dark": {"answered": 0.19}, "light": {"answered": 0.2}}
     two = {"dark": block(9, 1, 9, 1), "light": block(0, 0, 9, 1)}
     stage = judged("calibrate", ("medium", "undeclared"), {"global": TARGETS}, details, **two)
     assert [(one.kind, one.subgroup, one.figure, one.value) for one in findings([stage])] == [
-        ("nearly_nobody_answered", "dark", "reported", 0.19),
+        ("nearly_nobody_answered", "dark", "answered", 0.19),
         ("untested", "medium", "n", None),
         ("untested", "light", "n_malignant", 0),
     ]

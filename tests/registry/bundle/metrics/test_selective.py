@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Counts, Thresholds
+from registry.bundle.counts.counts import Concluded, Counts, Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.metrics.selective import aurc, decided, risk_coverage
 
@@ -44,22 +44,24 @@ def test_the_curve_by_hand():
     assert np.isnan(curve.risk[201])
 
 
-def told(set_from, report_from, copies=1):
+def told(set_from, concluded_from, copies=1):
     """Of 40 lesions of the first class, 30 have probability 0.8 for it, 6 have 0.6, and 4 have 0.3.
 
     Args:
         set_from: the smallest probability of a class in the set.
-        report_from: the smallest confidence of a reported answer; above 1 none is.
+        concluded_from: the smallest probability of a class that is concluded.
         copies: pictures of each lesion, all alike.
     """
     first = np.repeat([0.8, 0.6, 0.3], [30, 6, 4]).repeat(copies)
-    bins = [SCORE_BINS if at > 1 else int(score_bin(np.array(at))) for at in (set_from, report_from)]
+    probabilities = np.stack([first, 1 - first], axis=1)
+    node = np.where(probabilities.max(axis=1) >= concluded_from, probabilities.argmax(axis=1), -1)
     block = count(
-        np.stack([first, 1 - first], axis=1),
+        probabilities,
         np.zeros(40 * copies, int),
         malignant=np.array([True, False]),
         lesions=np.arange(40).repeat(copies),
-        thresholds=Thresholds(*bins),
+        thresholds=Thresholds(int(score_bin(np.array(set_from)))),
+        concluded=Concluded(node, node == 1, 2),
     )
     return decided(block.decisions)
 
@@ -82,13 +84,12 @@ def test_sensitivity_and_specificity_are_those_at_the_working_point():
         np.stack([malignant, 1 - malignant], axis=1),
         np.repeat([0, 1], [10, 20]),
         malignant=np.array([True, False]),
-        thresholds=Thresholds(0, 0, int(score_bin(np.array(0.3)))),
+        thresholds=Thresholds(0, int(score_bin(np.array(0.3)))),
     )
     figures = decided(block.decisions)
     assert figures["sensitivity_at_threshold"] == pytest.approx(0.8)
     assert figures["specificity_at_threshold"] == pytest.approx(0.75)
     assert figures["intervals"]["sensitivity_at_threshold"] == pytest.approx([0.4439, 0.9748], abs=1e-4)
-    assert figures["reported"] == pytest.approx(22 / 30), "8 that are answered as harmless are held back"
 
 
 @pytest.mark.parametrize("thresholds", [(0.5, 0.65), (0, 0), (0.7, 0.75)])

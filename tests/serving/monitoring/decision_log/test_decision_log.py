@@ -58,7 +58,7 @@ def test_a_diagnosis_leaves_a_line_that_says_what_the_answer_said(serve, registr
         "route": "declared",
         "triage": told["triage"],
         "decision": told["decision"],
-        "confidence": told["confidence"]["value"],
+        "confidence": told["findings"][0]["probability"],
     }
     (path,) = folder.iterdir()
     assert re.fullmatch(r"diagnoses-\d{4}-\d\d-\d\d\.jsonl", path.name)

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.manifest import Abstention
 from registry.bundle.model import DISTANCE_BINS, distance_bin
+from serving.inference.quality.judging import QualityAssessment
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
-from serving.monitoring.drift.table import counts_of, drift_metrics, drift_table
-from tests.thresholds import at_log_odds
+from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
+from tests.thresholds import concluding
 
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
 NEAR = np.array([1.0, 1.0, 1.0])  # 3 away from a Gaussian at the origin
@@ -43,7 +43,7 @@ def rows_of(metrics, *releases):
 
 def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bundle, shares, reference):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
-    release = load(bundle(abstention=Abstention(threshold_bin=at_log_odds(0)), reference=reference(tested)))
+    release = load(bundle(conclusions=concluding(0), reference=reference(tested)))
     for row in came:
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     found = rows_of(metrics, release)
@@ -198,6 +198,35 @@ def test_what_waits_is_counted_when_the_service_ends(load, bundle, shares):
         counting.put(loaded, "dark", shares(0, 1)[0], NEAR)
         counting.close()
         assert total(counts_of(metrics.totals(), "confidence")["skin-lesion", 1, "dark"]) == 1
+
+
+def test_shares_of_triage_are_kept_apart_by_version_and_tone(metrics, load, bundle, dark):
+    """A version that begins to call every lesion of one tone urgent is seen there, and nowhere else."""
+    release, later = load(bundle(), bundle(dark)), load(bundle(), first=3)
+    drift, fine = DriftCounters(metrics), QualityAssessment()
+
+    def answer(version, subgroup, **levels):
+        for level, n in levels.items():
+            for _ in range(n):
+                triage = None if level == "none" else level.replace("_", "-")
+                drift.count_decision(version, subgroup, "refer", triage, fine)
+
+    def shares():
+        found = decisions(metrics.totals(), [release])
+        return {key: {level: n / of["refer"] for level, n in of.items()} for key, of in found.items()}
+
+    for version in release.versions.values():
+        for subgroup in ("light", "dark"):
+            answer(version, subgroup, urgent=2, routine=5, ruled_out=2, none=1)
+    before = shares()
+    steady = {"refer": 1.0, "urgent": 0.2, "routine": 0.5, "ruled-out": 0.2}
+    assert before == {
+        ("skin-lesion", number, tone): steady for number in (1, 2) for tone in ("light", "dark")
+    }
+    answer(release.versions["dark"], "dark", urgent=10)
+    answer(later.versions["global"], "dark", urgent=10)
+    moved = {"refer": 1.0, "urgent": 0.6, "routine": 0.25, "ruled-out": 0.1}
+    assert shares() == {**before, ("skin-lesion", 2, "dark"): moved}, "nor of a version that is not served"
 
 
 def total(counts):

@@ -9,7 +9,6 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
-from registry.bundle.manifest import Abstention
 from serving.monitoring.drift.bins import coarse_scores
 from serving.monitoring.drift.distance import Distance, Merged, compare
 from serving.monitoring.drift.reference import expected
@@ -108,7 +107,7 @@ def test_how_it_was_merged_is_read_from_the_bundle(bundle):
     whole = bundle(reference=ReferenceHistograms.from_counts(counts, smallest_cell=5, parts=7)).manifest
     assert expected(whole, "all", "confidence").merged == Merged(5, 7)
     assert expected(whole, "all", "classes").merged is None
-    fine = bundle(reference=ReferenceHistograms.from_counts(counts), abstention=Abstention()).manifest
+    fine = bundle(reference=ReferenceHistograms.from_counts(counts)).manifest
     found = expected(fine, "all", "confidence")
     assert found.merged is None
     assert found.counts.tolist() == coarse_scores(np.array(fine.reference.confidence)).tolist()

@@ -128,7 +128,7 @@ def test_nothing_else_is_kept(kept, url):
     assert isinstance(cell, int)
     written = [line for line in dump.splitlines() if line.startswith("INSERT")]
     assert len(written) == 4  # schema, version, answer, outcome
-    for personal in ("lesion.jpg", "'V'", "fitzpatrick", str(answer["confidence"]["value"])):
+    for personal in ("lesion.jpg", "'V'", "fitzpatrick", str(answer["findings"][0]["probability"])):
         assert personal not in "\n".join(written)
 
 

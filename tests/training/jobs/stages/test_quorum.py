@@ -13,7 +13,7 @@ from training.printing import print_summary
 LIGHT, DARK = {"light": (6, 4, 6, 6)}, {"dark": (6, 4, 6, 6)}
 SIZES = {"h0": LIGHT, "h1": LIGHT, "h2": LIGHT, "h3": {**LIGHT, **DARK}, "h4": {**LIGHT, **DARK}}
 DARK_ONES = ("h3", "h4")
-CALIBRATION = ("likelihoods", "thresholds", "counts", "embeddings", "distances")
+CALIBRATION = ("likelihoods", "truth", "counts", "embeddings", "distances")
 GATE = RequiredSubgroupsGate(malignant=1, subgroups=("light", "dark"))
 
 

@@ -191,5 +191,5 @@ def test_a_whole_job_under_masks(run_job, make_job, federate_block, tmp_path):
     )
     assert one["temperature"]["value"] == pytest.approx(other["temperature"]["value"], rel=1e-6)
     assert one["conformal"] == other["conformal"]
-    assert one["abstention"] == other["abstention"]
+    assert one["conclusions"] == other["conclusions"]
     assert one["working_point"] == other["working_point"] is not None
