@@ -100,6 +100,8 @@ def reason(one: Asked) -> str:
     """Why a lesion got this answer, from what the service says."""
     answer, evidence = one.answer, one.answer.triage_evidence
     risk = f"Its probability of malignancy is {answer.malignancy.probability:.3f}"
+    if answer.conclusion is not None:
+        risk = f"Concluded: {answer.conclusion.name}. {risk}"
     if answer.triage == "ruled-out" and evidence is not None:
         missed = ", ".join(
             f"{each.kind} {each.missed} of {each.n} (at most {percent(each.high)})"
@@ -121,7 +123,8 @@ def shown(title: str, found: Iterable[Asked]) -> str:
     one = next(iter(found), None)
     if one is None:
         return f"{title}: none of the lesions."
-    place = f"{one.row.image}, {one.group} skin (type {one.row.skin_tone}), drawn as {one.row.label}."
+    name = next(finding.name for finding in one.answer.findings if finding.code == one.row.label)
+    place = f"{one.row.image}, {one.group} skin (type {one.row.skin_tone}), drawn as: {name}."
     return f"{title}: {place}\n{fill(reason(one), WIDTH, initial_indent='  ', subsequent_indent='  ')}"
 
 
@@ -145,12 +148,12 @@ def main(folder: Path, url: str) -> None:
     everyone, dark = (read_bundle(bundles / name).manifest for name in ("global", LEFT_OUT))
     asked = ask(folder, url, everyone.labels)
     print(f"{len(asked)} drawn pictures that no model has seen were sent, each with its skin tone:\n")
-    print("\n".join(table(asked)), "\n")
-    print(shown("RULED OUT", (one for one in asked if one.answer.triage == "ruled-out")))
-    print(shown("URGENT", (one for one in asked if one.answer.triage == "urgent")))
-    routine = (one for one in asked if one.group == LEFT_OUT and one.answer.triage == "routine")
-    print(shown("REFERRED to a clinician", routine), "\n")
-    print(fill(left_out(dark), WIDTH), "\n")
+    print("\n".join(table(asked)) + "\n")
+    own, other = ([one for one in asked if (one.group == LEFT_OUT) is left] for left in (False, True))
+    print(shown("RULED OUT", (one for one in own if one.answer.triage == "ruled-out")))
+    print(shown("URGENT", (one for one in own if one.answer.triage == "urgent")))
+    print(shown("REFERRED to a clinician", (one for one in other if one.answer.triage == "routine")) + "\n")
+    print(fill(left_out(dark), WIDTH) + "\n")
     print("Each limit holds with 95 % confidence for lesions drawn like these, and says nothing of patients.")
     print("What there is to look at:")
     print(f"  {(folder / 'run' / 'report.html').resolve()}  figures by skin tone, in a browser")

@@ -35,4 +35,4 @@ def test_the_demo_releases_and_shows_each_kind_of_answer(tmp_path):
     assert all(urgent for _, urgent, _ in rows.values())
     for title in ("RULED OUT: ", "URGENT: ", "REFERRED to a clinician: "):
         (shown,) = (line for line in last if line.startswith(title))
-        assert "drawn as" in shown
+        assert "drawn as: " in shown
