@@ -34,14 +34,15 @@ def keep(page: Any, path: Path, height: int = VIEW["height"]) -> None:
     print(f"{path}: {path.stat().st_size // 1000} kB")
 
 
-def first_answered(demo: Path, url: str, triage: str) -> Row:
+def first_answered(demo: Path, url: str, triage: str) -> Row | None:
     """The first of the pictures that the demo asked about whose lesion gets this triage."""
+    rows = read_manifest(demo / "pictures" / "manifest.csv").rows
     with DermFed(url) as service:
-        for row in read_manifest(demo / "pictures" / "manifest.csv").rows:
-            picture = demo / "pictures" / row.image
-            if service.diagnose(picture, skin_tone=row.skin_tone).triage == triage:
+        for row in rows:
+            answer = service.diagnose(demo / "pictures" / row.image, skin_tone=row.skin_tone)
+            if answer.triage == triage:
                 return row
-    lack(f"no lesion of {demo / 'pictures'} is {triage}")
+    return None
 
 
 def take(browser: Any, demo: Path, url: str, out: Path) -> None:
@@ -50,7 +51,8 @@ def take(browser: Any, demo: Path, url: str, out: Path) -> None:
     page.goto((demo / "run" / "report.html").resolve().as_uri())
     keep(page, out / "report.png")
     page.goto(url)
-    shown = first_answered(demo, url, TRIAGE)
+    if (shown := first_answered(demo, url, TRIAGE)) is None:
+        lack(f"no lesion of {demo / 'pictures'} is {TRIAGE}")
     page.set_input_files("#image", str(demo / "pictures" / shown.image))
     page.select_option("#tone", f"{shown.skin_tone_scale} {shown.skin_tone}")
     page.click("#submit")
