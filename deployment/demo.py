@@ -93,7 +93,7 @@ def table(asked: Sequence[Asked]) -> Iterable[str]:
 
 def percent(share: float) -> str:
     """An upper limit, never rounded down."""
-    return f"{math.ceil(round(1000 * share, 6)) / 10:g} %"
+    return f"{math.ceil(round(1000 * share, 6)) / 10:g}\u00a0%"
 
 
 def reason(one: Asked) -> str:
@@ -135,10 +135,10 @@ def left_out(manifest: BundleManifest) -> str:
     needed = math.ceil(math.log(1 - rules.level) / math.log(1 - rules.missed))
     few = ", ".join(f"{each.n} of {each.kind}" for each in rules.kinds if each.high > rules.missed)
     return (
-        f"{LEFT_OUT.capitalize()} skin has no version in this release, since few patients have it: its "
-        f"calibration has {few}, and {needed} of each kind, none missed, are needed to show that at most "
+        f"The version for {LEFT_OUT} skin is not released, since too few patients show what it would miss: "
+        f"its calibration has {few}, and {needed} of each kind, none missed, are needed to show that at most "
         f"{100 * rules.missed:g} % are missed. The version for all skin tones answers in its place: it calls "
-        "lesions urgent, and rules none out. More patients with dark skin would change that."
+        f"lesions urgent, and rules none out. More patients with {LEFT_OUT} skin would change that."
     )
 
 
