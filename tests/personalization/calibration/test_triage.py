@@ -13,6 +13,7 @@ from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, re
 from personalization.calibration.triage import (
     HISTOGRAM,
     MalignancyRules,
+    RuledOut,
     TriageConfig,
     count_malignancies,
     fit_ruled_out,
@@ -93,6 +94,41 @@ def test_urgent_is_the_lowest_threshold_with_few_false_alarms(n, alpha):
     assert found.false_alarms.n == n
 
 
+def test_limits_of_predictive_values_are_exact_at_975():
+    """Lower ones of others ruled out and of malignant ones found, upper ones of misses and false alarms."""
+    counts = histogram(spread(200, -2), spread(60, 1), spread(400, 2))
+    outside, alarm = ruled_out(counts), urgent(counts)
+    below = counts[:, : outside.below].sum(axis=1)
+    assert below[0] > 0
+    assert binom.sf(below[0] - 1, 200, outside.others_low) == pytest.approx(0.025)
+    missed = [binom.cdf(below[of], counts[of].sum(), outside.missed_high) for of in (1, 2)]
+    assert missed[0] == pytest.approx(0.025), "of the kind with the largest limit"
+    assert missed[1] < missed[0]
+    above = counts[:, alarm.from_bin :].sum(axis=1)
+    assert above[0] > 0
+    assert binom.cdf(above[0], 200, alarm.false_alarms_high) == pytest.approx(0.025)
+    assert binom.sf(above[1:].sum() - 1, 460, alarm.found_low) == pytest.approx(0.025)
+
+
+def test_each_threshold_goes_by_its_own_target():
+    part = histogram(spread(300), spread(400, 2), spread(300, 2))
+    found, counts = rules([part], TriageConfig(missed=0.02, false_alarms=0.2))
+    fitted = found.fit_triage(counts, [True])
+    assert fitted.ruled_out == ruled_out(part, 0.02)
+    assert fitted.urgent == urgent(part, 0.2) != urgent(part, 0.02)
+
+
+def test_no_lesion_at_the_working_point_or_above_is_ruled_out():
+    part = histogram(spread(90), spread(400), spread(300))
+    for sensitivity, capped in ((0.99, True), (0.5, False)):
+        found, counts = rules([part], sensitivity=sensitivity)
+        point, fitted = found.working_point(counts), found.fit_triage(counts, [True]).ruled_out
+        own = ruled_out(part).below
+        assert fitted.below == min(own, point.threshold_bin)
+        assert (fitted.below < own) is capped
+        assert fitted == RuledOut.at(fitted.below, counts), "with the counts that are there"
+
+
 def test_a_target_over_all_malignant_lesions_misses_the_rare_kind():
     """The control: where common lesions score high, one limit for all lets most of the rare kind through."""
     counts = histogram(spread(300, -4), spread(900, 6), spread(40, -2))
@@ -121,6 +157,9 @@ def test_who_declares_no_tone_is_ruled_out_by_the_lowest_threshold_and_the_worst
     everybody = found.fit_triage(counts, [True, True]).ruled_out
     assert everybody.below == min(fit.below for fit in own) < max(fit.below for fit in own)
     assert [share.n for share in everybody.missed] == [40, 50], "limits are widest where there are fewest"
+    of_each = [RuledOut.at(everybody.below, CountsAt.of(each, [everybody.below])) for each in (dark, light)]
+    assert everybody.others_low == min(each.others_low for each in of_each) < of_each[0].others_low
+    assert everybody.missed_high == max(each.missed_high for each in of_each) > of_each[1].missed_high
     assert found.fit_triage(counts, [True, False]).ruled_out == own[0], "of one tone, its own"
 
 
