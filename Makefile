@@ -23,34 +23,24 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 demo: export DERMFED_REGISTRY_URL := sqlite:///$(CURDIR)/$(DEMO)/registry.db
 demo: export DERMFED_STORE := $(CURDIR)/$(DEMO)/store
 demo: export BENTOML_HOME := $(CURDIR)/$(DEMO)/bentoml
-demo: announced $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, register, ask the gates, serve, and ask the service
+demo: announced $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, register, pass the gates, serve, and ask the service
 	rm -rf $(DEMO) && mkdir -p $(DEMO)
-	@echo; echo "== 1 of 5: draw, train, personalize, export, calibrate and register (most of the two minutes)"
+	@echo; echo "== 1 of 4: draw, train, personalize, export, calibrate and register (most of the time)"
 	$(BIN)/python training/run.py training/recipes/demo.yaml --out $(DEMO)/run
-	@echo; echo "== 2 of 5: what is in the registry now"
+	@echo; echo "== 2 of 4: what is in the registry now"
 	$(BIN)/dermfed-registry list
-	@echo; echo "== 3 of 5: may it answer for patients? Exit code 1 is no, and why:"
-	$(BIN)/dermfed-registry promote demo 1 2 3 4 --to production || test $$? -eq 1
-	@echo; echo "== 4 of 5: so it goes where no patient is, by gates for demonstrations, which history tells:"
-	$(BIN)/dermfed-registry gates set deployment/demo-gates.yaml --model demo --reason "drawn pictures, no patients"
-	$(BIN)/dermfed-registry promote demo 1 2 3 4 --to demonstration --reason "to be looked at"
-	@echo; echo "== 5 of 5: the service starts, and is asked about a picture that it has never seen (a few seconds)"
-	$(BIN)/dermfed-data synth --out $(DEMO)/pictures --pictures 6 --seed 7
+	@echo; echo "== 3 of 4: may it answer for patients? The default gates are asked; exit code 1 would be no, and why"
+	$(BIN)/dermfed-registry promote demo 1 2 3 --to production --reason "light and medium skin are proven, dark is not"
+	@echo; echo "== 4 of 4: the service starts, and is asked about pictures that no model has seen (a few seconds)"
 	@set -e; port=$$($(BIN)/python -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'); \
-	DERMFED_SERVE_ALIAS=demonstration $(BIN)/dermfed-serve --port $$port > $(DEMO)/service.log 2>&1 & service=$$!; \
+	$(BIN)/dermfed-serve --port $$port > $(DEMO)/service.log 2>&1 & service=$$!; \
 	trap 'kill $$service 2>/dev/null; wait $$service 2>/dev/null || true' EXIT; \
-	$(BIN)/dermfed-diagnose $(DEMO)/pictures/images/000004.png --skin-tone V \
-	  --url http://127.0.0.1:$$port --wait 60 || { cat $(DEMO)/service.log; exit 1; }
-	@echo; echo "Done. What there is to look at:"
-	@echo "  report of the training:  $(CURDIR)/$(DEMO)/run/report.html  (open it in a browser)"
-	@echo "  figures for programs:    $(CURDIR)/$(DEMO)/run/summary.json"
-	@echo "  models, one a skin tone: $(CURDIR)/$(DEMO)/run/bundles"
-	@echo "  the service's log:       $(CURDIR)/$(DEMO)/service.log"
+	$(BIN)/python deployment/demo.py $(DEMO) http://127.0.0.1:$$port || { cat $(DEMO)/service.log; exit 1; }
 
 announced:  # before anything is installed
-	@echo "The demo draws skin lesions (no patients), lets three hospitals train one model on them together, makes a model"
-	@echo "for each skin tone of it, asks whether they may answer for patients, and has a service diagnose a picture."
-	@echo "It takes about two minutes on two processor cores; the first time Python packages are downloaded before, which"
+	@echo "The demo draws skin lesions (no patients). Three hospitals train one model on theirs together; each skin tone gets"
+	@echo "a version of it that is calibrated on its patients; gates decide what may answer; a service answers over HTTP."
+	@echo "It takes one to two minutes on two processor cores; the first time Python packages are downloaded before, which"
 	@echo "may take as long. Nothing else is downloaded. Results are in $(DEMO)."
 
 serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry holds

@@ -16,11 +16,15 @@ from PIL import Image
 from quick import lack, need_module, start
 from services import TwoWorkers, running
 
-VIEW = {"width": 1200, "height": 800}
+from clients.api import DermFed
+from clients.data.manifests.csv_file import read_manifest
+from clients.data.manifests.manifest import Row
+
+VIEW = {"width": 1400, "height": 900}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 COLOURS = 128  # of a picture: a page has few, and a file of them is small
-ASKED, TONE = "images/000004.png", "fitzpatrick 5"
-ALIAS = "demonstration"
+TRIAGE = "ruled-out"  # of the lesion that is shown: the first that was answered so
+ALIAS = "production"
 
 
 def keep(page: Any, path: Path, height: int = VIEW["height"]) -> None:
@@ -30,14 +34,27 @@ def keep(page: Any, path: Path, height: int = VIEW["height"]) -> None:
     print(f"{path}: {path.stat().st_size // 1000} kB")
 
 
+def first_answered(demo: Path, url: str, triage: str) -> Row | None:
+    """The first of the pictures that the demo asked about whose lesion gets this triage."""
+    rows = read_manifest(demo / "pictures" / "manifest.csv").rows
+    with DermFed(url) as service:
+        for row in rows:
+            answer = service.diagnose(demo / "pictures" / row.image, skin_tone=row.skin_tone)
+            if answer.triage == triage:
+                return row
+    return None
+
+
 def take(browser: Any, demo: Path, url: str, out: Path) -> None:
     """All three."""
     page = browser.new_context(viewport=VIEW, base_url=url).new_page()
     page.goto((demo / "run" / "report.html").resolve().as_uri())
     keep(page, out / "report.png")
     page.goto(url)
-    page.set_input_files("#image", str(demo / "pictures" / ASKED))
-    page.select_option("#tone", TONE)
+    if (shown := first_answered(demo, url, TRIAGE)) is None:
+        lack(f"no lesion of {demo / 'pictures'} is {TRIAGE}")
+    page.set_input_files("#image", str(demo / "pictures" / shown.image))
+    page.select_option("#tone", f"{shown.skin_tone_scale} {shown.skin_tone}")
     page.click("#submit")
     page.wait_for_selector(".answer")
     keep(page, out / "page.png")
