@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_671,
-    "modules": 771,
+    "lines of code": 63_491,
+    "modules": 769,
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_054,
-    "lines of benchmarks": 19_306,
+    "lines of tests": 89_300,
+    "lines of benchmarks": 19_133,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 148_994,
-    "words of the dialect in docs": 706,
+    "words of docs": 147_926,
+    "words of the dialect in docs": 702,
 }
 
 
