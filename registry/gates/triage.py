@@ -121,7 +121,7 @@ def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_Gua
             if manifest.subgroup.is_global and subgroup in own:
                 measure += " by the version for everybody"
             if not rules_out:
-                why = f"{kind}: nothing is ruled out, since too few lesions show how many are missed"
+                why = f"{measure}: nothing is, since too few lesions show how many are missed"
                 yield _Guarantee(subgroup, measure, limit, why=why)
             else:
                 yield _missed(_Guarantee(subgroup, measure, limit), manifest, kind, row)

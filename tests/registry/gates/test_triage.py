@@ -110,7 +110,7 @@ def test_more_guarantees_make_chance_more_likely(version, tones):
     ("triage", "rows", "verdict", "note"),
     [
         (None, {"dark": counted()}, "not applicable", "no version has triage"),
-        (HOLDS.nothing_ruled_out, {"dark": counted()}, "passed", "melanoma: nothing is ruled out, since too"),
+        (HOLDS.nothing_ruled_out, {"dark": counted()}, "passed", "melanoma ruled out: nothing is, since too"),
         (HOLDS, {"dark": counted(melanoma=None)}, "passed", "melanoma: too few to tell"),
         (
             HOLDS.nothing_ruled_out.model_copy(update={"urgent_from": SCORE_BINS}),
