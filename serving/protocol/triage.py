@@ -23,12 +23,21 @@ _BASES: Final = {
     ),
 }
 
+_BY_PREVALENCE: Final = {
+    "urgent": "How many urgent lesions are malignant depends on how common malignancy is where this is used.",
+    "ruled-out": (
+        "How many lesions ruled out are malignant depends on how common malignancy is where this is used."
+    ),
+}
+
 
 def headline(diagnosis: Diagnosis) -> str | None:
     """Who has to see the lesion; None without triage."""
     if diagnosis.triage is None or diagnosis.triage_evidence is None:
         return None
-    return HEADLINES[diagnosis.triage].format(limit=_of_100(diagnosis.triage_evidence.missed.limit))
+    missed = diagnosis.triage_evidence.missed
+    worst = max((one.high for one in missed.kinds), default=missed.limit)
+    return HEADLINES[diagnosis.triage].format(limit=_of_100(worst))
 
 
 def shown(diagnosis: Diagnosis) -> list[str]:
@@ -41,10 +50,17 @@ def shown(diagnosis: Diagnosis) -> list[str]:
     urgent, missed = _false_alarms(evidence), _missed(evidence)
     return [
         *(urgent + missed if diagnosis.triage == "urgent" else missed + urgent),
-        *([] if evidence.predictive is None else [evidence.predictive.words]),
+        *_predictive(diagnosis.triage, evidence),
         f"Shown {_FOR_WHOM[evidence.guarantee]}, {_BASES[evidence.basis]}; each limit holds with "
         f"{100 * evidence.confidence:g} % confidence.",
     ]
+
+
+def _predictive(level: Level | None, evidence: TriageEvidence) -> list[str]:
+    """Predictive values where the prevalence was stated, else that they depend on it."""
+    if evidence.predictive is not None:
+        return [evidence.predictive.words]
+    return [said for name, said in _BY_PREVALENCE.items() if name == level]
 
 
 def _missed(evidence: TriageEvidence) -> list[str]:

@@ -251,7 +251,7 @@ def test_a_report_concludes_with_the_codes_of_the_first_finding():
         ("routine", "Routine: a clinician looks. Melanoma: at most 8 of 100 are ruled out"),
         (
             "ruled-out",
-            "Ruled out: of 100 lesions of each kind of malignancy at most 10 are missed. Melanoma: at",
+            "Ruled out: of 100 lesions of each kind of malignancy at most 8 are missed. Melanoma: at",
         ),
     ],
 )

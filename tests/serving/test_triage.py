@@ -31,7 +31,7 @@ def test_triage_is_said_wherever_an_answer_is_read(served, picture, light, tmp_p
             "ruled-out",
             picture(colour=GREEN),
             {},
-            "Ruled out: of 100 lesions of each kind of malignancy at most 10",
+            "Ruled out: of 100 lesions of each kind of malignancy at most 8",
         ),
         ("routine", picture(colour=GREEN), {"skin_tone": "V"}, "Routine: a clinician looks"),
         (None, picture(colour=RED, size=(4, 4)), {}, "Take another picture"),

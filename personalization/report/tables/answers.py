@@ -41,24 +41,28 @@ def release(run: ReportData) -> Release:
     answered_by = routes(run.calibration, blocks)
     does: list[tuple[str, tuple[str, ...]]] = []
     does_not: list[str] = []
-    for name, model in answered_by.items():
-        said = tuple(_does(blocks[name], model))
+    for subgroup, model in answered_by.items():
+        of_scales = [f"{scale} {', '.join(tones)}" for scale, tones in run.tones.get(subgroup, {}).items()]
+        name = f"{subgroup} ({'; '.join(of_scales)})" if of_scales else subgroup
+        said = tuple(_does(blocks[subgroup], model, kinds_of(run.labels)))
         does += [(name, said)] if said else []
-        does_not += _does_not(name, blocks[name], model, kinds_of(run.labels))
+        does_not += _does_not(name, blocks[subgroup], model, kinds_of(run.labels))
     return Release(tuple(does), tuple(does_not))
 
 
-def _does(block: Block, model: CalibratedModel) -> Iterator[str]:
+def _does(block: Block, model: CalibratedModel, names: Sequence[str]) -> Iterator[str]:
     triage, kinds = model.triage, block.kinds
     if triage is not None and kinds is not None:
         if kinds.ruled_out.x[0]:
             yield (
-                f"rules out {_share(kinds.ruled_out[:1])} of the lesions that are not malignant, and misses "
-                f"at most {number(triage.missed, 'percent')} of each kind of malignancy"
+                f"rules out {_share(kinds.ruled_out[:1])} of the lesions that are not malignant, and at most "
+                f"{number(triage.missed, 'percent')} of each kind of malignancy "
+                f"(in the test {_by_kind(kinds.ruled_out[1:], names)})"
             )
         if kinds.urgent[1:].total.x[0]:
             yield (
-                f"calls {_share(kinds.urgent[1:].total)} of the malignant lesions urgent, and at most "
+                f"calls {_share(kinds.urgent[1:].total)} of the malignant lesions urgent "
+                f"({_by_kind(kinds.urgent[1:], names)}), and at most "
                 f"{number(triage.false_alarms, 'percent')} of the others"
             )
     if (found := reported({"": block})).value:
@@ -66,6 +70,11 @@ def _does(block: Block, model: CalibratedModel) -> Iterator[str]:
             f"concludes something of {with_interval(found, 'percent')} of all lesions, and each conclusion "
             f"is wrong in at most {number(model.conclusions.target_risk, 'percent')}"
         )
+
+
+def _by_kind(sums: LesionSums, names: Sequence[str]) -> str:
+    counts = zip(names, sums.x.tolist(), sums.n.tolist(), strict=True)
+    return listed([f"{kind} {whole(x)} of {whole(n)}" for kind, x, n in counts if n])
 
 
 def _does_not(name: str, block: Block, model: CalibratedModel, kinds: Sequence[str]) -> Iterator[str]:
@@ -169,7 +178,9 @@ def conclusions_table(
             rows.append(Row(f"{model.subgroup}: {node.name}", (Cell(node.level), *cells)))
     columns = ("model: conclusion", "level", "from", "wrong in calibration", "wrong in the test")
     return (
-        Table("Conclusions: what may be concluded, and how often it was wrong", columns, tuple(rows))
+        Table(
+            f"Conclusions: all limits of a model together at {number(LEVEL, 'percent')}", columns, tuple(rows)
+        )
         if rows
         else None
     )

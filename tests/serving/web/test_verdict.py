@@ -91,6 +91,7 @@ def test_of_a_picture_to_be_taken_again_nothing_is_said():
 
 MELANOMA = "Melanoma: at most 8 of 100 are ruled out (4 of 113 were)."
 OTHERS = "Not malignant: at most 10 of 100 are urgent (38 of 512 were)."
+DEPENDS = "How many urgent lesions are malignant depends on how common malignancy is where this is used."
 FOR_TONE = (
     "Shown for people with the declared skin tone, on lesions kept for calibration; each limit holds with "
 )
@@ -101,7 +102,7 @@ FEW = [example(KindMissed), example(KindMissed, kind="scc", n=9, missed=0, high=
 @pytest.mark.parametrize(
     ("triage", "evidence", "first", "shown"),
     [
-        ("urgent", {}, "Urgent: a clinician has", [OTHERS, MELANOMA, f"{FOR_TONE}95 % confidence."]),
+        ("urgent", {}, "Urgent: a clinician has", [OTHERS, MELANOMA, DEPENDS, f"{FOR_TONE}95 % confidence."]),
         ("routine", {}, "Routine: a clinician looks", [MELANOMA, OTHERS, f"{FOR_TONE}95 % confidence."]),
         (
             "ruled-out",
@@ -110,6 +111,7 @@ FEW = [example(KindMissed), example(KindMissed, kind="scc", n=9, missed=0, high=
             [
                 MELANOMA.replace("8", "5"),
                 OTHERS,
+                "How many lesions ruled out are malignant depends on how common malignancy is",
                 "Shown over all skin tones together, not for each of them, on training lesions, each",
             ],
         ),

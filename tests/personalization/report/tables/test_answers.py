@@ -1,5 +1,7 @@
 """What a release is said to do, and what not, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,9 +68,18 @@ def test_what_is_ruled_out_urgent_or_concluded_is_what_the_release_does(run):
     ((name, (ruled_out, urgent, concluded)),) = found.does
     assert name == "light"
     assert ruled_out.startswith(f"rules out 50.0{PERCENT} (18.7 to 81.3) of the lesions that are not")
+    assert ruled_out.endswith("(in the test Melanoma 0 of 10 and Basal cell carcinoma 0 of 10)")
     assert urgent.startswith(f"calls 25.0{PERCENT} (8.7 to 49.1) of the malignant lesions urgent")
+    assert "(Melanoma 5 of 10 and Basal cell carcinoma 0 of 10)" in urgent
     assert concluded.startswith(f"concludes something of 20.0{PERCENT}")
     assert found.does_not == ()
+
+
+def test_a_subgroup_is_named_with_its_skin_tones(run):
+    data = replace(run(model("dark", below=0)), tones={"dark": {"fitzpatrick": ("5", "6")}})
+    found = release(data)
+    assert [name for name, _ in found.does] == ["dark (fitzpatrick 5, 6)"]
+    assert found.does_not[0].startswith("dark (fitzpatrick 5, 6): nothing is ruled out.")
 
 
 def test_what_it_does_not_do_is_said_with_the_reason(run):
