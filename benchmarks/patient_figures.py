@@ -46,8 +46,8 @@ FIGURES = {
     "balanced accuracy, all classes": "balanced_accuracy",
     "sensitivity at the working point": "sensitivity_at_threshold",
     "specificity at the working point": "specificity_at_threshold",
-    "share answered": "reported",
-    "wrong among those answered": "reported_risk",
+    "share answered": "answered",
+    "wrong among conclusions": "reported_risk",
 }
 FAIRNESS = {"variance of accuracy": "variance", "gap": "gap", "standardised spread": "spread_standardised"}
 Job = dict[str, Any]

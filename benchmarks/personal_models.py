@@ -66,7 +66,7 @@ def calibration_table(systems: Mapping[str, tuple[System, System]]) -> str:
             was, became = ([run["by_subgroup"][subgroup] for run in one.figures] for one in (before, after))
             cells = [cell(was, "ece"), cell(became, "ece")]
             cells += [over_seeds(mce, one.judged, subgroup) for one in (before, after)]
-            cells += [cell(became, key) for key in ("coverage", "set_size", "reported", "reported_risk")]
+            cells += [cell(became, key) for key in ("coverage", "set_size", "answered", "reported_risk")]
             lines.append(f"| {name} | {subgroup} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

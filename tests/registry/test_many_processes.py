@@ -32,7 +32,7 @@ model = given.manifest.model
 own = Subgroup(name=f"group-{worker}", scale="ours", values=(str(worker),))
 counted = {"ours": {str(worker): 40}}
 seen = TonePatients(calibration=counted, test=counted)
-decided = Decided(covered=10, set_classes=10, reported=10, reported_wrong=0)
+decided = Decided(covered=10, set_classes=10, answered=10, reported=10, reported_wrong=0)
 row = GroupCounts(n=10, right=9, decided=decided)
 tested = Evaluation(by_subgroup={own.name: row})
 
