@@ -9,7 +9,7 @@ looks at, and facts. The tables have, by skin tone,
 - of each kind of malignancy how many are ruled out, with the exact 95 % interval, and the limit;
 - how many lesions something is concluded of, and of each node how often and how often wrongly.
 
-    python benchmarks/answers.py runs/milk10k-quick training/recipes/use/milk10k-quick.yaml
+    python benchmarks/answers.py runs/milk10k-quick
 """
 
 import os
@@ -114,14 +114,14 @@ def processor_seconds(pid: int) -> float:
 
 def main(
     run: Annotated[Path, typer.Argument(help="A finished run.")],
-    job_file: Annotated[Path | None, typer.Argument(help="Its job.")] = None,
 ) -> None:
     """Register, promote, serve, ask, and count."""
-    if job_file is None:  # the form of seconds
+    if not run.exists():  # the form of seconds
         run.mkdir(parents=True)
-        job_file = write_job(run)
-        train(read_job(job_file, []), job_file, run / "run", resume=False)
+        written = write_job(run)
+        train(read_job(written, []), written, run / "run", resume=False)
         run = run / "run"
+    job_file = run / "job.resolved.yaml"
     job = read_job(job_file, [])
     with TemporaryDirectory() as name:
         url, store = f"sqlite:///{name}/registry.db", f"{name}/store"
@@ -152,7 +152,7 @@ def main(
     print_conditions(
         "Answers over HTTP",
         {
-            "job": job_file.name,
+            "job": job.name,
             "seed": job.seed,
             "lesions": len(answers),
             **said,

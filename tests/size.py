@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_491,
+    "lines of code": 63_512,
     "modules": 769,
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_300,
+    "lines of tests": 89_313,
     "lines of benchmarks": 19_133,
     "recipes": 176,
     "decision records": 58,
