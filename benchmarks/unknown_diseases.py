@@ -157,7 +157,7 @@ def cell(seeds: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> st
 def auroc_rows(unknown: Sequence[Seen], known: Sequence[Seen]) -> list[list[object]]:
     """All pictures, each subgroup, each unknown disease."""
     everything: dict[str, tuple[str, str, bool]] = {"all": ("", "", True)}
-    everything |= {place: ("places", place, True) for place in sorted({*unknown[0].all_subgroups})}
+    everything |= {place: ("places", place, True) for place in sorted({*unknown[0].places})}
     everything |= {code: ("codes", code, False) for code in sorted({*unknown[0].codes})}
     rows: list[list[object]] = []
     for name, (column, value, both) in everything.items():
