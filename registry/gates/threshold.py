@@ -9,8 +9,8 @@ A subgroup without the metric is refused: it was never tested, or its version wa
 test names no subgroup, all its images count as `global`.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from registry.bundle.labels import GLOBAL, UNDECLARED
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.patient import ALL, TOO_FEW, KindFigures, PatientFigures, Told
-from registry.gate_report import Bound, GateFinding
+from registry.gate_report import Bound, GateFinding, SubgroupFigure
 from registry.gates.gate import (
     Case,
     NumericGate,
@@ -63,13 +63,38 @@ class MinAnswerRateGate(ThresholdGate):
     """Of how many images of every subgroup more must be said than that a clinician has to look.
 
     Something is concluded, or triage calls them urgent or rules them out. A model that does so of nearly none
-    keeps every guarantee and is of no use.
+    keeps every guarantee and is of no use. A skin tone without a version of its own is answered by the global
+    one, which rules nothing out where a tone is declared: what its test rules out there is not counted.
     """
 
     name: Literal["min_answer_rate"] = "min_answer_rate"
     metric = "answered"
     measure = "answer rate"
     passes = "share of every subgroup's test images that is answered: at least {limit:.3f}"
+
+    def findings(self, case: Case) -> Iterator[GateFinding]:
+        """One finding for each subgroup."""
+        tones = {one.name for one in for_everybody(case.manifests).named_subgroups if not one.is_global}
+        for name, (manifest, row) in answering(case.manifests).items():
+            found = subgroup_figure(name, row, self.metric)
+            if found is not None and row is not None and manifest.subgroup.is_global and name in tones:
+                found = _without_ruled_out(found, row)
+            yield check(name, self.measure, found, self.bound, self.limit)
+
+
+def _without_ruled_out(answered: SubgroupFigure, row: Mapping[str, Any]) -> SubgroupFigure:
+    """The share that is answered where nothing is ruled out: nothing benign is concluded then, either."""
+    parts = ((row.get(f"ruled_out_{one}"), row.get(f"n_{one}")) for one in ("malignant", "other"))
+    ruled_out = sum(round(share * n) for share, n in parts if share and n)
+    if not ruled_out:
+        return answered
+    x = max(round(answered.value * answered.n) - ruled_out, 0)
+    return SubgroupFigure(
+        subgroup=answered.subgroup,
+        value=x / answered.n,
+        n=answered.n,
+        interval=clopper_pearson(x, answered.n),
+    )
 
 
 class CalibrationGate(ThresholdGate):

@@ -7,7 +7,7 @@ tables have the counts of calibration behind it, and those of the test.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from personalization.calibration.at_thresholds import LEVEL, most_allowed
+from personalization.calibration.at_thresholds import LEVEL, fewest_needed
 from personalization.calibration.triage import TriageFit
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import Estimate, present, total
@@ -20,6 +20,7 @@ from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.labels import Label, kinds_of
 from registry.bundle.metrics.selective import mean_of, share_interval
+from training.messages.message import GLOBAL
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,16 @@ def release(run: ReportData) -> Release:
     for subgroup, model in answered_by.items():
         of_scales = [f"{scale} {', '.join(tones)}" for scale, tones in run.tones.get(subgroup, {}).items()]
         name = f"{subgroup} ({'; '.join(of_scales)})" if of_scales else subgroup
-        said = tuple(_does(blocks[subgroup], model, kinds_of(run.labels)))
+        block, kinds = blocks[subgroup], kinds_of(run.labels)
+        if model.subgroup == GLOBAL and of_scales:
+            does_not.append(
+                f"{name}: it has no model of its own. Where this skin tone is declared, the model for all "
+                "answers, and rules nothing out and concludes nothing benign."
+            )
+            continue
+        said = tuple(_does(block, model, kinds))
         does += [(name, said)] if said else []
-        does_not += _does_not(name, blocks[subgroup], model, kinds_of(run.labels))
+        does_not += _does_not(name, block, model, kinds)
     return Release(tuple(does), tuple(does_not))
 
 
@@ -97,7 +105,7 @@ def _does_not(name: str, block: Block, model: CalibratedModel, kinds: Sequence[s
 def _why_not(triage: TriageFit, kinds: Sequence[str]) -> str:
     """Which kinds have too few calibration lesions to show so few misses."""
     beta = triage.missed
-    needed = next(n for n in range(1, 10_000) if most_allowed(n, beta) >= 0)
+    needed = fewest_needed(beta)
     few = [
         f"{kind} ({whole(share.n)})"
         for kind, share in zip(kinds, triage.ruled_out.missed, strict=True)

@@ -3,6 +3,7 @@
 import pytest
 
 from registry.bundle.conclusions import Conclusions
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import Label
 from registry.bundle.manifest import Conformal
 from registry.bundle.metrics.intervals import clopper_pearson
@@ -11,6 +12,7 @@ from registry.gates.threshold import (
     THRESHOLD_GATES,
     CountGate,
     CoverageGate,
+    MinAnswerRateGate,
     MinSensitivityLowerBoundGate,
     ParityGate,
     RiskGate,
@@ -246,3 +248,18 @@ def test_every_version_must_answer_as_torch_does(bundle, dark, parities, verdict
     one = judge(ParityGate(limit=0.001), bundle(parity=parities[0]), bundle(dark, parity=parities[1]))
     assert (one.verdict, [finding.value for finding in one.findings]) == (verdict, list(parities))
     assert one.untested == (("dark",) if None in parities else ())
+
+
+@pytest.mark.parametrize(("own", "answered", "verdict"), [(False, 0.2, "refused"), (True, 0.7, "passed")])
+def test_what_is_ruled_out_for_no_declared_tone_is_no_answer(bundle, dark, own, answered, verdict):
+    """Of 50 images 25 are ruled out and 10 more answered: the global version answers those 10."""
+    row = {"n": 50, "n_malignant": 20, "n_other": 30, "answered": 0.7}
+    row |= {"ruled_out_malignant": 1 / 20, "ruled_out_other": 24 / 30}
+    none = (0,) * SCORE_BINS
+    histograms = {"confidence": none, "scores": (none, none)}
+    tested = {**histograms, "by_subgroup": [{**histograms, "subgroup": dark}]}
+    everybody = bundle(metrics={"by_subgroup": {"dark": row}}, labels=CANCER, reference=tested)
+    made = [everybody, *([bundle(dark, {"by_subgroup": {"dark": row}}, labels=CANCER)] if own else [])]
+    (found,) = judge(MinAnswerRateGate(limit=0.5), *made).findings
+    assert (found.value, found.verdict) == (pytest.approx(answered), verdict)
+    assert found.interval is None or found.interval == pytest.approx(clopper_pearson(10, 50))

@@ -82,6 +82,16 @@ def test_a_subgroup_is_named_with_its_skin_tones(run):
     assert found.does_not[0].startswith("dark (fitzpatrick 5, 6): nothing is ruled out.")
 
 
+def test_a_declared_skin_tone_without_a_model_of_its_own_is_not_said_to_be_ruled_out():
+    everybody = model("global")
+    blocks = {"dark": block(everybody)}
+    data = ReportData({"job": "x"}, LABELS, {"calibrate": blocks}, calibration=[everybody])
+    assert release(data).does, "the control: a subgroup that nobody declares"
+    found = release(replace(data, tones={"dark": {"fitzpatrick": ("5", "6")}}))
+    assert found.does == ()
+    assert found.does_not[0].startswith("dark (fitzpatrick 5, 6): it has no model of its own.")
+
+
 def test_what_it_does_not_do_is_said_with_the_reason(run):
     dark = model("dark", below=0, urgent_from=SCORE_BINS, lesions=(60, 16), concluded=False)
     found = release(run(model("light"), dark))
