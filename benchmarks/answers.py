@@ -22,11 +22,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import psutil
 import typer
 from PIL import Image
 from quick import start
-from services import free_port, running
+from services import free_port, processor_time, running
 from tables import print_conditions, print_table
 from training_runs import write_job
 
@@ -105,13 +104,6 @@ def asked(client: DermFed, reader: PictureReader, job: Job, pictures: Sequence[P
     return client.diagnose(None, facts=facts, **shown, **tone)
 
 
-def processor_seconds(pid: int) -> float:
-    """What a service and its processes have taken of the processors."""
-    process = psutil.Process(pid)
-    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
-
-
 def main(
     run: Annotated[Path, typer.Argument(help="A finished run.")],
 ) -> None:
@@ -142,11 +134,11 @@ def main(
             DermFed(address) as client,
             PictureReader() as reader,
         ):
-            before = processor_seconds(service.pid)
+            before = processor_time(service.pid)
             answers = [
                 (label, pictures[0].row, asked(client, reader, job, pictures)) for label, pictures in lesions
             ]
-            spent = processor_seconds(service.pid) - before
+            spent = processor_time(service.pid) - before
     manifest = next(iter(bundles.values())).manifest
     said = Counter(said.decision for _, _, said in answers)
     print_conditions(

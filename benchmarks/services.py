@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from registry.registry import Registry
 
 
@@ -19,6 +21,13 @@ def free_port() -> int:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]
+
+
+def processor_time(process: int) -> float:
+    """The seconds that a process and all below it have had of the processor."""
+    family = [psutil.Process(process)]
+    family += family[0].children(recursive=True)
+    return sum(one.cpu_times().user + one.cpu_times().system for one in family)
 
 
 @dataclass(frozen=True)

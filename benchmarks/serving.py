@@ -32,12 +32,11 @@ from time import perf_counter, process_time, sleep
 from typing import Annotated, Literal
 
 import numpy as np
-import psutil
 import typer
 from load import arrivals
 from PIL import Image, ImageFilter
 from quick import start
-from services import free_port, running
+from services import free_port, processor_time, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
@@ -144,13 +143,6 @@ def loop(bundle: Bundle, picture: bytes) -> Turn:
         return latencies, perf_counter() - began, process_time() - before
 
     return turn
-
-
-def processor_time(process: int) -> float:
-    """The seconds that a process and all below it have had of the processor."""
-    family = [psutil.Process(process)]
-    family += family[0].children(recursive=True)
-    return sum(one.cpu_times().user + one.cpu_times().system for one in family)
 
 
 def over_http(url: str, how: str, picture: Path, process: int) -> Turn:

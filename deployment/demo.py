@@ -20,6 +20,7 @@ import yaml
 from clients.api import ConnectionFailed, DermFed, Diagnosis
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.manifests.manifest import Row
+from personalization.calibration.at_thresholds import fewest_needed
 from registry.bundle.folder import read_bundle
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.manifest import BundleManifest
@@ -132,7 +133,7 @@ def left_out(manifest: BundleManifest) -> str:
     """Why the version for `LEFT_OUT` is not in the release, and what its patients get."""
     rules = manifest.triage
     assert rules is not None, "the demo calibrates triage"
-    needed = math.ceil(math.log(1 - rules.level) / math.log(1 - rules.missed))
+    needed = fewest_needed(rules.missed, rules.level)
     few = ", ".join(f"{each.n} of {each.kind}" for each in rules.kinds if each.high > rules.missed)
     return (
         f"The version for {LEFT_OUT} skin is not released, since too few patients show what it would miss: "

@@ -42,6 +42,12 @@ FIVE = (
     Label(code="AK", name="Actinic keratosis", malignancy="premalignant"),
     Label(code="DF", name="Dermatofibroma", malignancy="benign"),
 )
+GROUPED = (
+    Label(code="BCC", name="Basal cell", malignancy="malignant", group="keratinocyte cancer"),
+    Label(code="SCC", name="Squamous cell", malignancy="malignant", group="keratinocyte cancer"),
+    Label(code="MEL", name="Melanoma", malignancy="malignant"),
+    Label(code="NV", name="Naevus", malignancy="benign"),
+)
 TONES = {"light": ("1", "2", "3"), "dark": ("4", "5", "6")}
 PARTS = 2  # hospitals
 RULES = Thresholds(at_log_odds(-1.5), at_log_odds(-1.0), at_log_odds(-2.0), at_log_odds(1.5))

@@ -26,6 +26,7 @@ proposed by coverage alone and tested in a fixed sequence (`personalization.cali
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, log
 from typing import Final
 
 import numpy as np
@@ -125,6 +126,11 @@ def most_allowed(n: int, beta: float) -> int:
     """The most misses of n that show a share of at most β; −1 where even none does not."""
     shown = bisect_left(range(n), True, key=lambda x: bool(upper_limit(np.array(x), np.array(n)) > beta))
     return shown - 1  # limits rise
+
+
+def fewest_needed(beta: float, level: float = LEVEL) -> int:
+    """⌈log(1 − level) / log(1 − β)⌉: the fewest lesions that show a share of at most β, none missed."""
+    return ceil(log(1 - level) / log(1 - beta))
 
 
 def propose(missed: NDArray[np.int64], allowed: Sequence[int]) -> tuple[int, ...]:

@@ -160,7 +160,7 @@ def no_working_point(result: RunResult) -> list[str]:
             found += [name for name, model in models.items() if working_point(model) is None]
     return [
         f"No working point for {name}, though the job asks for a sensitivity: hospitals told of no malignant "
-        "calibration lesion. Nothing is referred for its malignancy there. Raise data.split.calibration, or "
+        "calibration lesion. No lesion is called suspicious there. Raise data.split.calibration, or "
         "bring malignant lesions."
         for name in found
     ]

@@ -202,7 +202,7 @@ def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Clien
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
     shown = views(question, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
-    names, cell = names_in_views(broadcast, question), client.smallest_cell
+    names, cell = names_in_views(model_name(broadcast), question), client.smallest_cell
     counts = np.stack(
         [
             node_counts(
@@ -275,17 +275,17 @@ def answer_at_thresholds(
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
     shown = views(question, client)
-    what = NODES if NODES in broadcast.tensors else MALIGNANCY
-    names = names_in_views(broadcast, question)
+    what, named = NODES if NODES in broadcast.tensors else MALIGNANCY, model_name(broadcast)
     rows, most, asked_nodes = 1, most_thresholds(len(question.subgroups)), None
+    names: list[str] = []
     if what == NODES:
-        most = STEPS
+        most, names = STEPS, names_in_views(named, question)
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
-    about = f"{what}{level} {model_name(broadcast)}"
+    about = f"{what}{level} {named}"
     asked = f"{question.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
@@ -370,10 +370,10 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
     ]
 
 
-def names_in_views(broadcast: Broadcast, question: EvaluateQuestion) -> list[str]:
-    """What names the model in each view, however the question spells and repeats its patterns."""
+def names_in_views(model: str, question: EvaluateQuestion) -> list[str]:
+    """What names a model in each view, however the question spells and repeats its patterns."""
     sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns or [()]]
-    return [f"{view} {model_name(broadcast)}" for view in (*sets, *question.left_out)]
+    return [f"{view} {model}" for view in (*sets, *question.left_out)]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:

@@ -109,10 +109,7 @@ def _warnings(
             "is known."
         )
     if not in_set:
-        yield (
-            "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
-            "is referred."
-        )
+        yield ("No class is likely enough for the prediction set: the picture is unlike those calibrated on.")
     unknown = ", ".join(label.code for label in manifest.labels if label.malignancy == "unknown")
     if unknown and malignant_classes(manifest.labels).any():
         yield f"Malignancy leaves out {unknown}: it is not known whether they are malignant."
@@ -427,8 +424,8 @@ def decide(
     )
     conclusion = _conclusion(one, manifest, triage) if guarantee != "none" and not unfamiliar else None
     reported = conclusion is not None
-    suspicious = bool(is_suspicious(one, malignant, manifest.suspicious_from)[0])
-    held_back = suspicious and not malignant[order[0]] and not reported
+    risk = _malignancy(probabilities, malignant, manifest, skin_tone, skin_tone_scale)
+    held_back = bool(risk.above) and not malignant[order[0]] and not reported
     return Decision(
         reported=reported,
         held_back=held_back,
@@ -438,7 +435,7 @@ def decide(
         coverage=round(1 - conformal.alpha, 6),
         guarantee=guarantee,
         set_calibrated_on=conformal.n,
-        malignancy=_malignancy(probabilities, malignant, manifest, skin_tone, skin_tone_scale),
+        malignancy=risk,
         warnings=(
             *((HELD_BACK,) * held_back),
             *_familiarity_warnings(manifest, unfamiliar),
@@ -516,7 +513,8 @@ def _malignancy(
     probability = float(malignancy_probability(probabilities, malignant))
     if manifest.suspicious_from is None:
         return MalignancyRisk(probability)
-    above = is_suspicious(np.asarray(probabilities)[np.newaxis], malignant, manifest.suspicious_from)
+    bins = score_bin(malignancy_probability(np.asarray(probabilities)[np.newaxis], malignant))
+    above = is_suspicious(bins, manifest.suspicious_from)
     seen = manifest.counts_for(skin_tone, scale)
     shares = {name: x / n for name, x, n in seen.shares() if n}
     return MalignancyRisk(

@@ -26,7 +26,7 @@ from personalization.stages.calibration_answers import (
 from personalization.stages.calibration_features import SUBGROUPS
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.labels import Label
+from tests.measured import GROUPED
 from tests.training.conftest import FEDERATE
 from training.algorithms.release_store import FolderReleases, MemoryReleases
 from training.federation.blocks import EvaluateQuestion
@@ -166,12 +166,6 @@ def test_the_account_is_kept_by_hospital_and_model():
 
 # Which lesions a node of the tree of diagnoses is asked of depends on thresholds, too.
 
-GROUPED = (
-    Label(code="BCC", name="Basal cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="SCC", name="Squamous cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Naevus", malignancy="benign"),
-)
 TREE = Tree(GROUPED)
 MELANOMA, GROUP, SIDE = 2, 1, 2  # the node of finer levels that the attacker wants scores of, and two levels
 KEEPS = {"process": lambda _: MemoryReleases(), "disk": FolderReleases}
@@ -290,5 +284,4 @@ def test_what_is_left_is_a_model_that_differs_by_a_byte(tree_judge):
 def test_a_view_is_the_same_however_its_patterns_are_spelled(sets, named):
     """Else the same view could be asked about with other thresholds, in one question or two."""
     question = EvaluateQuestion(split="calibration", subgroups=("light",), patterns=sets)
-    broadcast = Broadcast("north", CALIBRATE, 0, NODES, GLOBAL, {}, {ENCODER: DIGEST})
-    assert [name.split(f" {DIGEST}")[0] for name in names_in_views(broadcast, question)] == named
+    assert [name.split(f" {DIGEST}")[0] for name in names_in_views(DIGEST, question)] == named

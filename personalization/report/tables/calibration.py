@@ -1,8 +1,8 @@
 """The calibration of every model: temperature, prediction sets, and the working point."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, log
 
+from personalization.calibration.at_thresholds import fewest_needed
 from personalization.calibration.conformal import examples_needed
 from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import CalibratedModel
@@ -138,7 +138,7 @@ def _point(model: CalibratedModel) -> tuple[Cell, Cell]:
 
 def _needed(point: WorkingPoint) -> str:
     """How many malignant lesions show the target where none of them is missed."""
-    return whole(ceil(log(1 - point.level) / log(point.target)))
+    return whole(fewest_needed(1 - point.target, point.level))
 
 
 def _of(found: Estimate, n: int) -> Cell:

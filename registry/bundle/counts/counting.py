@@ -393,17 +393,12 @@ def count(
     confidence = _confidence(probabilities, labels, answers, patients, smallest_cell)
     decisions = by_kind = None
     if thresholds is not None:
-        decisions = Decisions.count(probabilities, labels, lesions, thresholds, malignant, concluded)
-    if thresholds is not None and malignant.any() and not malignant.all():
-        kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
-        by_kind = KindSums.count(
-            score_bin(malignancy_probability(probabilities, malignant)),
-            malignant[answers],
-            kinds[labels],
-            int(kinds.max()) + 1,
-            lesions,
-            thresholds,
-        )
+        bins = score_bin(malignancy_probability(probabilities, malignant))
+        decisions = Decisions.count(probabilities, labels, lesions, thresholds, malignant, bins, concluded)
+        if malignant.any() and not malignant.all():
+            kinds = malignant.astype(np.int64) - 1 if kinds is None else kinds
+            number = int(kinds.max()) + 1
+            by_kind = KindSums.count(bins, malignant[answers], kinds[labels], number, lesions, thresholds)
     return Block(
         Counts(confusion(pairs), scores, malignancy, confidence),
         _lesion_sums(labels, answers, malignant, lesions),

@@ -26,7 +26,6 @@ from registry.bundle.counts.score_bins import (
     ScoreBins,
     bins_of,
     is_suspicious,
-    malignancy_probability,
     score_bin,
 )
 from registry.bundle.errors import CountsError
@@ -296,11 +295,9 @@ class KindSums(SumsByShare):
             rows = of_each + 1 if known else np.full(len(of_each), -1)
             return LesionSums.count(so.astype(np.int64), rows, lesions, kinds + 1)
 
-        nothing = np.zeros(len(of_each), dtype=np.bool_)
-        suspicious = nothing if point is None else malignancy >= point
         return cls(
             sums(called),
-            sums(suspicious, known=point is not None),
+            sums(is_suspicious(malignancy, point), known=point is not None),
             sums(is_ruled_out(malignancy, thresholds), known=triaged),
             sums(is_urgent(malignancy, thresholds), known=triaged),
         )
@@ -398,17 +395,20 @@ class Decisions(SumsByShare):
         lesions: NDArray[np.int64],
         thresholds: Thresholds | ThresholdsOfEach,
         malignant: NDArray[np.bool_],
+        malignancy: NDArray[np.int64],
         concluded: Concluded | None = None,
     ) -> "Decisions":
-        """What thresholds do to pictures of these probabilities `(pictures, classes)`."""
+        """What thresholds do to pictures of these probabilities `(pictures, classes)`.
+
+        `malignancy` are the score bins of their probabilities of malignancy, `(pictures,)`.
+        """
         rows = np.arange(len(labels))
         in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
-        malignancy = score_bin(malignancy_probability(probabilities, malignant))
         reported = wrong = np.zeros(len(labels), dtype=np.bool_)
         if concluded is not None:
             reported, wrong = concluded.node >= 0, concluded.wrong
         answered = reported | is_urgent(malignancy, thresholds) | is_ruled_out(malignancy, thresholds)
-        suspicious = is_suspicious(probabilities, malignant, thresholds.malignant_from)
+        suspicious = is_suspicious(malignancy, thresholds.malignant_from)
         has_point = np.full(len(labels), thresholds.malignant_from is not None)
         everything = np.ones(len(labels), dtype=np.bool_)
         shares = (

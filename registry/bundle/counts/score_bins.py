@@ -231,18 +231,15 @@ def runs_of(
 
 
 def is_suspicious(
-    probabilities: NDArray[Any], malignant: NDArray[np.bool_], malignant_from: int | NDArray[np.int64] | None
+    malignancy: NDArray[np.int64], malignant_from: int | NDArray[np.int64] | None
 ) -> NDArray[np.bool_]:
     """Which pictures are at the working point or above, `(pictures,)`; none without one.
 
     Args:
-        probabilities: `(pictures, classes)`.
-        malignant: which classes are malignant, `(classes,)`.
+        malignancy: score bin of the probability of malignancy, `(pictures,)`.
         malignant_from: the working point as a score bin, or that of each picture.
     """
     if malignant_from is None:
-        return np.zeros(len(probabilities), dtype=np.bool_)
-    suspicious: NDArray[np.bool_] = (
-        score_bin(malignancy_probability(probabilities, malignant)) >= malignant_from
-    )
+        return np.zeros(len(malignancy), dtype=np.bool_)
+    suspicious: NDArray[np.bool_] = malignancy >= malignant_from
     return suspicious

@@ -8,15 +8,9 @@ from personalization.calibration.at_thresholds import LEVEL, CountsAt
 from personalization.calibration.conclusions import LevelTest, count_nodes, propose_level, share_of
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.labels import Label
+from tests.measured import GROUPED
 
-LABELS = (
-    Label(code="BCC", name="Basal cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="SCC", name="Squamous cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Naevus", malignancy="benign"),
-)
-TREE = Tree(LABELS)
+TREE = Tree(GROUPED)
 NODES = TREE.levels[1]
 N = 600
 
@@ -25,8 +19,8 @@ N = 600
 def lesions():
     """Probabilities, labels and what is ruled out of made-up lesions, of a patient each."""
     rng = np.random.default_rng(0)
-    probabilities = rng.dirichlet([0.5] * len(LABELS), N).astype(np.float32)
-    labels = np.array([rng.choice(len(LABELS), p=row / row.sum()) for row in probabilities.astype(float)])
+    probabilities = rng.dirichlet([0.5] * len(GROUPED), N).astype(np.float32)
+    labels = np.array([rng.choice(len(GROUPED), p=row / row.sum()) for row in probabilities.astype(float)])
     return probabilities, labels, probabilities[:, 3] > 0.7
 
 

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 from scipy.stats import betabinom, kstest
 
-from personalization.calibration.conformal import ConformalConfig, examples_needed, fit_threshold
+from personalization.calibration.conformal import (
+    ConformalConfig,
+    count_truths,
+    examples_needed,
+    fit_threshold,
+)
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, lowest, merge, score_bin
 
 
@@ -138,3 +143,21 @@ def test_merged_bins_never_promise_too_much(of_truth, smallest):
 def test_coverage_is_a_probability(coverage):
     with pytest.raises(ValueError, match="coverage"):
         ConformalConfig(coverage=coverage)
+
+
+@given(st.integers(0, 2**32), st.integers(20, 60), st.integers(1, 3))
+def test_what_leaves_is_of_several_patients_and_covers_no_fewer_than_it_says(seed, n, hospitals):
+    random = np.random.default_rng(seed)
+    probabilities, labels = random.dirichlet([1, 1, 1], n), random.integers(0, 3, n)
+    places, patients = np.arange(n) % hospitals, np.arange(n)
+    told = [
+        count_truths(probabilities[at], labels[at], patients[at], 5)
+        for at in (places == place for place in range(hospitals))
+    ]
+    assert all(each[each > 0].min() >= 5 for each in told)
+    both, exact = sum(told), counts_of(probabilities[np.arange(n), labels])
+    assert both.sum() == n
+    covered, says = (of[::-1].cumsum()[::-1] for of in (exact, both))
+    assert (covered >= says).all()
+    alone = count_truths(probabilities, labels, patients, 1)
+    np.testing.assert_array_equal(alone, exact, "the control: a patient a run")

@@ -8,14 +8,9 @@ from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label
+from tests.measured import GROUPED
 
-LABELS = (
-    Label(code="BCC", name="Basal cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="SCC", name="Squamous cell", malignancy="malignant", group="keratinocyte cancer"),
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Naevus", malignancy="benign"),
-)
-TREE = Tree(LABELS)
+TREE = Tree(GROUPED)
 CODES = ["BCC", "SCC", "MEL", "NV", "keratinocyte cancer", "MEL", "NV", "malignant", "not-malignant"]
 
 
@@ -38,9 +33,9 @@ def concluded(probabilities, at, ruled_out=False):
 def test_levels_go_from_single_diagnoses_to_sides():
     assert [node.code for node in TREE.nodes] == CODES
     assert [len(level) for level in TREE.levels] == [4, 3, 2]
-    plain = Tree([label.model_copy(update={"group": None}) for label in LABELS])
+    plain = Tree([label.model_copy(update={"group": None}) for label in GROUPED])
     assert [len(level) for level in plain.levels] == [4, 2], "groups of one class each are no level"
-    assert [len(level) for level in Tree(LABELS[2:]).levels] == [2], "nor are sides that are classes"
+    assert [len(level) for level in Tree(GROUPED[2:]).levels] == [2], "nor are sides that are classes"
 
 
 def test_a_node_without_a_rule_is_never_concluded_and_a_rule_is_of_one_level():
@@ -58,7 +53,7 @@ def test_a_node_without_a_rule_is_never_concluded_and_a_rule_is_of_one_level():
 
 def test_a_group_of_both_sides_is_refused():
     with pytest.raises(ValueError, match="malignant classes and others"):
-        Tree([*LABELS, Label(code="AK", name="k", malignancy="premalignant", group="keratinocyte cancer")])
+        Tree([*GROUPED, Label(code="AK", name="k", malignancy="premalignant", group="keratinocyte cancer")])
 
 
 @pytest.mark.parametrize(
