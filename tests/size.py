@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_512,
+    "lines of code": 63_530,
     "modules": 769,
     "folders": 83,
     "imports, in thousandths of code": 130,
     "words of the dialect in docstrings": 661,
-    "lines of tests": 89_313,
+    "lines of tests": 89_351,
     "lines of benchmarks": 19_133,
     "recipes": 176,
     "decision records": 58,
-    "words of docs": 148_101,
+    "words of docs": 148_129,
     "words of the dialect in docs": 702,
 }
 
