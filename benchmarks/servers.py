@@ -1,9 +1,9 @@
-"""What the server around the application costs: `serving.transport` beside what was there before, and others.
+"""What the server around the application costs: Granian, which the service runs, beside others.
 
 Processor time of the serving processes for each request, and requests a second of four callers who keep their
 connections open. The kinds take turns, since a machine is never as quick as a moment ago; the ratio is of the
 medians over the turns. A trivial application: uvicorn with h11 (as BentoML's workers have it), with
-httptools where that is installed, and ours. The service, asked for `/livez` and for a diagnosis by a small
+httptools where that is installed, and Granian. The service, asked for `/livez` and for a diagnosis by a small
 model: `bentoml serve serving.service:DiagnosisService`, and `dermfed-serve`, one worker each.
 """
 
@@ -104,7 +104,7 @@ def compare(
 
 def trivial(stack: ExitStack, folder: Path) -> dict[str, tuple[int, int]]:
     """The trivial application behind each server."""
-    kinds = ["h11", *(["httptools"] if find_spec("httptools") else []), "ours"]
+    kinds = ["h11", *(["httptools"] if find_spec("httptools") else []), "granian"]
     found = {}
     for kind in kinds:
         port = free_port()

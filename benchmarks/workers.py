@@ -9,11 +9,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 def workers(root: int) -> list[int]:
     """The processes that answer requests, below `root`; none that they have forked."""
     parents = _parents()
-    return [
-        pid
-        for pid in below(root)
-        if b"serving.worker" in _command(pid) and b"serving.supervisor" in _command(parents.get(pid, 0))
-    ]
+    server = b"serving.server"
+    return [pid for pid in below(root) if server in _command(pid) and server in _command(parents.get(pid, 0))]
 
 
 def resident(pid: int) -> float:

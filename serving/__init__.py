@@ -2,10 +2,9 @@
 
 It knows the registry and nothing of how models were made: no torch is installed where it runs.
 
-- `cli`: `dermfed-serve`; `supervisor`: opens the port and keeps workers on it; `worker`: one of them;
-  `service`: the same for BentoML; `settings`: what an operator can set; `logs`: what is written to the log.
-- `transport`: what lies between a socket and the application.
-- `state`: the parts of a running service, which all endpoints share; `draining`: its last second.
+- `cli`: `dermfed-serve`; `server`: keeps workers on the port; `service`: the same for BentoML; `settings`:
+  what an operator can set; `logs`: what is written to the log.
+- `state`: the parts of a running service, which all endpoints share.
 - `http`: routes, middleware, uploads and the OpenAPI description; `web`: the pages for people.
 - `protocol`: parameters, answers, errors, and which version of a release answers.
 - `access`: API keys, rate limits and admission control.

@@ -49,15 +49,14 @@ def serve(
     from registry.registry import Registry
     from registry.signing.attestation import trust_in
     from serving.inference.device import Device, DeviceUnusable
+    from serving.server import COUNTS, listening_address
     from serving.settings import SettingsError, read_settings, variable_of
-    from serving.supervisor import COUNTS
-    from serving.transport.listening import close, listen
 
     try:
         settings = read_settings()
         Device.of(settings).require()
         trust_in(settings.trusted_keys)
-        close(listen(host, port))
+        address = listening_address(host, port)
         # A worker that cannot open it would end, and leave a port on which nobody answers.
         with Registry.open(url, store, identity=settings.registry_id) as registry:
             identity = registry.identity()
@@ -66,14 +65,15 @@ def serve(
     except (SettingsError, DeviceUnusable, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     given = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": store, "DERMFED_SERVE_WORKERS": str(workers)}
     # A worker that is started again must not take another registry for it, nor make an empty one.
     given[variable_of("registry_id")] = identity or None
     os.environ.update({name: value for name, value in given.items() if value is not None})
     os.environ.setdefault(COUNTS, str(counts_folder(host, port)))
-    asked = ["--host", host, "--port", str(port), "--workers", str(workers)]
+    asked = map(str, (address, port, workers, settings.header_seconds, settings.drain_seconds))
     # `-P`: nothing is loaded from the folder that it is started in. What was loaded here to look goes.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "serving.supervisor", *asked])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "serving.server", *asked])
 
 
 def _try_outcomes(url: str) -> None:

@@ -55,8 +55,6 @@ class ServeSettings(BaseModel):
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
         header_seconds: how long the head of a request may take to come in.
-        connections: how many connections one process holds; one more takes the place of one on which
-            nothing is asked.
         decode_memory: bytes that all decoders of the service may take together.
         decode_seconds: seconds of one core that decoding a picture may take; by the clock four times as many.
         workers: processes of the service, which share `decode_memory`; `dermfed-serve --workers` sets it.
@@ -93,7 +91,6 @@ class ServeSettings(BaseModel):
     registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
     header_seconds: float = Field(10.0, gt=0, le=600)
-    connections: int = Field(512, ge=1, le=100_000)
     decode_memory: int = Field(default_factory=lambda: int(DECODE_SHARE * memory()), ge=64 * 2**20)
     decode_seconds: float = Field(5.0, ge=1, le=600)
     workers: int = Field(1, ge=1)

@@ -1,10 +1,12 @@
 """`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
 
+import asyncio
 import os
+import signal
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +21,6 @@ from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
 from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
-from serving.draining import draining_on_sigterm
 from serving.inference.batcher import Batcher
 from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
@@ -91,8 +92,12 @@ class ServiceState:
                     CanaryReleases, self.settings, self.metrics, self._current_release
                 )
                 self.monitoring.start(registry, self._current_release, self._canaries, self.decoders.decode)
-                with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
-                    yield
+                with suppress(RuntimeError, ValueError):  # a service in a thread receives no signals
+                    loop = asyncio.get_running_loop()
+                    loop.add_signal_handler(signal.SIGUSR1, self.admission.drain)
+                    # Blocked by `serving.server` until Granian, which is started after this, can end.
+                    loop.call_later(0.1, signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
+                yield
             finally:
                 await self._close()
 

@@ -1,15 +1,12 @@
 """An application that answers at once, behind one of three servers: `python trivial_app.py KIND PORT`.
 
-h11: uvicorn with its protocol of h11, as BentoML's workers have it. httptools: with that of httptools. ours:
-`serving.transport`.
+h11: uvicorn with its protocol of h11, as BentoML's workers have it. httptools: with that of httptools.
+granian: Granian, as `serving.server` starts it.
 """
 
 import sys
-from pathlib import Path
 
 import uvicorn
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 ANSWER = b"alive\n"
 HEADERS = [(b"content-type", b"text/plain"), (b"content-length", b"6")]
@@ -28,19 +25,23 @@ async def app(scope, receive, send):
 
 def main(kind, port):
     """Serve until SIGTERM."""
-    from serving.transport.config import Bounds
-    from serving.transport.listening import listen
-    from serving.transport.server import Server
+    if kind == "granian":
+        from granian import Granian
+        from granian.constants import HTTPModes, Interfaces, Loops
 
-    listening = listen("127.0.0.1", int(port))
-    if kind == "ours":
-        server = Server(app, Bounds(10.0, 60.0), 512)
+        Granian(
+            "trivial_app:app",
+            port=int(port),
+            interface=Interfaces.ASGI,
+            http=HTTPModes.http1,
+            loop=Loops.asyncio,
+            websockets=False,
+            log_enabled=False,
+        ).serve()
     else:
-        config = uvicorn.Config(
-            app, http=kind, ws="none", loop="asyncio", log_config=None, access_log=False, server_header=False
+        uvicorn.run(
+            app, port=int(port), http=kind, ws="none", loop="asyncio", log_config=None, access_log=False
         )
-        server = uvicorn.Server(config)
-    server.run(listening)
 
 
 if __name__ == "__main__":

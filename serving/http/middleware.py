@@ -10,16 +10,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket
 
-from serving.http.framing import refuse_two_lengths, refuse_websocket
 from serving.http.headers import with_security_headers
 from serving.metrics.metrics import OTHER, Metrics
-from serving.protocol.problems import ProblemResponse, problem_response, status_response
+from serving.protocol.problems import DeadlinePassed, ProblemResponse, problem_response, status_response
 
 log = logging.getLogger("dermfed.serve")
 
@@ -28,6 +27,9 @@ _STATUS_DETAILS: Final = {
     404: "there is no such path; /docs lists those there are",
     405: "the path does not take this method; the header Allow names those it takes, and /docs tells more",
 }
+
+READ_PAST_SECONDS: Final = 10
+"""For how long the rest of a body is read and dropped before its request is refused."""
 
 _CLOSE: Final = (b"connection", b"close")
 _LONGEST_METHOD: Final = 20  # a caller may make up one of thousands of letters
@@ -54,18 +56,22 @@ class RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI request; any exception becomes a problem document."""
-        if scope["type"] == "lifespan":
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
         request_id = str(uuid.uuid4())
-        if scope["type"] == "websocket":
-            refusal = status_response(404, _STATUS_DETAILS[404], request_id, {"X-Request-Id": request_id})
-            await WebSocket(scope, receive, send).send_denial_response(refusal)
-            return
         scope["state"] = {**scope.get("state", {}), "request_id": request_id, "began": began}
         path = self._path_template(scope)
         status = 0
+
+        unread = True
+
+        async def receive_until_the_end() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = message["type"] == "http.request" and message.get("more_body", False)
+            return message
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -81,13 +87,16 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            refuse_two_lengths(scope)
-            refuse_websocket(scope)
-            await self._app(scope, receive, send_with_headers)
+            await self._app(scope, receive_until_the_end, send_with_headers)
         except Exception as error:
             if status:
                 raise  # the answer is on its way; it can only be cut off
             response = _response(error, request_id)
+            if not isinstance(error, DeadlinePassed) and not _waits_for_us(scope):
+                # Most clients lose an answer that comes, and ends the connection, while they are sending.
+                with anyio.move_on_after(READ_PAST_SECONDS):
+                    while unread:
+                        await receive_until_the_end()
             await response(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - began
@@ -98,6 +107,11 @@ class RequestMiddleware:
     def _path_template(self, scope: Scope) -> str:
         matching = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)
         return next(matching, OTHER)
+
+
+def _waits_for_us(scope: Scope) -> bool:
+    """Whether the caller sends its body only once it is asked to."""
+    return any(name == b"expect" for name, _ in scope["headers"])
 
 
 def _response(error: Exception, request_id: str) -> ASGIApp:

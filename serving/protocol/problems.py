@@ -7,7 +7,6 @@ ProblemResponse
 ├── ScopeMissing        403  an API key that is for something else
 ├── CrossSite           403  a picture that a page of somebody else sends
 ├── UnknownModel        404  nothing of this name is served
-├── HeadTooSlow         408  the head of a request did not come in time
 ├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
 ├── NothingKept         404  the service keeps no diagnoses to be judged
 ├── OutcomeKnown        409  another outcome of this diagnosis is known
@@ -16,13 +15,11 @@ ProblemResponse
 ├── WrongMediaType      415  not a type, or not the type, that was declared
 ├── InvalidParameter    422  a parameter cannot be what it is
 ├── TooManyRequests     429  more requests than a key or an address may make
-├── HeadTooLarge        431  more headers than are read
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone
 ├── NothingServed       503  no model can answer at the moment
 ├── NoDecoder           503  there is no process to decode a picture in
 ├── OutcomesNotTaken    503  an outcome cannot be kept at the moment
 ├── Busy                503  as many requests are waiting as may
-├── TooManyConnections  503  as many connections are open as may be
 ├── DeadlinePassed      503  the answer was not ready in time
 └── Draining            503  the service is ending
 """
@@ -90,22 +87,10 @@ class CrossSite(ProblemResponse):
     status, name, title = 403, "cross-site", "Sent by another site"
 
 
-class HeadTooSlow(ProblemResponse):
-    """The head of a request did not come in time."""
-
-    status, name, title = 408, "head-too-slow", "The request came too slowly"
-
-
 class TooManyRequests(ProblemResponse):
     """More requests than a key or an address may make."""
 
     status, name, title = 429, "too-many-requests", "Too many requests"
-
-
-class HeadTooLarge(ProblemResponse):
-    """More headers than are read."""
-
-    status, name, title = 431, "head-too-large", "The head of the request is too large"
 
 
 class UnknownModel(ProblemResponse):
@@ -184,12 +169,6 @@ class Busy(ProblemResponse):
     """As many requests are waiting as may."""
 
     status, name, title = 503, "busy", "Too many requests are waiting"
-
-
-class TooManyConnections(ProblemResponse):
-    """As many connections are open as may be, and each is being answered."""
-
-    status, name, title = 503, "too-many-connections", "Too many connections"
 
 
 class DeadlinePassed(ProblemResponse):

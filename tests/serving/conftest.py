@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import uvicorn
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -25,9 +26,6 @@ from registry.registry import Registry
 from serving.decoding.forking import Template
 from serving.http.app import build_app
 from serving.settings import ServeSettings
-from serving.transport.config import Bounds
-from serving.transport.listening import listen
-from serving.transport.server import Server
 from tests.measured import evaluation_of
 from tests.represented import patients_of
 from tests.thresholds import at_log_odds, concluding
@@ -262,10 +260,11 @@ def running(
 ) -> Iterator[Service]:
     """The service over a source of releases, on a free port; keywords are settings."""
     settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, "records": None, **set_to})
-    bounds = Bounds(settings.header_seconds, settings.deadline_seconds)
-    server = Server(build_app(settings, source), bounds, settings.connections)
-    (listening,) = listen("127.0.0.1", 0)
-    with listening:
+    # A thread cannot run the service's own server: what that one does is tested over a real service.
+    server = uvicorn.Server(
+        uvicorn.Config(build_app(settings, source), http="h11", ws="none", log_config=None, access_log=False)
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -344,6 +343,12 @@ def picture() -> Callable[..., bytes]:
 def problem() -> Callable[[httpx.Response, int], dict[str, Any]]:
     """The problem document of an answer, if it is one in our shape and of this status."""
     return read_problem
+
+
+@pytest.fixture(scope="session")
+def places_of() -> type[Places]:
+    """Places of the registry in a folder."""
+    return Places
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_it_does_not_start_where_outcomes_never_can_be_kept(command, tmp_path, n
     assert (code, became) == (2, None)
 
 
-def test_it_becomes_the_supervisor(command, tmp_path):
+def test_it_becomes_the_server(command, tmp_path):
     url, store = f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")
     arguments = [
         "--port",
@@ -114,13 +114,12 @@ def test_it_becomes_the_supervisor(command, tmp_path):
     assert started[1:] == [
         "-P",
         "-m",
-        "serving.supervisor",
-        "--host",
+        "serving.server",
         "::1",
-        "--port",
         "8123",
-        "--workers",
         "3",
+        "10.0",
+        "1.0",
     ]
     with Registry.open(url, store) as registry:
         identity = registry.identity()

@@ -1,4 +1,4 @@
-"""The real `dermfed-serve`, with its supervisor and its workers: what only it can show."""
+"""The real `dermfed-serve`, with two workers: what only it can show."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ class Started:
     def workers(self):
         """The processes that answer."""
         below = descendants(self.process.pid, deep=False)
-        return [pid for pid in below if "serving.worker" in command_line(pid)]
+        return [pid for pid in below if "serving.server" in command_line(pid)]
 
 
 def descendants(root, *, deep=True):

@@ -34,7 +34,6 @@ GOOD = {
     "explain": ("true", True),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
     "header_seconds": ("2.5", 2.5),
-    "connections": ("100", 100),
     "providers": ("tensorrt", "tensorrt"),
     "device_bytes": ("4000000000", 4_000_000_000),
 }
@@ -64,7 +63,6 @@ BAD = {
     "explain": ("maybe", "2"),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
     "header_seconds": ("0", "-1", "601", "nan"),
-    "connections": ("0", "-1", "100001", "many"),
     "providers": ("auto", "", "CUDA"),
     "device_bytes": ("0", "4 GB"),
 }

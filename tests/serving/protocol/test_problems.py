@@ -1,7 +1,6 @@
 import inspect
 import logging
 
-import httpx
 import numpy as np
 import pytest
 
@@ -64,18 +63,6 @@ def test_head_is_get_without_the_body(service, path):
     got, head = service.client.get(path), service.client.head(path)
     assert (head.status_code, head.headers["content-type"]) == (200, got.headers["content-type"])
     assert head.content == b""
-
-
-def test_a_web_socket_is_refused_in_our_shape(service, problem):
-    handshake = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-        "Sec-WebSocket-Version": "13",
-    }
-    for path in ("/v1/models", "/nothing"):
-        # Whoever asks to leave HTTP loses the connection after the answer: one of its own each time.
-        problem(httpx.get(service.url + path, headers=handshake, trust_env=False, timeout=60), 404)
 
 
 def test_a_bug_is_told_to_the_log_and_not_to_the_sender(service, problem, monkeypatch, caplog):
