@@ -9,7 +9,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 def workers(root: int) -> list[int]:
     """The processes that answer requests, below `root`; none that they have forked."""
     parents = _parents()
-    server = b"serving.server"
+    server = b"serving.cli"
     return [pid for pid in below(root) if server in _command(pid) and server in _command(parents.get(pid, 0))]
 
 

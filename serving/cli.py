@@ -50,11 +50,12 @@ def serve(
     from registry.signing.attestation import trust_in
     from serving.inference.device import Device, DeviceUnusable
     from serving.server import COUNTS, listening_address
+    from serving.server import serve as serve_workers
     from serving.settings import SettingsError, read_settings, variable_of
 
     try:
         settings = read_settings()
-        Device.of(settings).require()
+        Device.of(settings).require_provider()
         trust_in(settings.trusted_keys)
         address = listening_address(host, port)
         # A worker that cannot open it would end, and leave a port on which nobody answers.
@@ -65,15 +66,12 @@ def serve(
     except (SettingsError, DeviceUnusable, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     given = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": store, "DERMFED_SERVE_WORKERS": str(workers)}
     # A worker that is started again must not take another registry for it, nor make an empty one.
     given[variable_of("registry_id")] = identity or None
     os.environ.update({name: value for name, value in given.items() if value is not None})
     os.environ.setdefault(COUNTS, str(counts_folder(host, port)))
-    asked = map(str, (address, port, workers, settings.header_seconds, settings.drain_seconds))
-    # `-P`: nothing is loaded from the folder that it is started in. What was loaded here to look goes.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "serving.server", *asked])
+    serve_workers(address, port, workers, settings.header_seconds, settings.drain_seconds)
 
 
 def _try_outcomes(url: str) -> None:

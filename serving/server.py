@@ -12,11 +12,11 @@ is closed, and requests in progress are answered.
 
 import ctypes
 import errno
+import gc
 import os
 import resource
 import signal
 import socket
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -105,8 +105,12 @@ def serve(host: str, port: int, workers: int, header_seconds: float, drain_secon
         header_seconds: how long the head of a request may take to come in.
         drain_seconds: how long new requests are refused before the port is closed.
     """
+    import serving.http.app  # noqa: F401 - once for all workers, which are forked
+
     if folder := os.environ.get(COUNTS):
         _empty(Path(folder))
+    gc.collect()
+    gc.freeze()  # what all workers share is copied for none
     signal.signal(DRAIN, signal.SIG_IGN)  # inherited by workers that do not serve yet
     server = Server(
         "serving.server:application",
@@ -156,7 +160,3 @@ def _empty(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.db"):
         path.unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], *map(int, sys.argv[2:4]), *map(float, sys.argv[4:6]))

@@ -54,20 +54,26 @@ class Device:
         """The device that the settings name, whether it runs here or not."""
         return cls(settings.providers, settings.device_bytes, settings.lone_threads)
 
+    def require_provider(self) -> None:
+        """Checks that ONNX Runtime was built with the provider; nothing is started on the device.
+
+        Raises:
+            DeviceUnusable: it was not.
+        """
+        if PROVIDER[self.kind] not in (known := onnxruntime.get_available_providers()):
+            raise self._unusable(f"the ONNX Runtime that is installed knows {', '.join(known)} alone")
+
     def require(self) -> None:
         """Checks that ONNX Runtime can start sessions on the device.
 
         Raises:
             DeviceUnusable: it cannot.
         """
+        self.require_provider()
         try:
             self._open(_SMALLEST_GRAPH, 1)
         except GraphError as error:
-            raise DeviceUnusable(
-                f"DERMFED_SERVE_PROVIDERS is {self.kind!r}, and {PROVIDER[self.kind]} does not run here: "
-                f"{error}; install the driver and `pip install dermfed[serve-gpu]` in place of "
-                "`dermfed[serve]` (docs/gpu.md), or set it to 'cpu'"
-            ) from error
+            raise self._unusable(str(error)) from error
 
     def load(self, content: bytes) -> tuple[Graph, Graph | None]:
         """Loads a model; and on the processor once more on several threads, for a picture that is alone.
@@ -80,8 +86,6 @@ class Device:
         return graph, Graph(content, self.lone_threads) if alone else None
 
     def _open(self, content: bytes, threads: int) -> Session:
-        if self.kind != "cpu" and PROVIDER[self.kind] not in (known := onnxruntime.get_available_providers()):
-            raise GraphError(f"the ONNX Runtime that is installed knows {', '.join(known)} alone")
         if self.kind != "cpu":
             # Loads what `onnxruntime-gpu[cuda,cudnn]` installs; it prints what it misses, and goes on.
             with contextlib.redirect_stdout(io.StringIO()):
@@ -94,6 +98,13 @@ class Device:
                 "what it misses is on its standard error"
             )
         return found
+
+    def _unusable(self, why: str) -> DeviceUnusable:
+        return DeviceUnusable(
+            f"DERMFED_SERVE_PROVIDERS is {self.kind!r}, and {PROVIDER[self.kind]} does not run here: "
+            f"{why}; install the driver and `pip install dermfed[serve-gpu]` in place of "
+            "`dermfed[serve]` (docs/gpu.md), or set it to 'cpu'"
+        )
 
     def _providers(self) -> Providers:
         """The providers of a session, the preferred first: what one cannot run goes to the next."""
