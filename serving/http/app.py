@@ -7,6 +7,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -43,15 +44,24 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
         async with service.start(source):
             yield
 
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("Authorization", "Content-Type", "Traceparent", "X-Request-Id"),
+        expose_headers=("RateLimit", "RateLimit-Policy", "Retry-After", "Traceparent", "X-Request-Id"),
+    )
     app = Starlette(
         routes=routes,
         middleware=[
+            *([cors] if settings.cors_origins else []),  # outermost: refusals are for these pages, too
             Middleware(
                 RequestMiddleware,
                 routes=routes,
                 metrics=service.metrics,
                 ending=lambda: service.admission.draining,
-            )
+                prefix=settings.prefix,
+            ),
         ],
         # RequestMiddleware turns what goes wrong into an answer: let it through.
         exception_handlers={HTTPException: _pass_on},

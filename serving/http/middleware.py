@@ -1,25 +1,38 @@
 """Middleware around every request: its id, its time, its line in the log, and problem documents for failures.
 
 A pure ASGI middleware around all routes. Logged are the request's id, method, path template, status and
-time: never a query, a header, a body or a picture's name.
+time, and the two headers by which a caller finds a request again (`X-Request-Id`, and `traceparent` of W3C
+Trace Context): never a query, another header, a body or a picture's name. A caller's id is shown to that
+caller alone: a diagnosis is found by our own.
 """
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from serving.fhir.negotiation import FHIR, prefers_fhir
+from serving.fhir.outcome import operation_outcome
 from serving.http.framing import refuse_two_lengths, refuse_websocket
 from serving.http.headers import with_security_headers
 from serving.metrics.metrics import OTHER, Metrics
-from serving.protocol.problems import ProblemResponse, problem_response, status_response
+from serving.protocol.problems import (
+    NotAcceptable,
+    ProblemResponse,
+    problem_response,
+    status_problem,
+)
+from serving.web.rendering import MOUNTED_AT
 
 log = logging.getLogger("dermfed.serve")
 
@@ -29,6 +42,12 @@ _STATUS_DETAILS: Final = {
     405: "the path does not take this method; the header Allow names those it takes, and /docs tells more",
 }
 
+DIAGNOSES: Final = "/v1/diagnoses"
+"""The path whose answers may be FHIR."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9._~:+/=@-]{1,128}")
+_TRACE: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
 _CLOSE: Final = (b"connection", b"close")
 _LONGEST_METHOD: Final = 20  # a caller may make up one of thousands of letters
 
@@ -37,7 +56,12 @@ class RequestMiddleware:
     """Gives each request an id, times and logs it, and answers every exception with a problem document."""
 
     def __init__(
-        self, app: ASGIApp, routes: Sequence[Route], metrics: Metrics, ending: Callable[[], bool]
+        self,
+        app: ASGIApp,
+        routes: Sequence[Route],
+        metrics: Metrics,
+        ending: Callable[[], bool],
+        prefix: str = "",
     ) -> None:
         """Wraps an application.
 
@@ -46,11 +70,13 @@ class RequestMiddleware:
             routes: requests are counted by their path templates.
             metrics: where they are counted.
             ending: whether the service ends; then each answer says that its connection will be closed.
+            prefix: the path under which the application is, where the server does not say it.
         """
         self._app = app
         self._routes = routes
         self._metrics = metrics
         self._ending = ending
+        self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI request; any exception becomes a problem document."""
@@ -60,10 +86,19 @@ class RequestMiddleware:
         began = time.monotonic()
         request_id = str(uuid.uuid4())
         if scope["type"] == "websocket":
-            refusal = status_response(404, _STATUS_DETAILS[404], request_id, {"X-Request-Id": request_id})
-            await WebSocket(scope, receive, send).send_denial_response(refusal)
+            refusal = status_problem(404, _STATUS_DETAILS[404], {"X-Request-Id": request_id})
+            await WebSocket(scope, receive, send).send_denial_response(problem_response(refusal, request_id))
             return
-        scope["state"] = {**scope.get("state", {}), "request_id": request_id, "began": began}
+        sent, trace = _sent(scope, "x-request-id", _ID), _sent(scope, "traceparent", _TRACE)
+        shown = sent or request_id
+        scope["state"] = {
+            **scope.get("state", {}),
+            **{"request_id": request_id, "shown_id": shown, "began": began},
+        }
+        root = scope["root_path"] = scope.get("root_path") or self._prefix
+        if root and scope["path"] == root:
+            scope["path"] += "/"
+        MOUNTED_AT.set(root)
         path = self._path_template(scope)
         status = 0
 
@@ -71,7 +106,9 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                added = [(b"x-request-id", request_id.encode())]
+                added = [(b"x-request-id", shown.encode())]
+                if trace:
+                    added.append((b"traceparent", trace.encode()))
                 rate_limit = scope["state"].get("headers", {}).items()
                 added += [(name.lower().encode(), value.encode()) for name, value in rate_limit]
                 headers = with_security_headers([*message.get("headers", []), *added])
@@ -87,34 +124,59 @@ class RequestMiddleware:
         except Exception as error:
             if status:
                 raise  # the answer is on its way; it can only be cut off
-            response = _response(error, request_id)
+            response = _response(error, scope, shown, in_fhir=path == DIAGNOSES)
             await response(scope, receive, send_with_headers)
         finally:
             seconds = time.monotonic() - began
             self._metrics.request(scope["method"], path, status, seconds)
             method = ascii(scope["method"][:_LONGEST_METHOD])[1:-1]
-            log.info("%s %s %s %d %.1f ms", request_id, method, path, status, seconds * 1000)
+            found_by = (f" request={sent}" if sent else "") + (f" traceparent={trace}" if trace else "")
+            log.info("%s %s %s %d %.1f ms%s", request_id, method, path, status, seconds * 1000, found_by)
 
     def _path_template(self, scope: Scope) -> str:
         matching = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)
         return next(matching, OTHER)
 
 
-def _response(error: Exception, request_id: str) -> ASGIApp:
+def _sent(scope: Scope, name: str, pattern: re.Pattern[str]) -> str:
+    """A header that the caller sent once and in the form that it has to have; else nothing."""
+    values = Headers(scope=scope).getlist(name)
+    return values[0] if len(values) == 1 and pattern.fullmatch(values[0]) else ""
+
+
+def _response(error: Exception, scope: Scope, request_id: str, *, in_fhir: bool) -> ASGIApp:
+    problem = _as_problem(error, request_id)
+    if in_fhir and asks_for_fhir(Request(scope)):
+        document = operation_outcome(problem)
+        return JSONResponse(document, problem.status, headers=problem.headers, media_type=FHIR)
+    return problem_response(problem, request_id)
+
+
+def asks_for_fhir(request: Request) -> bool:
+    """Whether a problem is to be answered in FHIR; not where the form that is asked for is the problem."""
+    try:
+        return prefers_fhir(request.headers.getlist("accept"), request.query_params.get("_format"))
+    except NotAcceptable:
+        return False
+
+
+def _as_problem(error: Exception, request_id: str) -> ProblemResponse:
     if isinstance(error, ProblemResponse):
-        return problem_response(error, request_id)
+        return error
     if isinstance(error, HTTPException):
         detail = _STATUS_DETAILS.get(error.status_code, str(error.detail))
-        return status_response(error.status_code, detail, request_id, error.headers)
+        return status_problem(error.status_code, detail, error.headers)
     log.error("%s failed", request_id, exc_info=error)
-    return problem_response(
-        ProblemResponse(
-            "the service failed; tell whoever runs it the request_id, under which its log says why"
-        ),
-        request_id,
+    return ProblemResponse(
+        "the service failed; tell whoever runs it the request_id, under which its log says why"
     )
 
 
 def request_id(request: Request) -> str:
-    """The id that the middleware gave a request."""
+    """The id that the middleware gave a request: the diagnosis's, whatever its caller calls it."""
     return str(request.state.request_id)
+
+
+def shown_id(request: Request) -> str:
+    """The id that the answer shows: the caller's own `X-Request-Id`, if it sent one."""
+    return str(request.state.shown_id)

@@ -16,6 +16,9 @@ from registry.bundle.skin_tone import SCALES, read_scale, read_tone
 from registry.bundle.text import nearest
 from serving.protocol.problems import InvalidParameter
 
+FORMAT: Final = "_format"
+"""A parameter of the query that says in which form the answer is to be; `serving.fhir` reads it."""
+
 NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind", "explain")
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000
@@ -60,14 +63,14 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
                 f"`{name}` is a fact about a patient, which an address would leave in logs; send it as a "
                 "field of a form"
             )
-        if name not in NAMES:
+        if name not in (*NAMES, FORMAT):
             raise _unknown(name, NAMES)
     tone, scale = _tone(given.get("skin_tone", ""), given.get("skin_tone_scale", ""))
     try:
         kind = read_kind(given.get("image_kind", ""))
     except ValueError as error:
         raise InvalidParameter(f"`image_kind`: {error}") from error
-    facts = {name: value for name, value in given.items() if name not in NAMES}
+    facts = {name: value for name, value in given.items() if name not in (*NAMES, FORMAT)}
     return Parameters(
         tone,
         scale,

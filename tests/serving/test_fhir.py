@@ -12,6 +12,7 @@ from typing import Annotated
 
 import pytest
 from fhir.resources.R4B.bundle import Bundle
+from fhir.resources.R4B.operationoutcome import OperationOutcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ from serving.protocol.schemas import (
     TriageEvidence,
 )
 from serving.settings import ServeSettings
+from tests.serving.conftest import encode, paint
 
 FHIR = "application/fhir+json"
 ICD10 = "http://hl7.org/fhir/sid/icd-10"
@@ -534,19 +536,52 @@ def test_a_cleaned_text_is_one_that_fhir_allows(text):
         (["application/json"], False),
         ([FHIR], True),
         ([f"{FHIR}; fhirVersion=4.0"], True),
-        ([f"{FHIR}; fhirVersion=5.0"], False),
+        ([f"{FHIR}; fhirVersion=5.0, application/json;q=0.1"], False),
         ([f"{FHIR};q=0.5, application/json;q=0.9"], False),
         ([f"{FHIR}, */*"], True),
         ([f"{FHIR};q=0.8, */*"], False),
         ([f"{FHIR};q=0.8, */*;q=0.1, application/*"], False),
-        ([f"{FHIR};q=0, application/xml"], False),
-        ([f"{FHIR};q=nonsense"], False),
-        (["application/fhir+xml"], False),
-        (["text/html, " * 2000 + FHIR], False),
+        ([" "], False),
     ],
 )
 def test_fhir_is_for_those_who_ask_for_it(accept, chosen):
     assert prefers_fhir(accept) is chosen
+
+
+NOTHING = ["application/fhir+xml", f"{FHIR}; fhirVersion=5.0", f"{FHIR}; fhirVersion=4.3", "text/html"]
+NOTHING += [f"{FHIR};q=0, application/xml", f"{FHIR};q=nonsense", "text/html, " * 2000 + FHIR, "*/*;q=0"]
+
+
+@pytest.mark.parametrize("accept", NOTHING)
+def test_what_there_is_not_is_refused_before_the_picture_is_looked_at(service, problem, accept):
+    answer = problem(service.diagnose(b"no picture", headers={"Accept": accept}), 406)
+    assert answer["type"] == "urn:dermfed:problem:not-acceptable"
+    assert FHIR in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("_format=json", FHIR),
+        ("_format=application/fhir%2Bjson", FHIR),
+        ("_format=application/fhir+json", FHIR),
+        ("_format=application/fhir%2Bjson;%20fhirVersion=4.0", FHIR),
+        ("_format=", "application/json"),
+        ("_format=xml", None),
+        ("_format=application/fhir%2Bxml", None),
+        ("_format=application/fhir%2Bjson;%20fhirVersion=5.0", None),
+    ],
+)
+def test_the_parameter_of_fhir_goes_before_the_header(service, problem, query, kind):
+    answer = service.client.post(
+        f"/v1/diagnoses?{query}",
+        files={"image": ("lesion.jpg", encode(paint()), "image/jpeg")},
+        headers={"Accept": "application/json"},
+    )
+    if kind is None:
+        assert "`_format`" in problem(answer, 406)["detail"]
+    else:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
 
 
 def test_the_service_answers_either(service, released):
@@ -567,6 +602,29 @@ def test_the_service_answers_either(service, released):
     assert report["identifier"][0]["value"] == answer.headers["x-request-id"]
 
 
-def test_an_error_stays_a_problem(service, problem):
-    problem(service.diagnose(b"no picture", headers={"Accept": FHIR}), 400)
-    problem(service.diagnose(params={"skin_tone": "9"}, headers={"Accept": FHIR}), 422)
+@pytest.mark.parametrize(
+    ("sent", "code", "kind"),
+    [
+        ({"content": b"no picture"}, "structure", "not-an-image"),
+        ({"params": {"skin_tone": "9"}}, "value", "invalid-parameter"),
+        ({"kind": "text/plain"}, "not-supported", "unsupported-media-type"),
+        ({"params": {"model": "none"}}, "not-found", "not-found"),
+    ],
+)
+def test_an_error_is_an_outcome_for_those_who_ask_for_fhir_and_a_problem_for_others(
+    service, problem, sent, code, kind
+):
+    answer = service.diagnose(**sent, headers={"Accept": FHIR})
+    plain = problem(service.diagnose(**sent), answer.status_code)
+    assert answer.headers["content-type"] == FHIR
+    OperationOutcome.model_validate(answer.json())
+    (issue,) = answer.json()["issue"]
+    assert (issue["code"], issue["diagnostics"]) == (code, plain["detail"])
+    assert issue["details"]["coding"] == [{"system": "urn:dermfed:problem", "code": kind}]
+
+
+def test_a_method_that_is_not_there_is_an_outcome_too_and_elsewhere_stays_a_problem(service, problem):
+    answer = service.client.get("/v1/diagnoses", headers={"Accept": FHIR})
+    assert (answer.status_code, answer.json()["resourceType"]) == (405, "OperationOutcome")
+    assert answer.headers["allow"] == "POST"
+    problem(service.client.get("/v1/nothing", headers={"Accept": FHIR}), 404)

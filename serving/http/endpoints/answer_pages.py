@@ -51,7 +51,7 @@ class AnswerPages:
             id_ = read_id(sent)
         except UnknownDiagnosis as problem:
             return page(looking_page(sent[:64], problem), problem.status)
-        return RedirectResponse(f"{PATH}/{id_}", status_code=303)
+        return RedirectResponse(f"{request.scope['root_path']}{PATH}/{id_}", status_code=303)
 
     @problems_as_pages
     async def look(self, request: Request) -> Response:
@@ -84,7 +84,7 @@ class AnswerPages:
             seen = await self._seen(request)
             shown = answer_page(seen, await self._names(seen), fields, problem)
             return page(shown, problem.status)
-        return RedirectResponse(f"{PATH}/{id_}", status_code=303)
+        return RedirectResponse(f"{request.scope['root_path']}{PATH}/{id_}", status_code=303)
 
     async def _seen(self, request: Request) -> SeenAnswer:
         id_ = read_id(request.path_params["id"])

@@ -21,7 +21,9 @@ class Description:
     def __init__(self, service: ServiceState) -> None:
         api = describe(service.settings)
         # Open to all, and the same for all: made once. The page names the host that it was asked for by.
-        self._document = bytes(JSONResponse(api).body)
+        self._document = lru_cache(maxsize=_HOSTS)(
+            lambda root: bytes(JSONResponse({**api, "servers": [{"url": root or "/"}]}).body)
+        )
         self._page = lru_cache(maxsize=_HOSTS)(partial(docs_page, api))
 
     def routes(self) -> list[Route]:
@@ -30,7 +32,7 @@ class Description:
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
-        return Response(self._document, media_type="application/json")
+        return Response(self._document(request.scope["root_path"]), media_type="application/json")
 
     async def docs(self, request: Request) -> Response:
         """The documentation page."""

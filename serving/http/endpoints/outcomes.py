@@ -63,7 +63,7 @@ class Outcomes:
 
     async def give(self, request: Request) -> Response:
         """Takes the outcome of an answer, a correction of it, or takes it back."""
-        refuse_other_sites(request)
+        refuse_other_sites(request, self._service.settings.cors_origins)
         await self._service.authorise(request, "outcome")
         self._service.admission.check_open()
         self.keeper()

@@ -19,7 +19,7 @@ from serving.access.auth import refuse_other_sites
 from serving.http.endpoints.diagnoses import Diagnoses
 from serving.http.endpoints.models import served_model
 from serving.http.headers import PAGE_POLICY, PICTURE_POLICY, POLICY
-from serving.http.middleware import request_id
+from serving.http.middleware import shown_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
 from serving.web.looked_at import looked_at
@@ -45,7 +45,7 @@ def problems_as_pages(endpoint: Endpoint[Of]) -> Endpoint[Of]:
         except ProblemResponse as problem:
             if "text/html" not in request.headers.get("accept", ""):
                 raise
-            return page(problem_page(problem, request_id(request)), problem.status, problem.headers)
+            return page(problem_page(problem, shown_id(request)), problem.status, problem.headers)
 
     return wrapped
 
