@@ -4,6 +4,5 @@
 - `middleware`: id, time, log line and problem documents around every request; `headers`: security headers.
 - `body`: a body as it comes in; `upload`: the picture and the form's fields in one; `polyglot`: files that
   are more than a picture.
-- `openapi`, `asking`, `examples`, `docs_page`: the description of the interface, of what is sent, its
-  examples, and its page.
+- `openapi`: the description of the interface, and its page.
 """

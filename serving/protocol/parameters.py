@@ -7,9 +7,11 @@ the model is known.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from registry.bundle.cases import KNOWN, GivenCase, Kind, read_given, read_kind
+from pydantic import BaseModel, Field
+
+from registry.bundle.cases import KINDS, KNOWN, GivenCase, Kind, read_given, read_kind
 from registry.bundle.diagnose import kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import SCALES, read_scale, read_tone
@@ -19,12 +21,49 @@ from serving.protocol.problems import InvalidParameter
 FORMAT: Final = "_format"
 """A parameter of the query that says in which form the answer is to be; `serving.fhir` reads it."""
 
-NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind", "explain")
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000
 
 # Nothing that is valid is longer; what is longer need not be quoted whole.
 _LONGEST = 200
+
+
+class Asked(BaseModel):
+    """How the parameters are described; `read_parameters` reads them.
+
+    No parameter has a `default`: generated clients would send it in the query against what their users put
+    into the form.
+    """
+
+    skin_tone: str = Field(
+        description="The declared skin tone ({}; fitzpatrick also I to VI).".format(
+            "; ".join(f"{name}: {', '.join(values)}" for name, values in SCALES.items())
+        ),
+        examples=["V"],
+    )
+    skin_tone_scale: str = Field(
+        description=f"The scale it is declared on, {DEFAULT_SCALE} where none is named; scales are never "
+        "converted.",
+        json_schema_extra={"enum": [*SCALES, ""]},
+        examples=["fitzpatrick"],
+    )
+    model: str = Field(description="The model to ask, where several are served.", examples=["skin-lesion"])
+    top: Annotated[int, Field(ge=1, le=MAX_TOP)] | Literal[""] = Field(
+        description="List only so many findings.", examples=[3]
+    )
+    image_kind: str = Field(
+        description="Of what kind the picture `image` or the body is, where the model takes cases.",
+        json_schema_extra={"enum": [*KINDS, "unknown", ""]},
+        examples=["close-up"],
+    )
+    explain: Literal["true", "false", ""] = Field(
+        description="With `true` the answer has a map of where in each picture the model looked, as "
+        "`explanation`; one in FHIR has none.",
+        examples=["true"],
+    )
+
+
+NAMES: Final = tuple(Asked.model_fields)
 
 
 @dataclass(frozen=True)
@@ -154,8 +193,3 @@ def _explain(text: str) -> bool:
     if text.lower() not in said:
         raise InvalidParameter(f"`explain` is {text[:40]!r}; it is `true` or `false`")
     return said[text.lower()]
-
-
-def scales() -> dict[str, tuple[str, ...]]:
-    """Every skin tone scale with its values, for the description of the interface."""
-    return dict(SCALES)

@@ -1,14 +1,13 @@
 """`/openapi.json` and `/docs`: the interface, for programs and for people."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from serving.http.docs_page import docs_page
 from serving.http.headers import POLICY, policy_for
-from serving.http.openapi import describe
+from serving.http.openapi import describe, docs_page
 from serving.state import ServiceState
 
 _HOSTS = 16
@@ -19,12 +18,10 @@ class Description:
     """The endpoints that describe the interface: the OpenAPI document, and the page made from it."""
 
     def __init__(self, service: ServiceState) -> None:
-        api = describe(service.settings)
-        # Open to all, and the same for all: made once. The page names the host that it was asked for by.
-        self._document = lru_cache(maxsize=_HOSTS)(
-            lambda root: bytes(JSONResponse({**api, "servers": [{"url": root or "/"}]}).body)
-        )
-        self._page = lru_cache(maxsize=_HOSTS)(partial(docs_page, api))
+        settings = service.settings
+        # Open to all, and the same for all: made once for each path and host that it is asked for under.
+        self._document = lru_cache(1)(lambda root: bytes(JSONResponse(describe(settings, root)).body))
+        self._page = lru_cache(_HOSTS)(lambda base: docs_page(describe(settings), base))
 
     def routes(self) -> list[Route]:
         """Its paths."""
