@@ -1,4 +1,4 @@
-"""In which form a caller would have a diagnosis: our own JSON, or FHIR (RFC 9110, 12.5.1).
+"""In which form a caller would have an answer: our own JSON, or FHIR (RFC 9110, 12.5.1), and errors in FHIR.
 
 FHIR's own parameter `_format` goes before the header `Accept`; its `json` is FHIR's JSON (R4, 3.1.0.1.11).
 """
@@ -6,7 +6,8 @@ FHIR's own parameter `_format` goes before the header `Accept`; its `json` is FH
 from collections.abc import Iterable
 from typing import Final
 
-from serving.protocol.problems import NotAcceptable
+from serving.fhir.elements import OWN, Element, clean
+from serving.protocol.problems import NotAcceptable, ProblemResponse
 
 FHIR: Final = "application/fhir+json"
 
@@ -74,3 +75,36 @@ def _weight(text: str) -> float:
     """A weight from 0 to 1; what is none counts as 0."""
     digits = text.replace(".", "", 1)
     return min(float(text), 1.0) if digits.isascii() and digits.isdecimal() and len(text) <= 5 else 0.0
+
+
+_CODES: Final = {
+    400: "structure",
+    401: "login",
+    403: "forbidden",
+    404: "not-found",
+    405: "not-supported",
+    409: "conflict",
+    413: "too-long",
+    415: "not-supported",
+    422: "value",
+    429: "throttled",
+    500: "exception",
+    503: "transient",
+}
+"""FHIR's code of an issue, by status (http://hl7.org/fhir/ValueSet/issue-type)."""
+
+
+def operation_outcome(problem: ProblemResponse) -> Element:
+    """A problem as a FHIR R4 OperationOutcome; its code is the end of the problem's type."""
+    title, detail = clean(problem.title), clean(str(problem.document("")["detail"]))
+    return {
+        "resourceType": "OperationOutcome",
+        "issue": [
+            {
+                "severity": "fatal" if problem.status == 500 else "error",
+                "code": _CODES.get(problem.status, "processing"),
+                "details": {"coding": [{"system": OWN + "problem", "code": problem.name}], "text": title},
+                "diagnostics": detail or title,
+            }
+        ],
+    }

@@ -21,8 +21,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from serving.fhir.negotiation import FHIR, prefers_fhir
-from serving.fhir.outcome import operation_outcome
+from serving.fhir.negotiation import FHIR, operation_outcome, prefers_fhir
 from serving.http.framing import refuse_two_lengths, refuse_websocket
 from serving.http.headers import with_security_headers
 from serving.metrics.metrics import OTHER, Metrics

@@ -16,8 +16,7 @@ from pydantic.json_schema import models_json_schema
 from registry.bundle.cases import KNOWN
 from registry.environment import own_version
 from serving.fhir.bundle import fhir_bundle
-from serving.fhir.negotiation import FHIR
-from serving.fhir.outcome import operation_outcome
+from serving.fhir.negotiation import FHIR, operation_outcome
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
 from serving.protocol import problems as no
 from serving.protocol.fields import example

@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from registry.bundle.labels import Coding, Label, short
-from serving.fhir.bundle import fhir_bundle
-from serving.fhir.elements import UNCERTAIN, clean
-from serving.fhir.facts import components, properties
+from serving.fhir.bundle import conclusion, fhir_bundle
+from serving.fhir.elements import UNCERTAIN, clean, components, properties
 from serving.fhir.negotiation import prefers_fhir
-from serving.fhir.report import conclusion
 from serving.http.openapi import describe
 from serving.protocol.fields import Coded, Fact, Unit, example
 from serving.protocol.parameters import Parameters
