@@ -11,15 +11,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.http.endpoints.answer_pages import AnswerPages
-from serving.http.endpoints.console import Console
-from serving.http.endpoints.description import Description
-from serving.http.endpoints.diagnoses import Diagnoses
-from serving.http.endpoints.health import Health
-from serving.http.endpoints.models import ServedModels
-from serving.http.endpoints.outcomes import Outcomes
-from serving.http.endpoints.pages import Pages
+from serving.http.diagnoses import Diagnoses
 from serving.http.middleware import RequestMiddleware
+from serving.http.models import Health, ServedModels
+from serving.http.openapi import Description
+from serving.http.outcomes import Outcomes
+from serving.http.pages import AnswerPages, Console, Pages
 from serving.settings import ServeSettings
 from serving.state import ServiceState
 

@@ -1,16 +1,24 @@
-"""Middleware around every request: its id, its time, its line in the log, and problem documents for failures.
+"""Around every request: its id, time and line in the log, problem documents for failures, security headers.
 
-A pure ASGI middleware around all routes. Logged are the request's id, method, path template, status and
-time, and the two headers by which a caller finds a request again (`X-Request-Id`, and `traceparent` of W3C
-Trace Context): never a query, another header, a body or a picture's name. A caller's id is shown to that
-caller alone: a diagnosis is found by our own.
+A pure ASGI middleware around all routes. Logged are the request's id, method, path template, status and time,
+and the two headers by which a caller finds a request again (`X-Request-Id`, and `traceparent` of W3C Trace
+Context): never a query, another header, a body or a picture's name. A caller's id is shown to that caller
+alone: a diagnosis is found by our own. A request that says in two ways where it ends may be read in two, by a
+proxy and by us, and is refused.
+
+Nothing may be loaded, framed, cached or sniffed. An answer brings its own `Content-Security-Policy` where it
+is a page: `PAGE_POLICY` for pages whose style sheets and scripts are files of ours, `PICTURE_POLICY` for the
+one among them that answers, `policy_for` for those that hold their style sheet themselves.
 """
 
+import base64
+import hashlib
 import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -22,16 +30,93 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from serving.fhir.negotiation import FHIR, operation_outcome, prefers_fhir
-from serving.http.framing import refuse_two_lengths, refuse_websocket
-from serving.http.headers import with_security_headers
 from serving.metrics.metrics import OTHER, Metrics
 from serving.protocol.problems import (
+    MalformedRequest,
     NotAcceptable,
     ProblemResponse,
     problem_response,
     status_problem,
 )
 from serving.web.rendering import MOUNTED_AT
+
+_LENGTHS = (b"content-length", b"transfer-encoding")
+
+
+def refuse_two_lengths(scope: Scope) -> None:
+    """Refuses a request of which not all would say where it ends, and closes its connection (RFC 9112, 6.1).
+
+    Raises:
+        MalformedRequest: it has a `Content-Length` beside a `Transfer-Encoding`, several of one, or a
+            `Transfer-Encoding` in HTTP/1.0, which has none.
+    """
+    said = sum(name in _LENGTHS for name, _ in scope["headers"])
+    if said > 1 or (said and scope.get("http_version") == "1.0" and _is_coded(scope)):
+        raise MalformedRequest(
+            "it says in more than one way where its body ends; send either Content-Length or, in HTTP/1.1, "
+            "Transfer-Encoding, once",
+            {"Connection": "close"},
+        )
+
+
+def refuse_websocket(scope: Scope) -> None:
+    """Refuses a request that asks to leave HTTP for WebSocket, and closes its connection.
+
+    Raises:
+        HTTPException: it does; 404.
+    """
+    if any(name == b"upgrade" and b"websocket" in value.lower() for name, value in scope["headers"]):
+        raise HTTPException(404, headers={"Connection": "close"})
+
+
+def _is_coded(scope: Scope) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in scope["headers"])
+
+
+POLICY: Final = "Content-Security-Policy"
+
+ANSWER_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+"""The content security policy of whatever is no page."""
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy of pages: files of our own, and the picture that the browser holds itself."""
+
+PICTURE_POLICY: Final = PAGE_POLICY.replace("blob:", "blob: data:")
+"""That of the page which answers: the pictures in it, as the model saw them, and their maps lie within it."""
+
+HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),  # for browsers that do not know frame-ancestors
+    (b"referrer-policy", b"same-origin"),  # no-referrer would make our own form's Origin `null`
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+def policy_for(page: str) -> str:
+    """The content security policy of a page whose style sheets are inline: it allows them by their hashes."""
+    hashes = " ".join(f"'sha256-{_digest(style)}'" for style in _STYLE.findall(page))
+    return f"{ANSWER_POLICY}; style-src {hashes}" if hashes else ANSWER_POLICY
+
+
+def with_security_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response with every security header that it does not set itself."""
+    given = list(headers)
+    named = {name.lower() for name, _ in given}
+    added = (*HEADERS, (POLICY.lower().encode(), ANSWER_POLICY.encode()))
+    return [*given, *(field for field in added if field[0] not in named)]
+
+
+@lru_cache(maxsize=16)
+def _digest(style: str) -> str:
+    return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+
 
 log = logging.getLogger("dermfed.serve")
 

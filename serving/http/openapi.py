@@ -7,16 +7,21 @@ has to be there is said as "not all of them are missing": of an `anyOf` some gen
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from registry.bundle.cases import KNOWN
 from registry.environment import own_version
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, operation_outcome
+from serving.http.middleware import POLICY, policy_for
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
 from serving.protocol import problems as no
 from serving.protocol.fields import example
@@ -24,6 +29,7 @@ from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.parameters import FORMAT, Asked, Parameters
 from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
 from serving.settings import ServeSettings
+from serving.state import ServiceState
 
 PICTURES: Final = ("image/jpeg", "image/png", "image/webp", "application/dicom", BYTES)
 FORM_SCHEMA: Final = "DiagnosisForm"
@@ -317,3 +323,30 @@ def kind(schema: dict[str, Any]) -> str:
         case "integer" if "maximum" in schema:
             return f"integer from {schema['minimum']} to {schema['maximum']}"
     return str(schema.get("format") or schema.get("const") or schema.get("type", "any"))
+
+
+_HOSTS = 16
+"""Names of the service for which the page is kept; whoever asks may make one up."""
+
+
+class Description:
+    """The endpoints that describe the interface: the OpenAPI document, and the page made from it."""
+
+    def __init__(self, service: ServiceState) -> None:
+        settings = service.settings
+        # Open to all, and the same for all: made once for each path and host that it is asked for under.
+        self._document = lru_cache(1)(lambda root: bytes(JSONResponse(describe(settings, root)).body))
+        self._page = lru_cache(_HOSTS)(lambda base: docs_page(describe(settings), base))
+
+    def routes(self) -> list[Route]:
+        """Its paths."""
+        return [Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
+
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI document."""
+        return Response(self._document(request.scope["root_path"]), media_type="application/json")
+
+    async def docs(self, request: Request) -> Response:
+        """The documentation page."""
+        page = self._page(str(request.base_url).rstrip("/"))
+        return HTMLResponse(page, headers={POLICY: policy_for(page)})

@@ -5,19 +5,18 @@ written to disk: the form parser's own habit of spooling large files to a tempor
 URL is ever fetched: a string where a picture belongs is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from registry.bundle.cases import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
-from serving.http.body import read_body, stream_body
 from serving.http.polyglot import other_format
 from serving.protocol.parameters import one_value_each
 from serving.protocol.problems import (
@@ -27,6 +26,47 @@ from serving.protocol.problems import (
     NotAnImage,
     WrongMediaType,
 )
+
+
+async def stream_body(
+    request: Request, ceiling: int, too_large: str, what: str = "body"
+) -> AsyncGenerator[bytes, None]:
+    """Streams the body, and refuses it past so many bytes; the rest is thrown away unread.
+
+    The connection stays open: closing it on a sender who is still sending loses him the answer.
+
+    Args:
+        request: whose body.
+        ceiling: how many bytes it may have.
+        too_large: what is said of one with more.
+        what: what it is, for whoever sends half of one.
+
+    Raises:
+        BodyTooLarge: it has more, or announces more.
+        MalformedRequest: the connection ended before it did.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > ceiling:
+        raise BodyTooLarge(too_large)
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > ceiling:
+                raise BodyTooLarge(too_large)
+            yield chunk
+    except ClientDisconnect as error:
+        raise MalformedRequest(f"the connection ended before the {what} did; send it again") from error
+
+
+async def read_body(request: Request, ceiling: int, too_large: str, what: str = "body") -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLarge, MalformedRequest: as `stream_body`.
+    """
+    return b"".join([chunk async for chunk in stream_body(request, ceiling, too_large, what)])
+
 
 FORM: Final = "multipart/form-data"
 FIELD: Final = "image"

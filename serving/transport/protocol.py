@@ -26,7 +26,7 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from serving.http.headers import with_security_headers
+from serving.http.middleware import with_security_headers
 from serving.protocol.problems import (
     HeadTooLarge,
     HeadTooSlow,

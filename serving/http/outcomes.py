@@ -24,8 +24,7 @@ from registry.outcomes.store import (
     UnknownAnswer,
 )
 from serving.access.auth import refuse_other_sites
-from serving.http.body import read_body
-from serving.http.upload import media_type
+from serving.http.upload import media_type, read_body
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (
