@@ -20,9 +20,8 @@ from serving.http.middleware import DIAGNOSES, request_id
 from serving.http.upload import FIELD, Upload, check_format, read_upload
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.monitoring.decision_log.decision_log import PendingEntry
-from serving.protocol.parameters import Parameters, read_case, read_parameters
+from serving.protocol.parameters import Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
-from serving.protocol.routing import select_subgroup
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
 from serving.state import ServiceState, select_release

@@ -9,8 +9,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
 from serving.http.middleware import POLICY, policy_for
 from serving.metrics.metrics import MEDIA_TYPE
-from serving.protocol.problems import NothingServed
-from serving.protocol.schemas import (
+from serving.protocol.documents import (
     Models,
     Readiness,
     ServedCanary,
@@ -18,6 +17,7 @@ from serving.protocol.schemas import (
     ServedPattern,
     ServedVersion,
 )
+from serving.protocol.problems import NothingServed
 from serving.releases.card import card, card_page
 from serving.releases.current_release import LoadedRelease, ServedRelease
 from serving.state import NOT_TOLD, ServiceState, nothing_served, select_release

@@ -24,10 +24,10 @@ from serving.fhir.negotiation import FHIR, operation_outcome
 from serving.http.middleware import POLICY, policy_for
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
 from serving.protocol import problems as no
+from serving.protocol.documents import Card, GivenOutcome, Models, OutcomeTaken, ProblemDocument, Readiness
 from serving.protocol.fields import example
-from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.parameters import FORMAT, Asked, Parameters
-from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
+from serving.protocol.schemas import DISCLAIMER, Diagnosis
 from serving.settings import ServeSettings
 from serving.state import ServiceState
 
