@@ -43,6 +43,18 @@ _AGE: Final = Unit("years", "a")
 _LOINC: Final = {"age": ("30525-0", "Age"), "sex": ("46098-0", "Sex")}
 
 
+def _resource(diagnosis: Diagnosis, kind: str, name: str = "", **parts: object) -> Element:
+    """A resource, whose id follows from the request's and its own name."""
+    identifier = identity(diagnosis.id, f"{kind}/{name}" if name else kind)
+    return {"resourceType": kind, "id": identifier, **parts}
+
+
+def _observation(diagnosis: Diagnosis, name: str, code: Element, **parts: object) -> Element:
+    """An Observation, which is never final."""
+    issued = diagnosis.created.isoformat()
+    return _resource(diagnosis, "Observation", name, status="preliminary", code=code, issued=issued, **parts)
+
+
 def body_site(diagnosis: Diagnosis) -> Element:
     """The element `bodySite`, if it is known."""
     site = diagnosis.inputs.facts.get(SITE) if diagnosis.inputs else None
@@ -53,15 +65,15 @@ def media(diagnosis: Diagnosis) -> list[Element]:
     """A Media for each picture of a case, which says of what kind it is; its content was not kept."""
     kinds = diagnosis.inputs.pictures if diagnosis.inputs else []
     return [
-        {
-            "resourceType": "Media",
-            "id": identity(diagnosis.id, f"Media/{number}"),
-            "status": "completed",
-            "type": concept("Image", public("media-type", "image", "Image")),
-            "view": own_value("picture-kind", kind, kind),
+        _resource(
+            diagnosis,
+            *("Media", str(number)),
+            status="completed",
+            type=concept("Image", public("media-type", "image", "Image")),
+            view=own_value("picture-kind", kind, kind),
+            content={"title": f"{kind} picture; it was not kept"},
             **body_site(diagnosis),
-            "content": {"title": f"{kind} picture; it was not kept"},
-        }
+        )
         for number, kind in enumerate(kinds)
     ]
 
@@ -70,14 +82,7 @@ def known_facts(diagnosis: Diagnosis) -> list[Element]:
     """An Observation of each fact that was sent but the body site: not found by the model, and not final."""
     facts = diagnosis.inputs.facts if diagnosis.inputs else {}
     return [
-        {
-            "resourceType": "Observation",
-            "id": identity(diagnosis.id, f"Observation/fact/{name}"),
-            "status": "preliminary",
-            "code": _code(name),
-            "issued": diagnosis.created.isoformat(),
-            **_value(name, text),
-        }
+        _observation(diagnosis, f"fact/{name}", _code(name), **_value(name, text))
         for name, text in facts.items()
         if name != SITE
     ]
@@ -130,16 +135,7 @@ def observations(
     doubt = {} if diagnosis.decision == "report" else _INDETERMINATE
 
     def observation(name: str, code: Element, **parts: object) -> Element:
-        return {
-            "resourceType": "Observation",
-            "id": identity(diagnosis.id, f"Observation/{name}"),
-            "status": "preliminary",
-            "category": [_CATEGORY],
-            "code": code,
-            "issued": diagnosis.created.isoformat(),
-            "device": reference(device),
-            **parts,
-        }
+        return _observation(diagnosis, name, code, category=[_CATEGORY], device=reference(device), **parts)
 
     evidence, triaged = diagnosis.triage_evidence, headline(diagnosis)
     if diagnosis.triage is not None and evidence is not None and triaged is not None:
@@ -183,11 +179,7 @@ def observations(
     yield observation(
         "malignancy",
         observed("malignancy-probability", "Probability that the lesion is malignant"),
-        **(
-            {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
-            if risk.probability is None
-            else {"valueQuantity": probability(risk.probability)}
-        ),
+        **_how_probable(risk),
         **_with(risk),
         **{**doubt, **_beside_working_point(risk, doubt)},
     )
@@ -256,54 +248,45 @@ def _beside_working_point(risk: MalignancyRisk, doubt: Element) -> Element:
     }
 
 
+def _how_probable(risk: MalignancyRisk) -> Element:
+    if risk.probability is None:
+        return {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
+    return {"valueQuantity": probability(risk.probability)}
+
+
 def _with(part: Answer) -> Element:
     """The components of a part that are told beside its value, if it has any."""
     found = components(part)
     return {"component": found} if found else {}
 
 
-def report(
-    diagnosis: Diagnosis,
-    labels: Sequence[Label],
-    identifier: str,
-    results: Sequence[str],
-    media: Sequence[str] = (),
+def _report(
+    diagnosis: Diagnosis, labels: Sequence[Label], results: Sequence[Element], pictures: Sequence[Element]
 ) -> Element:
-    """The report over the observations of one diagnosis.
-
-    Args:
-        diagnosis: what was answered.
-        labels: the classes of the model.
-        identifier: the report's id.
-        results: the ids of the observations.
-        media: the ids of the pictures of a case.
-    """
+    """The report over the observations of one diagnosis, and the pictures of a case."""
     said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
     shown = "".join(f"<p>{escape(line)}</p>" for line in said)
     sure = diagnosis.conclusion
     first = [one.code for one in diagnosis.findings[:1]]
     coded = first if sure is None else [sure.code] if sure.level == "diagnosis" else []
-    return {
-        "resourceType": "DiagnosticReport",
-        "id": identifier,
-        "text": {
-            "status": "generated",
-            "div": f'<div xmlns="http://www.w3.org/1999/xhtml">{shown}</div>',
-        },
-        "identifier": [{"system": OWN + "diagnosis", "value": diagnosis.id}],
-        "status": "partial",
-        "category": [concept("Diagnostic imaging", public("v2-0074", "IMG", "Diagnostic Imaging"))],
-        "code": concept("Automated assessment of a skin picture", own("observation", "report")),
-        "issued": diagnosis.created.isoformat(),
-        "result": [reference(one) for one in results],
-        **({"media": [{"link": reference(one)} for one in media]} if media else {}),
-        "conclusion": " ".join(said),
-        **(
-            {"conclusionCode": [class_concept(coded[0], labels)]}
-            if coded and diagnosis.decision == "report"
-            else {}
-        ),
-    }
+    parts: Element = {}
+    if pictures:
+        parts["media"] = [{"link": reference(one["id"])} for one in pictures]
+    if coded and diagnosis.decision == "report":
+        parts["conclusionCode"] = [class_concept(coded[0], labels)]
+    return _resource(
+        diagnosis,
+        "DiagnosticReport",
+        text={"status": "generated", "div": f'<div xmlns="http://www.w3.org/1999/xhtml">{shown}</div>'},
+        identifier=[{"system": OWN + "diagnosis", "value": diagnosis.id}],
+        status="partial",
+        category=[concept("Diagnostic imaging", public("v2-0074", "IMG", "Diagnostic Imaging"))],
+        code=concept("Automated assessment of a skin picture", own("observation", "report")),
+        issued=diagnosis.created.isoformat(),
+        result=[reference(one["id"]) for one in results],
+        conclusion=" ".join(said),
+        **parts,
+    )
 
 
 def conclusion(diagnosis: Diagnosis, labels: Sequence[Label]) -> list[str]:
@@ -339,21 +322,12 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
         labels: the classes of the model that answered, with their codes.
         parameters: what the request declared.
     """
-    device, about, origin = (
-        identity(diagnosis.id, name) for name in ("Device", "DiagnosticReport", "Provenance")
-    )
-    found = list(observations(diagnosis, labels, parameters, device))
-    results = [str(one["id"]) for one in found]
+    device = _device(diagnosis)
+    found = list(observations(diagnosis, labels, parameters, device["id"]))
     pictures = media(diagnosis)
-    shown = [str(one["id"]) for one in pictures]
-    resources = [
-        report(diagnosis, labels, about, results, shown),
-        *found,
-        *pictures,
-        *known_facts(diagnosis),
-        _device(diagnosis, device),
-        _provenance(diagnosis, origin, device, [about, *results], shown),
-    ]
+    about = _report(diagnosis, labels, found, pictures)
+    origin = _provenance(diagnosis, device, [about, *found], pictures)
+    resources = [about, *found, *pictures, *known_facts(diagnosis), device, origin]
     return {
         "resourceType": "Bundle",
         "id": identity(diagnosis.id, "Bundle"),
@@ -364,23 +338,23 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
     }
 
 
-def _device(diagnosis: Diagnosis, identifier: str) -> Element:
+def _device(diagnosis: Diagnosis) -> Element:
     """The version that answered."""
     model = diagnosis.model
-    return {
-        "resourceType": "Device",
-        "id": identifier,
-        "identifier": [{"system": OWN + "bundle", "value": model.digest}],
-        "status": "active",
-        "deviceName": [{"name": clean(model.name) or "?", "type": "model-name"}],
-        "type": concept("Machine-learning model for skin pictures"),
-        "version": [
+    return _resource(
+        diagnosis,
+        "Device",
+        identifier=[{"system": OWN + "bundle", "value": model.digest}],
+        status="active",
+        deviceName=[{"name": clean(model.name) or "?", "type": "model-name"}],
+        type=concept("Machine-learning model for skin pictures"),
+        version=[
             {"type": concept("version in the registry"), "value": str(model.version)},
             {"type": concept("dermfed"), "value": _software()},
         ],
-        "property": properties(model),
-        "note": [{"text": diagnosis.disclaimer}],
-    }
+        property=properties(model),
+        note=[{"text": diagnosis.disclaimer}],
+    )
 
 
 @cache
@@ -390,24 +364,20 @@ def _software() -> str:
 
 
 def _provenance(
-    diagnosis: Diagnosis, identifier: str, device: str, targets: Sequence[str], pictures: Sequence[str]
+    diagnosis: Diagnosis, device: Element, targets: Sequence[Element], pictures: Sequence[Element]
 ) -> Element:
     """What the model made out of what."""
-    sources = [reference(one) for one in pictures]
-    return {
-        "resourceType": "Provenance",
-        "id": identifier,
-        "target": [reference(one) for one in targets],
-        "recorded": diagnosis.created.isoformat(),
-        "activity": concept("Automated assessment of a skin picture"),
-        "agent": [
-            {
-                "type": concept("Assembler", public("provenance-participant-type", "assembler", "Assembler")),
-                "who": reference(device),
-            }
-        ],
-        "entity": [
+    assembler = concept("Assembler", public("provenance-participant-type", "assembler", "Assembler"))
+    sources = [reference(one["id"]) for one in pictures]
+    return _resource(
+        diagnosis,
+        "Provenance",
+        target=[reference(one["id"]) for one in targets],
+        recorded=diagnosis.created.isoformat(),
+        activity=concept("Automated assessment of a skin picture"),
+        agent=[{"type": assembler, "who": reference(device["id"])}],
+        entity=[
             {"role": "source", "what": one}
             for one in sources or [{"display": "The picture that was sent; it was not kept"}]
         ],
-    }
+    )
