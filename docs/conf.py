@@ -11,8 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from registry.environment import own_version  # noqa: E402
-from serving.http.docs_page import docs_page  # noqa: E402
-from serving.http.openapi import describe  # noqa: E402
+from serving.http.openapi import describe, docs_page  # noqa: E402
 from serving.settings import ServeSettings  # noqa: E402
 
 project = "dermfed"

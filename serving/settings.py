@@ -1,6 +1,7 @@
 """The settings of the service, read from environment variables."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -8,10 +9,10 @@ from typing import Final, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from registry.bundle.text import nearest
 from registry.environment import OUTCOMES
 from registry.signing.envelope import TRUSTED_KEYS
-from serving.cores import cores
-from serving.memory import memory
+from serving.machine import cores, memory
 
 PREFIX: Final = "DERMFED_SERVE_"
 
@@ -23,6 +24,12 @@ DeviceKind = Literal["cuda", "tensorrt", "cpu"]
 
 SHARED: Final = {"trusted_keys": TRUSTED_KEYS, "outcomes_url": OUTCOMES}
 """Settings with a variable that the registry's commands read too."""
+
+# Kubernetes gives every pod such variables of a Service that is called `dermfed-serve`.
+_OF_KUBERNETES: Final = re.compile(
+    r"SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
+_ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?|https?://\[[0-9A-Fa-f:.]+\](:\d+)?")
 
 
 class ServeSettings(BaseModel):
@@ -63,6 +70,10 @@ class ServeSettings(BaseModel):
         explain: whether `explain=true` is answered with maps of where the model looked; not validated.
         outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
             none are. `DERMFED_OUTCOMES_URL`.
+        prefix: the path under which a proxy has the service, such as `/derm`, for links and the description;
+            the proxy may take it off or leave it.
+        cors_origins: origins (`https://app.example`), separated by commas, whose pages may send requests
+            from a browser; by default none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -98,6 +109,8 @@ class ServeSettings(BaseModel):
     device_bytes: int | None = Field(None, ge=2**26)
     explain: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
+    prefix: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    cors_origins: tuple[str, ...] = ()
 
     @field_validator("trusted_keys", mode="before")
     @classmethod
@@ -110,6 +123,20 @@ class ServeSettings(BaseModel):
             )
         return files
 
+    @field_validator("prefix", mode="before")
+    @classmethod
+    def _without_end(cls, value: object) -> object:
+        return value.rstrip("/") if isinstance(value, str) else value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _origins(cls, value: object) -> object:
+        origins = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+        for one in origins if isinstance(origins, list | tuple) else ():
+            if not _ORIGIN.fullmatch(str(one)):
+                raise ValueError("an origin is a scheme, a host and a port, such as https://app.example:8443")
+        return origins
+
     @field_validator("records", mode="before")
     @classmethod
     def _named(cls, value: object) -> object:
@@ -119,7 +146,7 @@ class ServeSettings(BaseModel):
 
 
 class SettingsError(Exception):
-    """An environment variable has a value that its setting does not allow."""
+    """An environment variable names no setting, or has a value that its setting does not allow."""
 
 
 def variable_of(name: str) -> str:
@@ -133,6 +160,11 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> ServeSettings:
     Raises:
         SettingsError: naming the variable, its value and what is allowed.
     """
+    variables = [variable_of(name) for name in ServeSettings.model_fields]
+    for name in environ:
+        of_kubernetes = _OF_KUBERNETES.fullmatch(name.removeprefix(PREFIX))
+        if name.startswith(PREFIX) and name not in variables and not of_kubernetes:
+            raise SettingsError(f"there is no setting {name}; {nearest(name, variables)}")
     given = {
         name: environ[variable]
         for name in ServeSettings.model_fields

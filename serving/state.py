@@ -23,6 +23,7 @@ from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.inference.batcher import Batcher
 from serving.inference.device import Device
+from serving.machine import cores
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log.decision_log import DecisionLog
@@ -53,6 +54,7 @@ class ServiceState:
             DeviceUnusable: models cannot run on the execution provider that the settings name.
         """
         self.settings = settings
+        self._cores = cores()
         Device.of(settings).require()
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
@@ -160,6 +162,16 @@ class ServiceState:
             *self.decision_log.health_issues,
             *self.decoders.health_issues,
             *(self.answers.health_issues if self.answers else ()),
+            *self._changed_cores(),
+        ]
+
+    def _changed_cores(self) -> list[str]:
+        """That threads no longer fit the processors, where nobody set their number."""
+        if (now := cores()) == self._cores or "threads" in self.settings.model_fields_set:
+            return []
+        return [
+            f"the service may use {now} cores, and {self._cores} when it started; start it again so that its "
+            "threads follow"
         ]
 
     async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:

@@ -136,8 +136,12 @@ def _authorise(
     return key
 
 
-def refuse_other_sites(request: Request) -> None:
+def refuse_other_sites(request: Request, allowed: Sequence[str] = ()) -> None:
     """Refuses a request that a page of another site makes a browser send (CSRF).
+
+    Args:
+        request: who asks.
+        allowed: origins of other sites whose pages may.
 
     Raises:
         CrossSite: the browser says that a page of somebody else sends it.
@@ -147,7 +151,7 @@ def refuse_other_sites(request: Request) -> None:
         ours = site in ("same-origin", "none")
     else:
         ours = origin is None or origin.partition("://")[2] == request.headers.get("host")
-    if not ours:
+    if not ours and origin not in allowed:
         raise CrossSite("it was sent by a page of another site; open this service's own page")
 
 

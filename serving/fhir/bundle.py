@@ -2,21 +2,316 @@
 
 A collection, to be read and stored, not executed. No patient, specimen or practitioner is made up: R4 lets a
 report and an observation stand without a subject, and whoever stores them adds who it is. Ids follow from the
-request's, so the same answer has the same ids.
+request's, so the same answer has the same ids. No observation is final, since no person has looked yet; the
+report is `partial`, which in R4 may be unverified. It has a code only where a result is reported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from html import escape
+from typing import Final
 
 from registry.bundle.labels import Label
 from registry.environment import own_version
-from serving.fhir.case import known_facts, media
-from serving.fhir.elements import OWN, Element, clean, concept, identity, public, reference, urn
-from serving.fhir.facts import properties
-from serving.fhir.observations import observations
-from serving.fhir.report import report
+from serving.fhir.elements import (
+    OWN,
+    Element,
+    absent,
+    class_concept,
+    clean,
+    components,
+    concept,
+    identity,
+    notes,
+    observed,
+    own,
+    own_value,
+    probability,
+    properties,
+    public,
+    quantity,
+    reference,
+    urn,
+)
+from serving.protocol.fields import Unit
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Diagnosis
+from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk, Reason, TriageEvidence
+from serving.protocol.triage import headline, shown
+
+SITE: Final = "site"
+_AGE: Final = Unit("years", "a")
+_LOINC: Final = {"age": ("30525-0", "Age"), "sex": ("46098-0", "Sex")}
+
+
+def _resource(diagnosis: Diagnosis, kind: str, name: str = "", **parts: object) -> Element:
+    """A resource, whose id follows from the request's and its own name."""
+    identifier = identity(diagnosis.id, f"{kind}/{name}" if name else kind)
+    return {"resourceType": kind, "id": identifier, **parts}
+
+
+def _observation(diagnosis: Diagnosis, name: str, code: Element, **parts: object) -> Element:
+    """An Observation, which is never final."""
+    issued = diagnosis.created.isoformat()
+    return _resource(diagnosis, "Observation", name, status="preliminary", code=code, issued=issued, **parts)
+
+
+def body_site(diagnosis: Diagnosis) -> Element:
+    """The element `bodySite`, if it is known."""
+    site = diagnosis.inputs.facts.get(SITE) if diagnosis.inputs else None
+    return {} if site is None else {"bodySite": concept(site.replace("_", " "), own("site", site))}
+
+
+def media(diagnosis: Diagnosis) -> list[Element]:
+    """A Media for each picture of a case, which says of what kind it is; its content was not kept."""
+    kinds = diagnosis.inputs.pictures if diagnosis.inputs else []
+    return [
+        _resource(
+            diagnosis,
+            *("Media", str(number)),
+            status="completed",
+            type=concept("Image", public("media-type", "image", "Image")),
+            view=own_value("picture-kind", kind, kind),
+            content={"title": f"{kind} picture; it was not kept"},
+            **body_site(diagnosis),
+        )
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def known_facts(diagnosis: Diagnosis) -> list[Element]:
+    """An Observation of each fact that was sent but the body site: not found by the model, and not final."""
+    facts = diagnosis.inputs.facts if diagnosis.inputs else {}
+    return [
+        _observation(diagnosis, f"fact/{name}", _code(name), **_value(name, text))
+        for name, text in facts.items()
+        if name != SITE
+    ]
+
+
+def _code(name: str) -> Element:
+    if name not in _LOINC:
+        return observed("fact", name.replace("_", " "))
+    code, display = _LOINC[name]
+    return concept(display, {"system": "http://loinc.org", "code": code, "display": display})
+
+
+def _value(name: str, text: str) -> Element:
+    """The value: an age is a number, a sex has a code of HL7, anything else is told as it was understood."""
+    if name == "age":
+        return {"valueQuantity": quantity(float(text), _AGE)}
+    if name == "sex":
+        coding = {"system": "http://hl7.org/fhir/administrative-gender", "code": text}
+        return {"valueCodeableConcept": concept(text, coding)}
+    return {"valueString": clean(text) or "?"}
+
+
+DECISIONS: Final = {
+    "report": "The model is sure enough to answer",
+    "refer": "A clinician has to judge the lesion",
+    "retake": "The picture has to be taken again",
+}
+
+_CATEGORY = concept("Imaging", public("observation-category", "imaging", "Imaging"))
+_INDETERMINATE = {
+    "interpretation": [
+        concept("Indeterminate", public("v3-ObservationInterpretation", "IND", "Indeterminate"))
+    ]
+}
+
+
+def observations(
+    diagnosis: Diagnosis, labels: Sequence[Label], parameters: Parameters, device: str
+) -> Iterator[Element]:
+    """All of them: triage if any, decision, findings, prediction set, malignancy and quality.
+
+    Where nothing is reported, the decision, the findings and the malignancy are indeterminate.
+
+    Args:
+        diagnosis: what was answered.
+        labels: the classes of the model.
+        parameters: what the request declared.
+        device: the id of the Device that stands for the model.
+    """
+    doubt = {} if diagnosis.decision == "report" else _INDETERMINATE
+
+    def observation(name: str, code: Element, **parts: object) -> Element:
+        return _observation(diagnosis, name, code, category=[_CATEGORY], device=reference(device), **parts)
+
+    evidence, triaged = diagnosis.triage_evidence, headline(diagnosis)
+    if diagnosis.triage is not None and evidence is not None and triaged is not None:
+        yield observation(
+            "triage",
+            observed("triage", "Who has to see the lesion"),
+            valueCodeableConcept=own_value("triage", diagnosis.triage, triaged),
+            component=[*components(evidence), *_limits(evidence)],
+        )
+    yield observation(
+        "decision",
+        observed("decision", "Decision"),
+        valueCodeableConcept=own_value("decision", diagnosis.decision, DECISIONS[diagnosis.decision]),
+        component=[
+            _declared_tone(parameters),
+            *map(_reason, diagnosis.reasons),
+            *components(diagnosis),
+            *(components(diagnosis.inputs) if diagnosis.inputs else []),
+        ],
+        **body_site(diagnosis),
+        **doubt,
+        **notes(diagnosis.warnings),
+    )
+    for number, finding in enumerate(diagnosis.findings):
+        yield observation(
+            f"finding/{number}",
+            observed("class-probability", f"Probability of {finding.name}"),
+            valueQuantity=probability(finding.probability),
+            component=[_class(finding.code, labels), *components(finding)],
+            **doubt,
+        )
+    yield observation(
+        "prediction-set",
+        observed("prediction-set", "Classes that are possible"),
+        component=[
+            *(_class(code, labels) for code in diagnosis.prediction_set.codes),
+            *components(diagnosis.prediction_set),
+        ],
+    )
+    risk = diagnosis.malignancy
+    yield observation(
+        "malignancy",
+        observed("malignancy-probability", "Probability that the lesion is malignant"),
+        **_how_probable(risk),
+        **_with(risk),
+        **{**doubt, **_beside_working_point(risk, doubt)},
+    )
+    yield observation(
+        "quality",
+        observed("picture-quality", "Whether the picture can be judged"),
+        valueBoolean=diagnosis.quality.acceptable,
+        **_with(diagnosis.quality),
+        **notes(diagnosis.quality.issues),
+    )
+
+
+def _limits(evidence: TriageEvidence) -> Iterator[Element]:
+    """The lesions behind each limit of triage, and the limit and what it may be."""
+    missed, urgent = evidence.missed, evidence.false_alarms
+    for one in missed.kinds:
+        yield from _limit("missed", f"{one.kind}: ruled out", one.missed, one.n, one.high, missed.limit)
+    yield from _limit(
+        "false-alarms", "Not malignant: urgent", urgent.seen, urgent.n, urgent.high, urgent.limit
+    )
+
+
+def _limit(code: str, text: str, x: int, n: int, high: float, limit: float) -> Iterator[Element]:
+    yield {
+        "code": observed(f"triage-{code}", f"{text}, of calibration lesions"),
+        "valueRatio": {"numerator": {"value": x}, "denominator": {"value": n}},
+    }
+    yield {
+        "code": observed(f"triage-{code}-limit", f"{text}, upper limit of the share"),
+        "valueQuantity": probability(high),
+        "referenceRange": [{"high": probability(limit), "text": "what it may be"}],
+    }
+
+
+def _declared_tone(parameters: Parameters) -> Element:
+    """The skin tone as it was declared: a text, for the scales have no code that everybody shares."""
+    code = observed("declared-skin-tone", "Declared skin tone")
+    if parameters.skin_tone is None:
+        return {"code": code, "dataAbsentReason": absent("unknown", "Unknown")}
+    return {"code": code, "valueString": f"{parameters.skin_tone} ({parameters.skin_tone_scale})"}
+
+
+def _reason(reason: Reason) -> Element:
+    return {
+        "code": observed("reason", "Why the decision is this one, or why this version answered"),
+        "valueCodeableConcept": own_value("reason", reason.code, reason.text),
+    }
+
+
+def _class(code: str, labels: Sequence[Label]) -> Element:
+    return {"code": observed("class", "Class"), "valueCodeableConcept": class_concept(code, labels)}
+
+
+def _beside_working_point(risk: MalignancyRisk, doubt: Element) -> Element:
+    """On which side of the working point a malignancy is; below it is not said to be normal."""
+    if risk.threshold is None:
+        return {}
+    side = own("interpretation", "above-working-point" if risk.above else "below-working-point")
+    high = [public("v3-ObservationInterpretation", "H", "High")] if risk.above else []
+    said = concept("Suspicious" if risk.above else "Below the working point", side, *high)
+    return {
+        "interpretation": [*doubt.get("interpretation", []), said],
+        "referenceRange": [
+            {"high": probability(risk.threshold), "text": "the working point: from this on suspicious"}
+        ],
+    }
+
+
+def _how_probable(risk: MalignancyRisk) -> Element:
+    if risk.probability is None:
+        return {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
+    return {"valueQuantity": probability(risk.probability)}
+
+
+def _with(part: Answer) -> Element:
+    """The components of a part that are told beside its value, if it has any."""
+    found = components(part)
+    return {"component": found} if found else {}
+
+
+def _report(
+    diagnosis: Diagnosis, labels: Sequence[Label], results: Sequence[Element], pictures: Sequence[Element]
+) -> Element:
+    """The report over the observations of one diagnosis, and the pictures of a case."""
+    said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
+    shown = "".join(f"<p>{escape(line)}</p>" for line in said)
+    sure = diagnosis.conclusion
+    first = [one.code for one in diagnosis.findings[:1]]
+    coded = first if sure is None else [sure.code] if sure.level == "diagnosis" else []
+    parts: Element = {}
+    if pictures:
+        parts["media"] = [{"link": reference(one["id"])} for one in pictures]
+    if coded and diagnosis.decision == "report":
+        parts["conclusionCode"] = [class_concept(coded[0], labels)]
+    return _resource(
+        diagnosis,
+        "DiagnosticReport",
+        text={"status": "generated", "div": f'<div xmlns="http://www.w3.org/1999/xhtml">{shown}</div>'},
+        identifier=[{"system": OWN + "diagnosis", "value": diagnosis.id}],
+        status="partial",
+        category=[concept("Diagnostic imaging", public("v2-0074", "IMG", "Diagnostic Imaging"))],
+        code=concept("Automated assessment of a skin picture", own("observation", "report")),
+        issued=diagnosis.created.isoformat(),
+        result=[reference(one["id"]) for one in results],
+        conclusion=" ".join(said),
+        **parts,
+    )
+
+
+def conclusion(diagnosis: Diagnosis, labels: Sequence[Label]) -> list[str]:
+    """What was concluded, sentence by sentence: triage, decision, reasons, and what all this is not."""
+    if diagnosis.decision == "report" and diagnosis.findings:
+        names = {label.code: label.name for label in labels}
+        first = diagnosis.findings[0]
+        left = ", ".join(names.get(code, code) for code in diagnosis.prediction_set.codes)
+        sure = diagnosis.conclusion
+        lines = [
+            *([] if sure is None else [f"Concluded: {sure.name} ({_percent(sure.probability)} %)."]),
+            f"Most probable: {first.name} ({_percent(first.probability)} %).",
+            f"Possible: {left}." if left else "No class is likely enough for the prediction set.",
+        ]
+    else:
+        lines = [f"No result is reported. {DECISIONS[diagnosis.decision]}."]
+    reasons = [reason.text for reason in diagnosis.reasons]
+    triaged = headline(diagnosis)
+    urgency = [] if triaged is None else [f"{triaged}.", *shown(diagnosis)]
+    return [*urgency, *lines, *reasons, *diagnosis.quality.issues, *diagnosis.warnings, diagnosis.disclaimer]
+
+
+def _percent(probability: float) -> str:
+    """Whole per cents, of which a hundred would be a certainty that no model has."""
+    return f"{100 * probability:.0f}" if probability < 0.995 else "more than 99"
 
 
 def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Parameters) -> Element:
@@ -27,21 +322,12 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
         labels: the classes of the model that answered, with their codes.
         parameters: what the request declared.
     """
-    device, about, origin = (
-        identity(diagnosis.id, name) for name in ("Device", "DiagnosticReport", "Provenance")
-    )
-    found = list(observations(diagnosis, labels, parameters, device))
-    results = [str(one["id"]) for one in found]
+    device = _device(diagnosis)
+    found = list(observations(diagnosis, labels, parameters, device["id"]))
     pictures = media(diagnosis)
-    shown = [str(one["id"]) for one in pictures]
-    resources = [
-        report(diagnosis, labels, about, results, shown),
-        *found,
-        *pictures,
-        *known_facts(diagnosis),
-        _device(diagnosis, device),
-        _provenance(diagnosis, origin, device, [about, *results], shown),
-    ]
+    about = _report(diagnosis, labels, found, pictures)
+    origin = _provenance(diagnosis, device, [about, *found], pictures)
+    resources = [about, *found, *pictures, *known_facts(diagnosis), device, origin]
     return {
         "resourceType": "Bundle",
         "id": identity(diagnosis.id, "Bundle"),
@@ -52,23 +338,23 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
     }
 
 
-def _device(diagnosis: Diagnosis, identifier: str) -> Element:
+def _device(diagnosis: Diagnosis) -> Element:
     """The version that answered."""
     model = diagnosis.model
-    return {
-        "resourceType": "Device",
-        "id": identifier,
-        "identifier": [{"system": OWN + "bundle", "value": model.digest}],
-        "status": "active",
-        "deviceName": [{"name": clean(model.name) or "?", "type": "model-name"}],
-        "type": concept("Machine-learning model for skin pictures"),
-        "version": [
+    return _resource(
+        diagnosis,
+        "Device",
+        identifier=[{"system": OWN + "bundle", "value": model.digest}],
+        status="active",
+        deviceName=[{"name": clean(model.name) or "?", "type": "model-name"}],
+        type=concept("Machine-learning model for skin pictures"),
+        version=[
             {"type": concept("version in the registry"), "value": str(model.version)},
             {"type": concept("dermfed"), "value": _software()},
         ],
-        "property": properties(model),
-        "note": [{"text": diagnosis.disclaimer}],
-    }
+        property=properties(model),
+        note=[{"text": diagnosis.disclaimer}],
+    )
 
 
 @cache
@@ -78,24 +364,20 @@ def _software() -> str:
 
 
 def _provenance(
-    diagnosis: Diagnosis, identifier: str, device: str, targets: Sequence[str], pictures: Sequence[str]
+    diagnosis: Diagnosis, device: Element, targets: Sequence[Element], pictures: Sequence[Element]
 ) -> Element:
     """What the model made out of what."""
-    sources = [reference(one) for one in pictures]
-    return {
-        "resourceType": "Provenance",
-        "id": identifier,
-        "target": [reference(one) for one in targets],
-        "recorded": diagnosis.created.isoformat(),
-        "activity": concept("Automated assessment of a skin picture"),
-        "agent": [
-            {
-                "type": concept("Assembler", public("provenance-participant-type", "assembler", "Assembler")),
-                "who": reference(device),
-            }
-        ],
-        "entity": [
+    assembler = concept("Assembler", public("provenance-participant-type", "assembler", "Assembler"))
+    sources = [reference(one["id"]) for one in pictures]
+    return _resource(
+        diagnosis,
+        "Provenance",
+        target=[reference(one["id"]) for one in targets],
+        recorded=diagnosis.created.isoformat(),
+        activity=concept("Automated assessment of a skin picture"),
+        agent=[{"type": assembler, "who": reference(device["id"])}],
+        entity=[
             {"role": "source", "what": one}
             for one in sources or [{"display": "The picture that was sent; it was not kept"}]
         ],
-    }
+    )

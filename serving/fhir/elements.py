@@ -1,15 +1,18 @@
-"""The pieces that the resources are made of: codes, concepts, quantities, references.
+"""The pieces that the resources are made of: codes, concepts, quantities, references, and single fields.
 
 What has no code in a public system has one of ours, under a URI that begins with `urn:dermfed:`, or a text
-alone. A code of a class that a terminologist has yet to look at carries the extension `UNCERTAIN`.
+alone. A code of a class that a terminologist has yet to look at carries the extension `UNCERTAIN`. A field of
+an answer that is one value is a component of an Observation or a property of the Device, called as its `Fact`
+says.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from registry.bundle.labels import Label
-from serving.protocol.fields import PROBABILITY, Unit
+from serving.protocol.fields import PROBABILITY, Coded, Unit, facts
+from serving.protocol.schemas import Answer
 
 OWN: Final = "urn:dermfed:"
 UNCERTAIN: Final = OWN + "uncertain-coding"
@@ -101,3 +104,74 @@ def notes(texts: Sequence[str]) -> Element:
 def reference(identifier: str) -> Element:
     """A reference to a resource of the same bundle."""
     return {"reference": urn(identifier)}
+
+
+def components(part: Answer) -> list[Element]:
+    """The components that fields of a part of an answer are."""
+    return [
+        {"code": observed(coded.code, coded.title), **_value(coded, value, unit)}
+        for coded, value, unit in _coded(part)
+    ]
+
+
+def properties(part: Answer) -> list[Element]:
+    """The properties of a Device that fields of a part of an answer are: R4 has codes and quantities."""
+    return [
+        {
+            "type": concept(coded.title),
+            **_property(coded, value, unit),
+        }
+        for coded, value, unit in _coded(part)
+        if value is not None
+    ]
+
+
+def observed(code: str, text: str) -> Element:
+    """What an Observation or a component of it is about."""
+    return concept(text, own("observation", code))
+
+
+def own_value(system: str, code: str, text: str) -> Element:
+    """A value that has a code of ours."""
+    return concept(text, own(system, code))
+
+
+def _coded(part: Answer) -> Iterator[tuple[Coded, Any, Unit | None]]:
+    """The fields that FHIR is told of, with their values; of those that came later, what is known."""
+    for name, _, fact in facts(type(part)):
+        if fact.fhir is not None and not (fact.optional and getattr(part, name) is None):
+            yield fact.fhir, getattr(part, name), fact.unit
+
+
+def _property(coded: Coded, value: Any, unit: Unit | None) -> Element:
+    """The value of a property, by its type."""
+    match value:
+        case bool():
+            return {"valueCode": [concept("yes" if value else "no")]}
+        case str():
+            return {"valueCode": [concept(value)]}
+        case int() | float():
+            return {"valueQuantity": [quantity(value, unit)]}
+        case _:
+            raise _unknown(coded, value)
+
+
+def _value(coded: Coded, value: Any, unit: Unit | None) -> Element:
+    """The value of a component, by its type."""
+    match value:
+        case None:
+            return {"dataAbsentReason": absent("unknown", "Unknown")}
+        case bool():
+            return {"valueBoolean": value}
+        case int() if unit is None:
+            return {"valueInteger": value}
+        case int() | float():
+            return {"valueQuantity": quantity(value, unit)}
+        case str():
+            return {"valueCodeableConcept": own_value(coded.code, value, value)}
+        case _:
+            raise _unknown(coded, value)
+
+
+def _unknown(coded: Coded, value: Any) -> TypeError:
+    return TypeError(f"nothing in FHIR is made of {coded.code}, a {type(value).__name__}; write it out")

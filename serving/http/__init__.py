@@ -1,9 +1,8 @@
-"""HTTP: routes, middleware, uploads, and the OpenAPI description.
+"""HTTP: the routes, what is around every request, uploads, and the description of the interface.
 
-- `app`: the ASGI application of all routes; `endpoints`: what each path answers.
-- `middleware`: id, time, log line and problem documents around every request; `headers`: security headers.
-- `body`: a body as it comes in; `upload`: the picture and the form's fields in one; `polyglot`: files that
-  are more than a picture.
-- `openapi`, `asking`, `examples`, `docs_page`: the description of the interface, of what is sent, its
-  examples, and its page.
+- `app`: the ASGI application of all routes; `middleware`: id, log line, problems and headers of each request.
+- `diagnoses`, `outcomes`, `models`, `pages`: what each path answers, each a class over the shared
+  `serving.state.ServiceState`.
+- `upload`: the pictures and fields of a body; `polyglot`: files that are more than a picture.
+- `openapi`: the description of the interface, and its page.
 """

@@ -7,18 +7,16 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.http.endpoints.answer_pages import AnswerPages
-from serving.http.endpoints.console import Console
-from serving.http.endpoints.description import Description
-from serving.http.endpoints.diagnoses import Diagnoses
-from serving.http.endpoints.health import Health
-from serving.http.endpoints.models import ServedModels
-from serving.http.endpoints.outcomes import Outcomes
-from serving.http.endpoints.pages import Pages
+from serving.http.diagnoses import Diagnoses
 from serving.http.middleware import RequestMiddleware
+from serving.http.models import Health, ServedModels
+from serving.http.openapi import Description
+from serving.http.outcomes import Outcomes
+from serving.http.pages import AnswerPages, Console, Pages
 from serving.settings import ServeSettings
 from serving.state import ServiceState
 
@@ -43,15 +41,24 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
         async with service.start(source):
             yield
 
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("Authorization", "Content-Type", "Traceparent", "X-Request-Id"),
+        expose_headers=("RateLimit", "RateLimit-Policy", "Retry-After", "Traceparent", "X-Request-Id"),
+    )
     app = Starlette(
         routes=routes,
         middleware=[
+            *([cors] if settings.cors_origins else []),  # outermost: refusals are for these pages, too
             Middleware(
                 RequestMiddleware,
                 routes=routes,
                 metrics=service.metrics,
                 ending=lambda: service.admission.draining,
-            )
+                prefix=settings.prefix,
+            ),
         ],
         # RequestMiddleware turns what goes wrong into an answer: let it through.
         exception_handlers={HTTPException: _pass_on},

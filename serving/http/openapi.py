@@ -1,197 +1,352 @@
-"""The description of the interface: OpenAPI 3.1, made from the very schemas that answers are built with."""
+"""The description of the interface: OpenAPI 3.1 out of the pydantic models and a table of operations.
 
-from collections.abc import Mapping
-from typing import Any
+Written so that generated clients work, of which many know less than OpenAPI does: the form is the first body
+and a schema with a name, its files are lists, and no parameter has a `default`. That one of several files
+has to be there is said as "not all of them are missing": of an `anyOf` some generators make no class.
+"""
 
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
+from registry.bundle.cases import KNOWN
 from registry.environment import own_version
-from serving.fhir.description import described
-from serving.fhir.negotiation import FHIR
-from serving.http import asking, examples
-from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
-from serving.protocol.problems import MEDIA_TYPE as PROBLEM
-from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
+from serving.fhir.bundle import fhir_bundle
+from serving.fhir.negotiation import FHIR, operation_outcome
+from serving.http.middleware import POLICY, policy_for
+from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
+from serving.protocol import problems as no
+from serving.protocol.documents import Card, GivenOutcome, Models, OutcomeTaken, ProblemDocument, Readiness
+from serving.protocol.fields import example
+from serving.protocol.parameters import FORMAT, Asked, Parameters
+from serving.protocol.schemas import DISCLAIMER, Diagnosis
 from serving.settings import ServeSettings
+from serving.state import ServiceState
 
-_REASONS = {
-    "400": "the image or the request cannot be read",
-    "401": "an API key is needed, or the one sent is not good",
-    "403": "the API key lacks the scope that this needs",
-    "404": "no such model, no such diagnosis, or no such path",
-    "405": "the path is there, the method is not",
-    "409": "another outcome of this diagnosis is known",
-    "413": "more bytes or pixels than are accepted, or more time or memory to decode",
-    "415": "not a picture's media type, or not the one declared",
-    "422": "a parameter cannot be what it is",
-    "429": "more requests than the API key or the address may make; Retry-After says when to ask again",
-    "503": "no model can answer at the moment, too many wait, the time is over, or the service is ending",
+PICTURES: Final = ("image/jpeg", "image/png", "image/webp", "application/dicom", BYTES)
+FORM_SCHEMA: Final = "DiagnosisForm"
+JSON: Final = "application/json"
+
+Problem = type[no.ProblemResponse]
+ANY: Final[tuple[Problem, ...]] = (
+    *(no.MalformedRequest, no.HeadTooSlow, no.HeadTooLarge, no.ProblemResponse, no.TooManyConnections),
+)
+KEYED: Final[tuple[Problem, ...]] = (*(no.KeyMissing, no.ScopeMissing, no.TooManyRequests, no.NothingServed),)
+BODY: Final[tuple[Problem, ...]] = (
+    *(no.CrossSite, no.BodyTooLarge, no.WrongMediaType, no.InvalidParameter, no.Draining),
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row of the table.
+
+    Attributes:
+        request: method and path.
+        id: of the operation, for generated clients.
+        tag: under which it is listed.
+        summary: what it is for, in a line.
+        answer: the model of its document, or the media type of what is none.
+        problems: what it may answer instead, besides what any request may be answered.
+        description: what else is to be known.
+    """
+
+    request: str
+    id: str
+    tag: str
+    summary: str
+    answer: type[BaseModel] | str
+    problems: tuple[Problem, ...] = ()
+    description: str = ""
+
+
+OPERATIONS: Final = (
+    Operation(
+        "POST /v1/diagnoses",
+        "diagnose",
+        "diagnoses",
+        "Diagnose one lesion",
+        Diagnosis,
+        (
+            *(*KEYED, *BODY, no.NotAnImage, no.UnknownModel, no.NotAcceptable, no.PictureTooCostly),
+            *(no.NoDecoder, no.Busy, no.DeadlinePassed),
+        ),
+        "The body is a form with files, or a picture itself; a model that takes cases may be sent several of "
+        f"one lesion ({', '.join(KINDS)}), and facts ({', '.join(KNOWN)}, or others that it takes; see GET "
+        f"/v1/models). A form holds at least one file and at most {MAX_PICTURES}, which together may be as "
+        "large as one picture. All parameters may be in the query or the form; one that is given twice has "
+        "to say the same. Facts about a patient are for the form alone.",
+    ),
+    Operation(
+        "POST /v1/diagnoses/{id}/outcome",
+        "giveOutcome",
+        "diagnoses",
+        "Say what became of the patient",
+        OutcomeTaken,
+        (*KEYED, *BODY, no.UnknownDiagnosis, no.NothingKept, no.OutcomeKnown, no.OutcomesNotTaken),
+        "For diagnoses that this service keeps, and this key has asked for. The same again changes nothing; "
+        "another outcome has to say that it corrects the one before.",
+    ),
+    Operation("GET /v1/models", "listModels", "models", "What is served", Models, KEYED),
+    Operation(
+        "GET /v1/models/{name}/card",
+        "readCard",
+        "models",
+        "A model's figures by subgroup, calibration and lineage",
+        Card,
+        (*KEYED, no.UnknownModel),
+        "A page where `Accept` asks for text/html, else JSON.",
+    ),
+    Operation("GET /livez", "livez", "operation", "Whether the process is alive", "text/plain"),
+    Operation(
+        *("GET /readyz", "readyz", "operation", "Whether a model can answer", Readiness),
+        (no.NothingServed, no.Draining),
+    ),
+    Operation("GET /metrics", "metrics", "operation", "Prometheus metrics", "text/plain", KEYED),
+    Operation("GET /openapi.json", "openapi", "description", "This description", JSON),
+    Operation("GET /docs", "docs", "description", "This description as a page", "text/html"),
+)
+
+IN_PATH: Final[dict[str, dict[str, Any]]] = {
+    "id": {"description": "Of the diagnosis.", "schema": {"type": "string", "format": "uuid"}},
+    "name": {"description": "Of the model.", "schema": {"type": "string"}, "example": "skin-lesion"},
 }
 
 
-def describe(settings: ServeSettings) -> dict[str, Any]:
-    """The whole document."""
-    models: list[type[BaseModel]] = [Diagnosis, OutcomeTaken, Models, Card, Readiness, ProblemDocument]
+def describe(settings: ServeSettings, root: str = "") -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        settings: of the service.
+        root: the path under which the service is.
+    """
+    answers: list[type[BaseModel]] = [ProblemDocument]
+    answers += [one.answer for one in OPERATIONS if not isinstance(one.answer, str)]
     _, schemas = models_json_schema(
-        [*((model, "serialization") for model in models), (GivenOutcome, "validation")],
+        [*((model, "serialization") for model in answers), (GivenOutcome, "validation")],
         ref_template="#/components/schemas/{model}",
     )
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        method, path = operation.request.split()
+        paths.setdefault(path, {})[method.lower()] = _operation(operation, path, settings)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "dermfed diagnosis service",
             "version": own_version(),
             "description": "A skin picture in, a calibrated answer or `refer` out. " + DISCLAIMER,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {
-            "/v1/diagnoses": {"post": _diagnose(settings)},
-            "/v1/diagnoses/{id}/outcome": {"post": _outcome()},
-            "/v1/models": {
-                "get": _read("What is served", "listModels", examples.models(), "401", "403", "429", "503")
-            },
-            "/v1/models/{name}/card": {"get": _card()},
-            "/livez": {"get": _open(_text("Whether the process is alive", "livez"))},
-            "/readyz": {
-                "get": _open(_read("Whether a model can answer", "readyz", examples.readiness(), "503"))
-            },
-            "/metrics": {"get": _text("Prometheus metrics", "metrics", "401", "403", "429", "503")},
-            "/openapi.json": {"get": _open(_page("This description", "openapi", "application/json"))},
-            "/docs": {"get": _open(_page("This description as a page", "docs", "text/html"))},
-        },
+        "servers": [{"url": root or "/"}],
+        "tags": [{"name": name} for name in dict.fromkeys(one.tag for one in OPERATIONS)],
+        "paths": paths,
         "components": {
-            "schemas": {**schemas["$defs"], asking.FORM_SCHEMA: asking.form(settings.max_bytes)},
+            "schemas": {**schemas["$defs"], FORM_SCHEMA: _form(settings), **_fhir()},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}, {}],
     }
 
 
-def _diagnose(settings: ServeSettings) -> dict[str, Any]:
-    return {
-        "operationId": "diagnose",
-        "summary": "Diagnose one lesion",
-        **asking.described(settings.max_bytes),
-        "responses": {
-            "200": _diagnosis(),
-            **_problems("400", "401", "403", "404", "413", "415", "422", "429", "503"),
-        },
+def _operation(operation: Operation, path: str, settings: ServeSettings) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, **IN_PATH[name]}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+    said: dict[str, Any] = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        **({"description": operation.description} if operation.description else {}),
     }
+    if operation.answer is Diagnosis:
+        parameters += _query()
+        said["requestBody"] = _upload(settings)
+    elif operation.answer is OutcomeTaken:
+        said["requestBody"] = {"required": True, "content": {JSON: _document(GivenOutcome)}}
+    if not set(KEYED) <= set(operation.problems):
+        said["security"] = []
+    return said | ({"parameters": parameters} if parameters else {}) | {"responses": _responses(operation)}
 
 
-def _outcome() -> dict[str, Any]:
-    return {
-        **_read(
-            "Say what became of the patient",
-            "giveOutcome",
-            examples.TAKEN,
-            *("400", "401", "403", "404", "409", "413", "415", "422", "429", "503"),
-        ),
-        "description": "For diagnoses that this service keeps, and this key has asked for. The same again "
-        "changes nothing; another outcome has to say that it corrects the one before.",
-        "parameters": [
-            {
-                "name": "id",
-                "in": "path",
-                "required": True,
-                "description": "Of the diagnosis.",
-                "schema": {"type": "string", "format": "uuid"},
-                "example": examples.TAKEN.id,
-            }
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": "#/components/schemas/GivenOutcome"},
-                    "examples": {"histopathology": {"value": examples.OUTCOME.model_dump(mode="json")}},
-                }
-            },
-        },
+def _responses(operation: Operation) -> dict[str, Any]:
+    in_fhir = operation.answer is Diagnosis
+    content = (
+        {operation.answer: {"schema": {"type": "object" if operation.answer == JSON else "string"}}}
+        if isinstance(operation.answer, str)
+        else {JSON: _document(operation.answer)}
+    )
+    if in_fhir:
+        shown = fhir_bundle(example(Diagnosis), (), Parameters("5"))
+        content[FHIR] = {"schema": _reference("FhirBundle"), "example": shown}
+    responses: dict[str, Any] = {"200": {"description": operation.summary, "content": content}}
+    by_status: dict[int, list[no.ProblemResponse]] = {}
+    for kind in sorted({*operation.problems, *ANY}, key=lambda kind: (kind.status, kind.name)):
+        by_status.setdefault(kind.status, []).append(kind(kind.title))
+    for status, problems in by_status.items():
+        shown = {one.name: {"value": one.document(str(example(Diagnosis).id))} for one in problems}
+        content = {no.MEDIA_TYPE: {"schema": _reference("ProblemDocument"), "examples": shown}}
+        if in_fhir:
+            outcome = operation_outcome(problems[0])
+            content[FHIR] = {"schema": _reference("OperationOutcome"), "example": outcome}
+        described = "; ".join(dict.fromkeys(one.title for one in problems))
+        responses[str(status)] = {"description": described, "content": content}
+    return responses
+
+
+def _query() -> list[dict[str, Any]]:
+    fields = Asked.model_json_schema()["properties"]
+    fields[FORMAT] = {
+        "type": "string",
+        "enum": ["json", FHIR, ""],
+        "description": "FHIR's own parameter: either value asks for FHIR, whatever `Accept` says.",
+        "examples": [FHIR],
     }
-
-
-def _card() -> dict[str, Any]:
-    return {
-        **_read(
-            "A model's figures by subgroup, calibration and lineage",
-            "readCard",
-            examples.card(),
-            "401",
-            "403",
-            "404",
-            "429",
-            "503",
-        ),
-        "description": "A page where `Accept` asks for text/html, else JSON.",
-        "parameters": [
-            {
-                "name": "name",
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string"},
-                "example": examples.PARAMETERS["model"],
-            }
-        ],
-    }
-
-
-def _read(summary: str, operation: str, example: BaseModel, *problems: str) -> dict[str, Any]:
-    return {
-        "operationId": operation,
-        "summary": summary,
-        "responses": {"200": _answer(summary, {"answer": example}), **_problems(*problems)},
-    }
-
-
-def _text(summary: str, operation: str, *problems: str) -> dict[str, Any]:
-    return _page(summary, operation, "text/plain", *problems)
-
-
-def _page(summary: str, operation: str, kind: str, *problems: str) -> dict[str, Any]:
-    content = {kind: {"schema": {"type": "object" if kind == "application/json" else "string"}}}
-    return {
-        "operationId": operation,
-        "summary": summary,
-        "responses": {"200": {"description": summary, "content": content}, **_problems(*problems)},
-    }
-
-
-def _open(operation: dict[str, Any]) -> dict[str, Any]:
-    """The operation, which needs no key."""
-    return {**operation, "security": []}
-
-
-def _diagnosis() -> dict[str, Any]:
-    """The diagnosis in either form; JSON where nothing else is asked for."""
-    answer = _answer("the diagnosis; as a FHIR R4 Bundle where `Accept` prefers it", examples.diagnoses())
-    answer["content"][FHIR] = described()
-    return answer
-
-
-def _answer(description: str, shown: Mapping[str, BaseModel]) -> dict[str, Any]:
-    """An answer in JSON, of the schema that its examples are of."""
-    (schema,) = {type(example).__name__ for example in shown.values()}
-    content = {
-        "schema": {"$ref": f"#/components/schemas/{schema}"},
-        "examples": {name: {"value": example.model_dump(mode="json")} for name, example in shown.items()},
-    }
-    return {"description": description, "content": {"application/json": content}}
-
-
-def _problems(*statuses: str) -> dict[str, Any]:
-    reference = {"$ref": "#/components/schemas/ProblemDocument"}
-    return {
-        status: {
-            "description": _REASONS[status],
-            "content": {
-                PROBLEM: {
-                    "schema": reference,
-                    "examples": {
-                        one.name: {"value": examples.problem(one)} for one in examples.PROBLEMS[status]
-                    },
-                }
-            },
+    return [
+        {
+            **{"name": name, "in": "query", "required": False, "description": schema.pop("description")},
+            **{"example": schema.pop("examples")[0], "schema": schema},
         }
-        for status in statuses
+        for name, schema in fields.items()
+    ]
+
+
+def _upload(settings: ServeSettings) -> dict[str, Any]:
+    """The bodies: a form, or a picture itself."""
+    case = {name: ["(the bytes of a picture)"] for name in ("close_up", "dermoscopic")}
+    form = {
+        "schema": _reference(FORM_SCHEMA),
+        "encoding": {name: {"contentType": ", ".join(PICTURES)} for name in KINDS},
+        "examples": {"a case": {"value": {**case, "age": "70", "site": "trunk", "skin_tone": "V"}}},
     }
+    return {
+        "required": True,
+        "content": {FORM: form, **{kind: {"schema": _picture(settings)} for kind in PICTURES}},
+    }
+
+
+def _form(settings: ServeSettings) -> dict[str, Any]:
+    """The schema of the form: files, parameters, and facts."""
+    text = {"type": "string", "maxLength": 200}
+    files = {
+        name: {
+            "type": "array",
+            "items": _picture(settings),
+            **{"minItems": 1, "maxItems": MAX_PICTURES},
+            "description": f"Pictures, {kind or 'of the kind that `image_kind` says'}: one or more, each a "
+            "field of this name. At least one picture of any name has to be there.",
+        }
+        for name, kind in KINDS.items()
+    }
+    allowed = {
+        name: f"from {fact.low:g} to {fact.high:g} {fact.unit}"
+        if fact.kind == "number"
+        else f"one of {', '.join(fact.values)}, or a usual spelling of one"
+        for name, fact in KNOWN.items()
+    }
+    facts = {
+        name: {**text, "description": f"Where the model takes it: {values}; empty where it is not known."}
+        for name, values in allowed.items()
+    }
+    return {
+        "type": "object",
+        "description": "The pictures of one lesion, at least one of them, with parameters and facts.",
+        "not": {"allOf": [{"not": {"required": [name]}} for name in KINDS]},
+        "properties": {**files, **Asked.model_json_schema()["properties"], **facts},
+        "additionalProperties": {**text, "description": "Any other fact that the model takes, by its name."},
+    }
+
+
+def _picture(settings: ServeSettings) -> dict[str, Any]:
+    return {"type": "string", "format": "binary", "maxLength": settings.max_bytes}
+
+
+def _fhir() -> dict[str, Any]:
+    """Resources of FHIR, as far as one sees whether they are some; HL7 describes the rest."""
+    entries = {"entry": {"type": "array", "minItems": 1, "items": {"type": "object"}}}
+    issues = {"issue": {"type": "array", "minItems": 1, "items": {"type": "object"}}}
+    return {
+        name: {
+            "type": "object",
+            "description": f"See https://hl7.org/fhir/R4/{kind.lower()}.html",
+            "required": ["resourceType", *parts],
+            "properties": {"resourceType": {"const": kind}, **parts},
+        }
+        for name, kind, parts in (
+            *(("FhirBundle", "Bundle", entries), ("OperationOutcome", "OperationOutcome", issues)),
+        )
+    }
+
+
+def _document(model: type[BaseModel]) -> dict[str, Any]:
+    return {"schema": _reference(model.__name__), "example": example(model).model_dump(mode="json")}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def docs_page(api: dict[str, Any], base: str) -> str:
+    """The HTML of the documentation page for an OpenAPI document, which loads nothing from anywhere.
+
+    Args:
+        api: the document.
+        base: the service's own address, for the example.
+    """
+    environment = Environment(
+        loader=PackageLoader("serving", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["kind"] = kind
+    return str(environment.get_template("docs.html").render(api=api, base=base))
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """The type of a field by its JSON Schema, in a word or two."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in schema:
+        return " or ".join(kind(choice) for choice in schema["anyOf"] if choice.get("const") != "")
+    if "enum" in schema:
+        return " | ".join(str(value) for value in schema["enum"] if value != "")
+    match schema.get("type"):
+        case "array":
+            return f"list of {kind(schema.get('items', {}))}"
+        case "integer" if "maximum" in schema:
+            return f"integer from {schema['minimum']} to {schema['maximum']}"
+    return str(schema.get("format") or schema.get("const") or schema.get("type", "any"))
+
+
+_HOSTS = 16
+"""Names of the service for which the page is kept; whoever asks may make one up."""
+
+
+class Description:
+    """The endpoints that describe the interface: the OpenAPI document, and the page made from it."""
+
+    def __init__(self, service: ServiceState) -> None:
+        settings = service.settings
+        # Open to all, and the same for all: made once for each path and host that it is asked for under.
+        self._document = lru_cache(1)(lambda root: bytes(JSONResponse(describe(settings, root)).body))
+        self._page = lru_cache(_HOSTS)(lambda base: docs_page(describe(settings), base))
+
+    def routes(self) -> list[Route]:
+        """Its paths."""
+        return [Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
+
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI document."""
+        return Response(self._document(request.scope["root_path"]), media_type="application/json")
+
+    async def docs(self, request: Request) -> Response:
+        """The documentation page."""
+        page = self._page(str(request.base_url).rstrip("/"))
+        return HTMLResponse(page, headers={POLICY: policy_for(page)})

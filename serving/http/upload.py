@@ -5,19 +5,18 @@ written to disk: the form parser's own habit of spooling large files to a tempor
 URL is ever fetched: a string where a picture belongs is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from registry.bundle.cases import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
-from serving.http.body import read_body, stream_body
 from serving.http.polyglot import other_format
 from serving.protocol.parameters import one_value_each
 from serving.protocol.problems import (
@@ -27,6 +26,47 @@ from serving.protocol.problems import (
     NotAnImage,
     WrongMediaType,
 )
+
+
+async def stream_body(
+    request: Request, ceiling: int, too_large: str, what: str = "body"
+) -> AsyncGenerator[bytes, None]:
+    """Streams the body, and refuses it past so many bytes; the rest is thrown away unread.
+
+    The connection stays open: closing it on a sender who is still sending loses him the answer.
+
+    Args:
+        request: whose body.
+        ceiling: how many bytes it may have.
+        too_large: what is said of one with more.
+        what: what it is, for whoever sends half of one.
+
+    Raises:
+        BodyTooLarge: it has more, or announces more.
+        MalformedRequest: the connection ended before it did.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > ceiling:
+        raise BodyTooLarge(too_large)
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > ceiling:
+                raise BodyTooLarge(too_large)
+            yield chunk
+    except ClientDisconnect as error:
+        raise MalformedRequest(f"the connection ended before the {what} did; send it again") from error
+
+
+async def read_body(request: Request, ceiling: int, too_large: str, what: str = "body") -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLarge, MalformedRequest: as `stream_body`.
+    """
+    return b"".join([chunk async for chunk in stream_body(request, ceiling, too_large, what)])
+
 
 FORM: Final = "multipart/form-data"
 FIELD: Final = "image"
@@ -55,6 +95,9 @@ BYTES: Final = "application/octet-stream"
 
 # A form's file may also come without a media type.
 _UNDECLARED = frozenset({"", BYTES})
+
+# A part of a form that has such a media type and no file name is a text.
+_TEXTS = frozenset({"", "text/plain"})
 
 # Starlette decodes by whichever of Python's codecs a form names; not all of them are for text.
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
@@ -95,6 +138,21 @@ class _InMemory(MultiPartParser):
     """Starlette's parser, which never reaches for a temporary file: the body's size is capped."""
 
     spool_max_size = 2**62
+    ended = False
+
+    def on_headers_finished(self) -> None:
+        """Takes a picture for a file where it has a media type and no file name, as some clients send it."""
+        part = self._current_part
+        _, options = parse_options_header(part.content_disposition)
+        declared = next((value for name, value in part.item_headers if name == b"content-type"), b"")
+        named = options.get(b"name", b"").decode("latin-1") in KINDS
+        if named and b"filename" not in options and media_type(declared.decode("latin-1")) not in _TEXTS:
+            part.content_disposition = (part.content_disposition or b"") + b'; filename=""'
+        super().on_headers_finished()
+
+    def on_end(self) -> None:
+        """The closing boundary has come."""
+        self.ended = True
 
     def close(self) -> None:
         """Lets go of every file, also of one that the form breaks off in."""
@@ -117,7 +175,7 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
         raise WrongMediaType(f"the body is declared as compressed ({coding[:100]}); send it as it is")
     if declared == FORM:
         return await _from_form(request, max_bytes)
-    if declared not in MEDIA_TYPES and declared != BYTES:
+    if not _may_be_a_picture(declared):
         raise WrongMediaType(
             f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
             f"image/png, image/webp, application/dicom or {BYTES}, or a form ({FORM}) with a file `{FIELD}`"
@@ -131,6 +189,11 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
+def _may_be_a_picture(declared: str) -> bool:
+    """Whether it is declared as a picture; one of another format is refused by its content, in more words."""
+    return declared in MEDIA_TYPES or declared == BYTES or declared.startswith("image/")
+
+
 def check_format(content: bytes, declared: str) -> None:
     """Refuses bytes that are no picture, are of another format than declared, or are a polyglot.
 
@@ -142,8 +205,12 @@ def check_format(content: bytes, declared: str) -> None:
     except UnsupportedPicture as error:
         raise WrongMediaType(str(error)) from error
     except NotAPicture as error:
-        raise NotAnImage(str(error)) from error
-    if declared not in _UNDECLARED and MEDIA_TYPES[declared] != found:
+        if declared in _UNDECLARED or declared in MEDIA_TYPES:
+            raise NotAnImage(str(error)) from error
+        raise WrongMediaType(
+            f"the picture is declared as {declared[:100]}; allowed are {', '.join(MEDIA_TYPES)}"
+        ) from error
+    if declared not in _UNDECLARED and MEDIA_TYPES.get(declared) != found:
         raise WrongMediaType(f"the picture is {found}, but declared as {declared}; declare what it is")
     if also := other_format(content):
         raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
@@ -164,6 +231,8 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
     parser = _InMemory(request.headers, stream, max_files=MAX_PICTURES, max_fields=_MAX_FIELDS)
     try:
         form = await parser.parse()
+        if not parser.ended:
+            raise MalformedRequest("the form ends early, without its closing boundary; send it again")
         pictures = [
             await _picture(name, value)
             for name, value in form.multi_items()
@@ -198,7 +267,7 @@ async def _picture(name: str, file: UploadFile) -> UploadedPicture:
             f"there is no file `{name[:100]}` in a form; pictures are sent as {', '.join(KINDS)}"
         )
     declared = media_type(file.content_type or "")
-    if declared not in _UNDECLARED and declared not in MEDIA_TYPES:
+    if declared and not _may_be_a_picture(declared):
         raise WrongMediaType(
             "the file `{name}` is declared as {declared}; allowed are {allowed}".format(
                 name=name, declared=declared[:100], allowed=", ".join(MEDIA_TYPES)

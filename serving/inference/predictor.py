@@ -28,9 +28,8 @@ from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons, route_warnings
 from serving.inference.tone import skin_angle, tone_warnings
-from serving.protocol.parameters import Parameters
+from serving.protocol.parameters import Parameters, RouteReason, route_of
 from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
-from serving.protocol.routing import RouteReason, route_of
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
 SAME_FILE: Final = (

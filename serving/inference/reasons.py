@@ -23,8 +23,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import ROUTE_REASONS, RouteReason
+from serving.protocol.parameters import ROUTE_REASONS, Parameters, RouteReason
 from serving.protocol.schemas import Reason
 
 ReasonCode = Literal["confident", "low-confidence", "refers-all", "possible-malignancy", "unfamiliar"]

@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
 from serving.metrics.multiprocess import CANARY_SHARE, RELEASE_WORKERS, WorkerTotals, sum_over_workers
-from serving.protocol.routing import ROUTES
+from serving.protocol.parameters import ROUTES
 from serving.protocol.schemas import Diagnosis
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST

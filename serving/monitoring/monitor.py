@@ -25,8 +25,7 @@ from serving.monitoring.outcomes.looking import FieldLooker
 from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.monitoring.shadow.table import ShadowRow, shadow_table
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import subgroup_of
+from serving.protocol.parameters import Parameters, subgroup_of
 from serving.protocol.schemas import Diagnosis
 from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource

@@ -1,7 +1,6 @@
 """The protocol between the service and its callers.
 
-- `parameters`: the parameters of a request.
-- `schemas`: the shape of every answer.
-- `problems`: the shape of every error.
-- `routing`: which version of a release answers for a declared skin tone.
+- `parameters`: the parameters of a request, and which version of a release answers for a declared skin tone.
+- `schemas`: the shape of a diagnosis; `fields`: how FHIR and the page show a field of it; `triage`: in words.
+- `documents`: the shape of every other answer; `problems`: of every error.
 """

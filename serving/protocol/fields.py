@@ -1,6 +1,7 @@
-"""What a field of an answer says beside its type: its meaning, an example, how FHIR and the page tell it.
+"""How FHIR and the page show a field of an answer, and examples made of those of the fields.
 
-The fields of `serving.protocol.schemas` carry a `Fact`; FHIR, the page and the examples read it.
+What a field means, and an example of it, are pydantic's own: `Field(description=…, examples=[…])`. A field of
+`serving.protocol.schemas` that FHIR or the page shows has a `Fact` in its annotation too.
 """
 
 from collections.abc import Mapping
@@ -59,19 +60,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """What is said of one field.
+    """How FHIR and the page show a field.
 
     Attributes:
-        meaning: what it is, for whoever reads the JSON.
-        example: a value for the examples; where there is none, the field's default, or its part's examples.
         unit: of a number; None where it counts something.
         fhir: its component in FHIR; None where it is none, or the translation is written out.
         page: its row on the page; None where it has none, or the template tells it.
         optional: whether FHIR and the page leave it out where it is None.
     """
 
-    meaning: str
-    example: Any = ...
     unit: Unit | None = None
     fhir: Coded | None = None
     page: Figure | None = None
@@ -80,17 +77,16 @@ class Fact:
 
 @cache
 def facts(model: type[BaseModel]) -> tuple[tuple[str, FieldInfo, Fact], ...]:
-    """The fields of a part of an answer, each with what is said of it.
+    """The fields of a part of an answer, each with how it is shown.
 
     Raises:
-        TypeError: a field says nothing of itself.
+        TypeError: a field has no description.
     """
     found = []
     for name, field in model.model_fields.items():
-        fact = next((one for one in field.metadata if isinstance(one, Fact)), None)
-        if fact is None:
-            raise TypeError(f"{model.__name__}.{name} does not say what it means; annotate it with a Fact")
-        found.append((name, field, fact))
+        if not field.description:
+            raise TypeError(f"{model.__name__}.{name} does not say what it means; give it a description")
+        found.append((name, field, next((one for one in field.metadata if isinstance(one, Fact)), Fact())))
     return tuple(found)
 
 
@@ -103,21 +99,22 @@ def part_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def example(model: type[AnyModel], /, **given: Any) -> AnyModel:
-    """An example of a part of an answer, made of the examples of its fields.
+    """An example of a document or a part of one, made of the first example of each field.
 
     Args:
         model: the part.
-        given: what is to stand in place of an example; of a part within it, a mapping may name some fields.
+        given: what is to be in place of an example; of a part within it, a mapping may name some fields.
     """
     values: dict[str, Any] = {}
-    for name, field, fact in facts(model):
-        part, value = part_of(field.annotation), given.pop(name, fact.example)
+    for name, field, _ in facts(model):
+        part = part_of(field.annotation)
+        shown = given.pop(name, field.examples[0] if field.examples else ...)
         if part is not None:
             alone = get_origin(field.annotation) is not list
-            if value is ...:
-                value = example(part) if alone else [example(part)]
-            elif alone and isinstance(value, Mapping):
-                value = example(part, **value)
-        if value is not ...:
-            values[name] = value
+            if shown is ...:
+                shown = example(part) if alone else [example(part)]
+            elif alone and isinstance(shown, Mapping):
+                shown = example(part, **shown)
+        if shown is not ...:
+            values[name] = shown
     return model.model_validate({**values, **given})

@@ -1,27 +1,85 @@
-"""The parameters of a diagnosis request, read from the query and the form.
+"""The parameters of a diagnosis request, and which version of a release answers for the declared skin tone.
 
 Facts about a patient are taken from the form alone: an address is written into the logs of every proxy on its
 way. Which facts there are is the model's to say, so that a field of a form that is no parameter is kept until
 the model is known.
+
+| declared | route | who answers |
+| --- | --- | --- |
+| no tone | `unknown-tone` | global |
+| a tone of which the calibration had too few patients, or none | `unknown-tone` | global |
+| a tone on a scale that no subgroup of the release names | `other-scale` | global |
+| another tone that belongs to no subgroup with a version | `no-model-for-subgroup` | global |
+| a tone of a subgroup with a version | `declared` | the subgroup's |
+
+A subgroup may name values of several scales: a tone declared on any of them is its own. Scales are never
+converted into each other.
+
+A subgroup's version answers for the tones that its calibration has seen, by the bundle's numbers of patients
+(`patients_by_tone`): for another tone of its own it would promise what nobody measured. Its route has the
+reason `tone-not-represented`; the reasons of all other routes are called as they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, Literal, get_args
 
-from registry.bundle.cases import KNOWN, GivenCase, Kind, read_given, read_kind
+from pydantic import BaseModel, Field
+
+from registry.bundle.cases import KINDS, KNOWN, GivenCase, Kind, read_given, read_kind
 from registry.bundle.diagnose import kinds_of
+from registry.bundle.labels import GLOBAL, UNDECLARED, Subgroup
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import SCALES, read_scale, read_tone
 from registry.bundle.text import nearest
 from serving.protocol.problems import InvalidParameter
 
-NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind", "explain")
+FORMAT: Final = "_format"
+"""A parameter of the query that says in which form the answer is to be; `serving.fhir` reads it."""
+
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000
 
 # Nothing that is valid is longer; what is longer need not be quoted whole.
 _LONGEST = 200
+
+
+class Asked(BaseModel):
+    """How the parameters are described; `read_parameters` reads them.
+
+    No parameter has a `default`: generated clients would send it in the query against what their users put
+    into the form.
+    """
+
+    skin_tone: str = Field(
+        description="The declared skin tone ({}; fitzpatrick also I to VI).".format(
+            "; ".join(f"{name}: {', '.join(values)}" for name, values in SCALES.items())
+        ),
+        examples=["V"],
+    )
+    skin_tone_scale: str = Field(
+        description=f"The scale it is declared on, {DEFAULT_SCALE} where none is named; scales are never "
+        "converted.",
+        json_schema_extra={"enum": [*SCALES, ""]},
+        examples=["fitzpatrick"],
+    )
+    model: str = Field(description="The model to ask, where several are served.", examples=["skin-lesion"])
+    top: Annotated[int, Field(ge=1, le=MAX_TOP)] | Literal[""] = Field(
+        description="List only so many findings.", examples=[3]
+    )
+    image_kind: str = Field(
+        description="Of what kind the picture `image` or the body is, where the model takes cases.",
+        json_schema_extra={"enum": [*KINDS, "unknown", ""]},
+        examples=["close-up"],
+    )
+    explain: Literal["true", "false", ""] = Field(
+        description="With `true` the answer has a map of where in each picture the model looked, as "
+        "`explanation`; one in FHIR has none.",
+        examples=["true"],
+    )
+
+
+NAMES: Final = tuple(Asked.model_fields)
 
 
 @dataclass(frozen=True)
@@ -60,14 +118,14 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
                 f"`{name}` is a fact about a patient, which an address would leave in logs; send it as a "
                 "field of a form"
             )
-        if name not in NAMES:
+        if name not in (*NAMES, FORMAT):
             raise _unknown(name, NAMES)
     tone, scale = _tone(given.get("skin_tone", ""), given.get("skin_tone_scale", ""))
     try:
         kind = read_kind(given.get("image_kind", ""))
     except ValueError as error:
         raise InvalidParameter(f"`image_kind`: {error}") from error
-    facts = {name: value for name, value in given.items() if name not in NAMES}
+    facts = {name: value for name, value in given.items() if name not in (*NAMES, FORMAT)}
     return Parameters(
         tone,
         scale,
@@ -153,6 +211,73 @@ def _explain(text: str) -> bool:
     return said[text.lower()]
 
 
-def scales() -> dict[str, tuple[str, ...]]:
-    """Every skin tone scale with its values, for the description of the interface."""
-    return dict(SCALES)
+Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]
+ROUTES: tuple[Route, ...] = get_args(Route)
+
+RouteReason = Literal[
+    "declared", "unknown-tone", "other-scale", "no-model-for-subgroup", "tone-not-represented"
+]
+ROUTE_REASONS: tuple[RouteReason, ...] = get_args(RouteReason)
+"""Why a route was taken: the code of a diagnosis's last reason."""
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The subgroup whose version answers, and why."""
+
+    subgroup: str
+    reason: RouteReason
+
+    @property
+    def route(self) -> Route:
+        """By which route."""
+        return route_of(self.reason)
+
+
+def route_of(reason: RouteReason) -> Route:
+    """The route that has this reason."""
+    return "unknown-tone" if reason == "tone-not-represented" else reason
+
+
+def select_subgroup(versions: Mapping[str, BundleManifest], skin_tone: str | None, scale: str) -> Routed:
+    """Selects the subgroup whose version of a release answers for a declared tone.
+
+    Args:
+        versions: the manifest of each version of the release, by its subgroup; `global` is always there.
+        skin_tone: the declared tone, if any.
+        scale: the scale it is declared on.
+    """
+    if skin_tone is None:
+        return Routed(GLOBAL, "unknown-tone")
+    own = {name: one for name, one in versions.items() if not one.subgroup.is_global}
+    for name, manifest in own.items():
+        if manifest.subgroup.covers(skin_tone, scale):
+            represented = manifest.represents(manifest.subgroup, skin_tone, scale)
+            return Routed(name, "declared") if represented else Routed(GLOBAL, "tone-not-represented")
+    everybody = versions[GLOBAL]
+    named = (*everybody.named_subgroups, *(manifest.subgroup for manifest in own.values()))
+    if not any(subgroup.by_scale for subgroup in named):
+        return Routed(GLOBAL, "no-model-for-subgroup")
+    if all(scale not in subgroup.by_scale for subgroup in named):
+        return Routed(GLOBAL, "other-scale")
+    counted = everybody.patients_by_tone
+    if counted is None or counted.count("calibration", skin_tone, scale) is None:
+        return Routed(GLOBAL, "tone-not-represented")
+    return Routed(GLOBAL, "no-model-for-subgroup")
+
+
+def subgroup_of(
+    versions: Mapping[str, Subgroup], everybody: BundleManifest, skin_tone: str | None, scale: str
+) -> str:
+    """The subgroup of a declared tone, as metrics and canaries call it: one of a closed list.
+
+    The subgroup of a version of the release that is for this tone; else the subgroup that the model for
+    everybody was tested on; else the tone itself, with its scale.
+    """
+    if skin_tone is None:
+        return UNDECLARED
+    tested = everybody.reference.by_subgroup if everybody.reference else ()
+    for subgroup in (*versions.values(), *(one.subgroup for one in tested)):
+        if subgroup.covers(skin_tone, scale):
+            return subgroup.name
+    return f"{scale} {skin_tone}"

@@ -7,6 +7,7 @@ ProblemResponse
 ├── ScopeMissing        403  an API key that is for something else
 ├── CrossSite           403  a picture that a page of somebody else sends
 ├── UnknownModel        404  nothing of this name is served
+├── NotAcceptable       406  the answer is asked for in a form that there is not
 ├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
 ├── NothingKept         404  the service keeps no diagnoses to be judged
 ├── OutcomeKnown        409  another outcome of this diagnosis is known
@@ -26,7 +27,7 @@ ProblemResponse
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any
 
 from starlette.responses import JSONResponse
 
@@ -46,15 +47,26 @@ class ProblemResponse(Exception):  # noqa: N818 - RFC 9457's own word
         headers: what the answer carries besides.
     """
 
-    status: ClassVar[int] = 500
-    name: ClassVar[str] = "internal"
-    title: ClassVar[str] = "The service failed"
+    status: int = 500
+    name: str = "internal"
+    title: str = "The service failed"
 
     def __init__(self, detail: str, headers: Mapping[str, str] | None = None) -> None:
         """Takes the detail, for the person who has to act on it, and further response headers."""
         super().__init__(detail)
         self.detail = detail
         self.headers = dict(headers or {})
+
+    def document(self, request_id: str) -> dict[str, Any]:
+        """The problem document."""
+        return {
+            "type": f"urn:dermfed:problem:{self.name}",
+            "title": self.title,
+            "status": self.status,
+            # JSON is UTF-8, which has no lone surrogates; a name that somebody sent may hold one.
+            "detail": self.detail[:_LONGEST_DETAIL].encode("utf-8", "replace").decode(),
+            "request_id": request_id,
+        }
 
 
 class NotAnImage(ProblemResponse):
@@ -85,6 +97,12 @@ class CrossSite(ProblemResponse):
     """A picture that a page of somebody else sends."""
 
     status, name, title = 403, "cross-site", "Sent by another site"
+
+
+class NotAcceptable(ProblemResponse):
+    """The answer is asked for in a form that there is not."""
+
+    status, name, title = 406, "not-acceptable", "There is no such form of the answer"
 
 
 class TooManyRequests(ProblemResponse):
@@ -185,26 +203,13 @@ class Draining(ProblemResponse):
 
 def problem_response(problem: ProblemResponse, request_id: str) -> JSONResponse:
     """The HTTP response for a raised `ProblemResponse`."""
-    return _response(problem.status, problem.name, problem.title, problem.detail, request_id, problem.headers)
+    body = problem.document(request_id)
+    return JSONResponse(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
-def status_response(
-    status: int, detail: str, request_id: str, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    """The problem document for an HTTP status without a `ProblemResponse` of its own (404 on a path, 405)."""
-    phrase = HTTPStatus(status).phrase
-    return _response(status, phrase.lower().replace(" ", "-"), phrase, detail, request_id, headers or {})
-
-
-def _response(
-    status: int, name: str, title: str, detail: str, request_id: str, headers: Mapping[str, str]
-) -> JSONResponse:
-    body = {
-        "type": f"urn:dermfed:problem:{name}",
-        "title": title,
-        "status": status,
-        # JSON is UTF-8, which has no lone surrogates; a name that somebody sent may hold one.
-        "detail": detail[:_LONGEST_DETAIL].encode("utf-8", "replace").decode(),
-        "request_id": request_id,
-    }
-    return JSONResponse(body, status, headers=dict(headers), media_type=MEDIA_TYPE)
+def status_problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> ProblemResponse:
+    """The problem of an HTTP status without a `ProblemResponse` of its own (404 on a path, 405)."""
+    problem = ProblemResponse(detail, headers)
+    problem.status, problem.title = status, HTTPStatus(status).phrase
+    problem.name = problem.title.lower().replace(" ", "-")
+    return problem

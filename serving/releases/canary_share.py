@@ -12,8 +12,7 @@ import hmac
 
 from registry.bundle.labels import GLOBAL
 from registry.records import Canary
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import subgroup_of
+from serving.protocol.parameters import Parameters, subgroup_of
 from serving.releases.loading import LoadedRelease
 
 

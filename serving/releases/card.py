@@ -2,7 +2,7 @@
 
 from registry.views.card import Entry, release_card
 from registry.views.card_page import card_page as page
-from serving.protocol.schemas import Card
+from serving.protocol.documents import Card
 from serving.releases.current_release import LoadedRelease
 
 

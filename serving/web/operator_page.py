@@ -14,7 +14,7 @@ from registry.views.tables import Table
 from serving.monitoring.drift.table import EVERYBODY, DriftRow
 from serving.monitoring.outcomes.field_view import FieldRow, FieldView
 from serving.monitoring.shadow.table import ShadowRow
-from serving.protocol.schemas import ServedModel
+from serving.protocol.documents import ServedModel
 from serving.releases.card import card
 from serving.releases.current_release import LoadedRelease, ServedRelease
 from serving.web.attention import attention, is_overridden

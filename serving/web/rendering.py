@@ -1,6 +1,7 @@
 """Templates, and the files that pages load."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -20,9 +21,15 @@ ASSETS: Final[Mapping[str, str]] = {
 """Every file that a page may load, with its media type."""
 
 
+MOUNTED_AT: ContextVar[str] = ContextVar("MOUNTED_AT", default="")
+"""The path under which the service is for the request that is being answered; before every link of a page."""
+
+
 def render(template: str, **shown: Any) -> str:
     """The page of a template; whatever is put into it is escaped."""
-    return str(_templates().get_template(template).render(disclaimer=DISCLAIMER, **shown))
+    return str(
+        _templates().get_template(template).render(disclaimer=DISCLAIMER, root=MOUNTED_AT.get(), **shown)
+    )
 
 
 @cache

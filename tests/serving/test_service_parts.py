@@ -23,3 +23,14 @@ def test_where_the_registry_cannot_be_opened_nothing_is_left_behind(tmp_path):
     retention = service.decision_log._retention
     assert retention is not None
     assert not retention._thread.is_alive()
+
+
+@pytest.mark.parametrize(("settings", "reported"), [({}, True), ({"threads": 2}, False)])
+def test_a_quota_that_changes_while_the_service_runs_is_reported(monkeypatch, settings, reported):
+    monkeypatch.setattr("serving.state.cores", lambda: 4)
+    service = ServiceState(ServeSettings(records=None, **settings))
+    assert service._changed_cores() == []
+    monkeypatch.setattr("serving.state.cores", lambda: 2)
+    assert [issue.startswith("the service may use 2 cores, and 4") for issue in service._changed_cores()] == (
+        [True] * reported
+    )

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cores import cores
+from serving.machine import cores
 from serving.settings import ServeSettings, SettingsError, read_settings, variable_of
 
 GOOD = {
@@ -36,6 +36,8 @@ GOOD = {
     "header_seconds": ("2.5", 2.5),
     "providers": ("tensorrt", "tensorrt"),
     "device_bytes": ("4000000000", 4_000_000_000),
+    "prefix": ("/derm/v2/", "/derm/v2"),
+    "cors_origins": ("https://app.example, http://[::1]:8080", ("https://app.example", "http://[::1]:8080")),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -65,6 +67,8 @@ BAD = {
     "header_seconds": ("0", "-1", "601", "nan"),
     "providers": ("auto", "", "CUDA"),
     "device_bytes": ("0", "4 GB"),
+    "prefix": ("derm", "https://a.example/derm", "/a//b", "/a b", "/a?b"),
+    "cors_origins": ("*", "", "app.example", "https://app.example/", "https://a.example,", "null"),
 }
 
 
@@ -106,3 +110,32 @@ def test_records_are_kept_beside_the_registry_unless_there_are_to_be_none(monkey
     assert read_settings({}).records == tmp_path / "dermfed" / "records"
     assert read_settings({variable_of("records"): "none"}).records is None
     assert read_settings({variable_of("records"): "./none"}).records == Path("none")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DERMFED_SERVE_DEADLINE", "DERMFED_SERVE_DEADLINE_SECONDS"),
+        ("DERMFED_SERVE_MAXBYTES", "DERMFED_SERVE_MAX_BYTES"),
+        ("DERMFED_SERVE_TRUSTED_KEYS", "DERMFED_TRUSTED_KEYS"),
+        ("DERMFED_SERVE_PORTS", None),
+        ("DERMFED_SERVE_", None),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_named_with_the_nearest_one(name, meant):
+    with pytest.raises(SettingsError, match=f"there is no setting {name};") as caught:
+        read_settings({name: "1"})
+    if meant is not None:
+        assert f"did you mean `{meant}`?" in str(caught.value)
+
+
+def test_what_kubernetes_says_of_a_service_of_this_name_is_no_setting():
+    given = {
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "3000",
+        "SERVICE_PORT_HTTP": "3000",
+        "PORT": "tcp://10.0.0.1:3000",
+        "PORT_3000_TCP": "tcp://10.0.0.1:3000",
+        "PORT_3000_TCP_ADDR": "10.0.0.1",
+    }
+    assert read_settings({f"DERMFED_SERVE_{name}": value for name, value in given.items()}) == ServeSettings()

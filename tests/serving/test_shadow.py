@@ -19,8 +19,7 @@ from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow import comparing, shadow_table
 from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled
 from serving.monitoring.shadow.counting import ShadowCounters
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import select_subgroup, subgroup_of
+from serving.protocol.parameters import Parameters, select_subgroup, subgroup_of
 from serving.releases import canary_releases
 from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from registry.bundle.decision import Level
-from serving.protocol.routing import Route
+from serving.protocol.parameters import Route
 
 
 class RefusedEntry(BaseModel):

@@ -95,7 +95,7 @@ class DriftCounters:
 
         Args:
             loaded: the version that answered.
-            subgroup: of the declared tone, see `serving.protocol.routing.subgroup_of`.
+            subgroup: of the declared tone, see `serving.protocol.parameters.subgroup_of`.
             probabilities: what the model said, `(pictures, classes)`.
             embeddings: of the pictures, `(pictures, features)`.
         """

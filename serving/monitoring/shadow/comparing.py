@@ -26,8 +26,7 @@ from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow.counting import ShadowCounters
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import RouteReason, select_subgroup
+from serving.protocol.parameters import Parameters, RouteReason, select_subgroup
 from serving.protocol.schemas import Diagnosis
 from serving.releases.canary_releases import CanaryReleases
 from serving.releases.canary_share import is_for

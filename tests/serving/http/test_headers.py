@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from serving.http.headers import (
+from serving.http.middleware import (
     ANSWER_POLICY,
     PAGE_POLICY,
     PICTURE_POLICY,

@@ -1,7 +1,12 @@
+import html
 import logging
 import re
+import uuid
+from urllib.parse import urljoin
 
 import pytest
+
+from tests.serving.conftest import Places, encode, paint, running
 
 # The asking side, and the server of the tests: `dermfed-serve` keeps no access log.
 NOT_OURS = ("httpx", "httpcore", "uvicorn.access", "python_multipart")
@@ -44,10 +49,148 @@ def test_a_line_says_who_what_and_how_long_and_nothing_else(service, picture, ca
         assert known[2] in ("/v1/diagnoses", "/v1/models/{name}/card", "other")
 
 
-def test_the_id_is_the_diagnosis_own_and_no_senders(service):
-    answer = service.diagnose(headers={"X-Request-Id": "chosen"})
-    assert answer.json()["id"] == answer.headers["x-request-id"] != "chosen"
-    assert answer.headers.get_list("x-request-id") == [answer.headers["x-request-id"]]
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_the_senders_ids_come_back_and_go_into_the_log(service, problem, caplog):
+    headers = {"X-Request-Id": "chosen-1", "Traceparent": TRACE}
+    with caplog.at_level(logging.INFO):
+        answer = service.diagnose(headers=headers)
+        refused = service.diagnose(b"no picture", headers=headers)
+        own = answer.json()["id"]
+        service.eventually(lambda: any(line.startswith(own) for line in served_lines(caplog)))
+    for one in (answer, refused):
+        assert one.headers.get_list("x-request-id") == ["chosen-1"]
+        assert one.headers["traceparent"] == TRACE
+    assert problem(refused, 400)["request_id"] == "chosen-1"
+    assert uuid.UUID(own)  # a diagnosis is found by our own id: what a sender chooses may be chosen twice
+    (line,) = [line for line in served_lines(caplog) if line.startswith(own)]
+    assert line.endswith(f" ms request=chosen-1 traceparent={TRACE}")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("X-Request-Id", "")],
+        [("X-Request-Id", "a b")],
+        [("X-Request-Id", "a\tb")],
+        [("X-Request-Id", "é".encode())],
+        [("X-Request-Id", "a" * 129)],
+        [("X-Request-Id", "a"), ("X-Request-Id", "b")],
+        [("Traceparent", TRACE.upper())],
+        [("Traceparent", TRACE[:-1])],
+        [("Traceparent", "ff" + TRACE[2:])],
+        [("Traceparent", f"00-{'0' * 32}-b7ad6b7169203331-01")],
+        [("Traceparent", f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01")],
+    ],
+)
+def test_ids_that_are_none_are_left_out(service, headers):
+    answer = service.client.get("/livez", headers=headers)
+    assert uuid.UUID(answer.headers["x-request-id"])
+    assert "traceparent" not in answer.headers
+
+
+PREFIX = "/derm"
+
+
+@pytest.fixture(scope="module")
+def under_a_prefix(released, tmp_path_factory):
+    places = Places(tmp_path_factory.getbasetemp() / "shared")
+    outcomes = tmp_path_factory.mktemp("outcomes") / "outcomes.db"
+    with running(places.open, prefix=PREFIX, outcomes_url=f"sqlite:///{outcomes}") as service:
+        yield service
+
+
+@pytest.mark.parametrize("stripped", [True, False])
+def test_under_a_prefix_every_link_form_and_file_is_under_it(under_a_prefix, stripped):
+    """Follows every link from the first page, through a proxy that takes the prefix off or leaves it."""
+    service, left = under_a_prefix, [f"{PREFIX}/"]
+    seen = set()
+    while left:
+        if (path := left.pop()) in seen:
+            continue
+        seen.add(path)
+        answer = service.client.get(path.removeprefix(PREFIX) if stripped else path)
+        assert answer.status_code == 200, path
+        if not answer.headers["content-type"].startswith("text/html"):
+            continue
+        for found in re.findall(r"""(?:href|src|action)=["']([^"'#]+)["']""", answer.text):
+            linked = urljoin(path, html.unescape(found))
+            assert linked.startswith(f"{PREFIX}/"), (path, found)
+            left.append(linked)
+    files = {f"{PREFIX}/assets/{name}" for name in ("page.css", "picture.css", "picture.js", "icon.svg")}
+    pages = {f"{PREFIX}{path}" for path in ("/", "/operator", "/console", "/diagnoses", "/docs")}
+    assert seen >= {*files, *pages, f"{PREFIX}/openapi.json"}
+    assert service.client.get(PREFIX).status_code == 200
+
+
+def test_under_a_prefix_an_answer_is_found_again_and_the_description_names_its_server(under_a_prefix):
+    client = under_a_prefix.client
+    id_ = client.post(f"{PREFIX}/v1/diagnoses", files={"image": ("a.jpg", encode(paint()))}).json()["id"]
+    sent = client.get(f"{PREFIX}/diagnoses", params={"id": id_})
+    assert (sent.status_code, sent.headers["location"]) == (303, f"{PREFIX}/diagnoses/{id_}")
+    page = client.get(sent.headers["location"])
+    assert f'action="{PREFIX}/diagnoses/{id_}"' in page.text
+    assert client.get(f"{PREFIX}/openapi.json").json()["servers"] == [{"url": PREFIX}]
+
+
+def test_without_a_prefix_nothing_is_under_one(service):
+    assert service.client.get("/openapi.json").json()["servers"] == [{"url": "/"}]
+    assert service.client.get(f"{PREFIX}/livez").status_code == 404
+
+
+APP = "https://app.example"
+
+
+def preflight(service, origin=APP, headers="authorization,content-type,x-request-id"):
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    return service.client.options(
+        "/v1/diagnoses", headers={**asked, "Access-Control-Request-Headers": headers}
+    )
+
+
+def test_pages_of_listed_origins_may_ask_from_a_browser_and_no_others(
+    serve, registry, promote, bundle, problem
+):
+    promote(registry, bundle())
+    _, secret = registry.create_key("app")
+    with serve(cors_origins=(APP,)) as service:
+        allowed = preflight(service)  # which a browser sends without a key
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == APP
+        assert preflight(service, "https://elsewhere.example").status_code == 400
+        assert preflight(service, headers="x-anything").status_code == 400
+        from_app = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+        with_key = {**from_app, "Authorization": f"Bearer {secret}"}
+        answer = service.diagnose(headers=with_key)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, APP)
+        assert "X-Request-Id" in answer.headers["access-control-expose-headers"]
+        for refused in (
+            service.diagnose(headers=from_app),
+            service.diagnose(b"no picture", headers=with_key),
+        ):
+            problem(refused, refused.status_code)
+            assert refused.headers["access-control-allow-origin"] == APP
+        other = service.diagnose(headers={**with_key, "Origin": "https://elsewhere.example"})
+        assert "access-control-allow-origin" not in other.headers
+        # A page's form is sent with the browser's own password: never from another site.
+        files = {"image": ("a.jpg", encode(paint()))}
+        problem(service.client.post("/", files=files, headers=with_key), 403)
+
+
+def test_without_keys_a_listed_origin_may_send_pictures_and_no_other(serve, registry, promote, bundle):
+    promote(registry, bundle())
+    with serve(cors_origins=(APP,)) as service:
+        for origin, status in ((APP, 200), ("https://elsewhere.example", 403), ("null", 403)):
+            headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            assert service.diagnose(headers=headers).status_code == status
+
+
+def test_without_a_list_no_other_site_is_let_in(service):
+    assert preflight(service).status_code == 405
+    answer = service.client.get("/v1/models", headers={"Origin": APP})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/livez", "/docs", "/nothing"])

@@ -1,15 +1,19 @@
+import json
 import re
 from contextlib import nullcontext
 
+import jsonschema_rs
 import pytest
 
+from serving.fhir.negotiation import FHIR
 from serving.http.app import build_app
-from serving.http.docs_page import docs_page, kind
-from serving.http.form_fields import ONE_OF_THESE, OPTIONAL, form_fields
-from serving.http.openapi import describe
+from serving.http.openapi import ANY, describe, docs_page, kind
+from serving.http.openapi import OPERATIONS as TABLE
+from serving.inference.reasons import CODES
 from serving.metrics.metrics import OTHER
+from serving.protocol import problems
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
-from serving.protocol.problems import MEDIA_TYPE
+from serving.protocol.problems import MEDIA_TYPE, ProblemResponse
 from serving.settings import ServeSettings
 
 API = describe(ServeSettings())
@@ -98,7 +102,8 @@ def test_the_page_shows_every_path_field_and_parameter_and_loads_nothing(service
         ({"$ref": "#/components/schemas/Card"}, "Card"),
         ({"type": "array", "items": {"type": "string"}}, "list of string"),
         ({"anyOf": [{"type": "number"}, {"type": "null"}]}, "number or null"),
-        ({"enum": ["a", "b"], "type": "string"}, "a | b"),
+        ({"enum": ["a", "b", ""], "type": "string"}, "a | b"),
+        ({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 9}, {"const": ""}]}, "integer from 1 to 9"),
         ({"type": "string", "format": "date-time"}, "date-time"),
         ({}, "any"),
     ],
@@ -107,20 +112,84 @@ def test_a_fields_kind_in_a_word(schema, said):
     assert kind(schema) == said
 
 
-def test_the_forms_fields_are_listed_with_what_they_take_and_whether_they_are_needed():
-    listed = {one.name: one for one in form_fields(API, API["paths"]["/v1/diagnoses"]["post"])}
-    close_up, tone = listed["close_up"], listed["skin_tone_scale"]
-    assert (close_up.kind, close_up.required) == ("1 to 8 files", ONE_OF_THESE)
-    assert close_up.allowed[:2] == ["image/jpeg", "image/png"]
-    assert (tone.allowed, tone.required) == (["fitzpatrick", "monk", "milk10k", "ddi"], OPTIONAL)
-    assert listed["top"].kind == "whole number from 1 to 1000"
-    assert all(one.meaning for one in listed.values())
-    assert form_fields(API, API["paths"]["/livez"]["get"]) == []
-
-
 def test_a_host_that_somebody_made_up_is_escaped(service):
     for host in ('"><script>', "a'b", "[", "a:b:c"):
         answer = service.client.get("/docs", headers={"Host": host})
         assert answer.status_code == 200
         assert "<script" not in answer.text
     assert "<script" not in docs_page(API, "<script>")
+
+
+def test_it_has_what_generators_and_gateways_ask_for():
+    assert API["servers"] == [{"url": "/"}]
+    assert describe(ServeSettings(), "/derm")["servers"] == [{"url": "/derm"}]
+    assert API["info"]["license"]["identifier"] == "Apache-2.0"
+    tags = {one["name"] for one in API["tags"]}
+    assert {tag for _, _, said in OPERATIONS for tag in said["tags"]} == tags
+    bodies = API["paths"]["/v1/diagnoses"]["post"]["requestBody"]["content"]
+    assert next(iter(bodies)) == "multipart/form-data"
+    form = API["components"]["schemas"]["DiagnosisForm"]["properties"]
+    assert form["close_up"]["type"] == "array"
+    assert form["skin_tone_scale"]["enum"] == ["fitzpatrick", "monk", "milk10k", "ddi", ""]
+
+
+def test_every_field_says_what_it_is():
+    for name, schema in API["components"]["schemas"].items():
+        for field, said in schema["properties"].items():
+            named = said.get("description") or name in ("FhirBundle", "OperationOutcome")
+            ours = name not in ("CaseInput", "CategoryFact", "NumberFact", "Coding")  # of the bundle's room
+            assert named or not ours, f"{name}.{field}"
+
+
+def test_every_problem_is_one_that_some_request_is_answered():
+    described = {kind for row in TABLE for kind in (*row.problems, *ANY)}
+    raised = {
+        kind for kind in vars(problems).values() if isinstance(kind, type) and ProblemResponse in kind.mro()
+    }
+    assert raised - described == {problems.CallerGone}  # for the log alone
+
+
+def contents():
+    """Every answer of the interface that is a document, with a name of where it is."""
+    for path, verb, said in OPERATIONS:
+        for status, response in said["responses"].items():
+            for media_type, content in response["content"].items():
+                if media_type in ("application/json", MEDIA_TYPE, FHIR) and path != "/openapi.json":
+                    yield f"{verb} {path} {status} {media_type}", content
+    for path, verb, said in OPERATIONS:
+        body = said.get("requestBody", {}).get("content", {}).get("application/json")
+        if body:
+            yield f"{verb} {path} body", body
+
+
+ALL = dict(contents())
+
+
+@pytest.mark.parametrize("where", ALL)
+def test_it_has_examples_and_they_are_valid(where):
+    content = ALL[where]
+    values = [one["value"] for one in content.get("examples", {}).values()]
+    values += [content["example"]] if "example" in content else []
+    assert values
+    for value in values:
+        jsonschema_rs.validate({**content["schema"], "components": API["components"]}, value)
+        assert json.loads(json.dumps(value)) == value
+
+
+def test_the_examples_of_each_field_are_valid():
+    seen = 0
+    for schema in API["components"]["schemas"].values():
+        for field in schema["properties"].values():
+            for value in field.get("examples", ()):
+                jsonschema_rs.validate({**field, "components": API["components"]}, value)
+                seen += 1
+    assert seen > 100
+
+
+def test_the_example_of_a_diagnosis_could_be_one():
+    shown = ALL["post /v1/diagnoses 200 application/json"]["example"]
+    assert {reason["code"] for reason in shown["reasons"]} <= set(CODES)
+    assert shown["reasons"][-1]["code"] == shown["model"]["route"]
+    assert (shown["decision"], shown["quality"]["acceptable"]) == ("report", True)
+    assert shown["conclusion"]["code"] == shown["findings"][0]["code"]
+    assert shown["conclusion"]["probability"] == shown["findings"][0]["probability"]

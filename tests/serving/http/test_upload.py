@@ -125,6 +125,73 @@ def test_the_largest_picture_passes_and_one_byte_more_does_not(
             assert f"more than {len(sent):,} bytes" in problem(ask(sent + b"\0"), 413)["detail"]
 
 
+def form_body(*parts, end=b"--B--\r\n"):
+    """A form, written by hand: the headers and the content of each part."""
+    return b"".join(b"--B\r\n" + head + b"\r\n\r\n" + content + b"\r\n" for head, content in parts) + end
+
+
+def send_form(service, body, **options):
+    return service.diagnose(body, "multipart/form-data; boundary=B", **options)
+
+
+NAMED = b'Content-Disposition: form-data; name="image"'
+TONE = (b'Content-Disposition: form-data; name="skin_tone"\r\nContent-Type: text/plain; charset=utf-8', b"V")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        NAMED + b"\r\nContent-Type: image/jpeg",
+        b"Content-Type: image/jpeg\r\n" + NAMED,
+        NAMED + b"\r\nContent-Type: application/octet-stream",
+        NAMED + b'; filename=""\r\nContent-Type: image/jpeg',
+        NAMED + b'; filename="L\xc3\xa4sion 1.jpg"\r\nContent-Type: application/octet-stream',
+        NAMED + b'; filename="a.jpg"',
+    ],
+)
+def test_a_file_of_a_form_needs_no_name_or_no_type(service, picture, head):
+    answer = send_form(service, form_body((head, picture()), TONE))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"]["route"] == "declared"
+    assert answer.json()["findings"] == service.diagnose(params={"skin_tone": "V"}).json()["findings"]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (NAMED, "holds no file `image`"),
+        (NAMED + b"\r\nContent-Type: text/plain", "holds no file `image`"),
+        (NAMED + b"\r\nContent-Type: text/plain;charset=utf-8", "holds no file `image`"),
+    ],
+)
+def test_a_text_in_place_of_a_file_stays_a_text(service, problem, head, said):
+    assert said in problem(send_form(service, form_body((head, b"https://a.example/b.jpg"))), 422)["detail"]
+
+
+def test_a_form_that_ends_early_is_said_to(service, problem, picture):
+    whole = form_body((NAMED + b'; filename="a.jpg"\r\nContent-Type: image/jpeg', picture()), TONE)
+    assert send_form(service, whole).status_code == 200
+    assert send_form(service, whole.removesuffix(b"\r\n")).status_code == 200
+    for left in (len(whole) - 4, len(whole) - 12, len(whole) - 60, len(whole) // 2, 100, 40, 10, 3):
+        answer = problem(send_form(service, whole[:left]), 400)
+        assert answer["type"] == "urn:dermfed:problem:malformed-request"
+        assert "ends early" in answer["detail"], left
+
+
+@pytest.mark.parametrize(
+    "kind", ["image/heic", "image/heif", "image/jpeg", "image/avif", "application/octet-stream"]
+)
+def test_a_picture_of_another_format_is_named_by_its_content_however_declared(service, problem, kind):
+    heic = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(200)
+    answers = [service.diagnose(heic, kind), service.form({}, files={"image": ("IMG_1.HEIC", heic, kind)})]
+    for answer in answers:
+        assert "HEIC" in problem(answer, 415)["detail"]
+
+
+def test_a_picture_that_is_declared_as_another_one_is_refused(service, problem, picture):
+    assert "declared as image/heic" in problem(service.diagnose(picture(), "image/heic"), 415)["detail"]
+
+
 def ten_megabytes(picture):
     """A sound PNG with ten megabytes in a chunk of its own."""
     whole, junk = picture("PNG"), os.urandom(10 * 2**20)

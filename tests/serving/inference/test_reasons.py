@@ -19,8 +19,7 @@ from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode, QualityIssue
 from serving.inference.reasons import CODES, outcome, reasons
-from serving.protocol.parameters import Parameters
-from serving.protocol.routing import ROUTES
+from serving.protocol.parameters import ROUTES, Parameters
 from tests.thresholds import at_log_odds, concluding
 
 BAD = QualityIssue("blurred", True, "The picture is too blurred. Hold still.")

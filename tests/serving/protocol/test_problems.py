@@ -69,7 +69,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_sender(service, problem, monkey
     def fail(*arguments, **options):
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr("serving.http.endpoints.diagnoses.build_diagnosis", fail)
+    monkeypatch.setattr("serving.http.diagnoses.build_diagnosis", fail)
     answer = service.diagnose()
     assert "secret" not in answer.text
     assert "RuntimeError" not in answer.text

@@ -1,7 +1,7 @@
 import pytest
 
 from registry.bundle.labels import Subgroup, TonePatients
-from serving.protocol.routing import select_subgroup
+from serving.protocol.parameters import select_subgroup
 from tests.represented import patients_of
 
 TONES = {

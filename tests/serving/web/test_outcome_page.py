@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from registry.outcomes.store import OutcomeStore
-from serving.http.headers import PAGE_POLICY
+from serving.http.middleware import PAGE_POLICY
 from tests.serving.web.test_pages import HTML, Texts, send
 
 TODAY = datetime.now(UTC).date()

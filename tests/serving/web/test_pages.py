@@ -7,7 +7,7 @@ import pytest
 
 from registry.errors import DatabaseError
 from registry.registry import Registry
-from serving.http.headers import PAGE_POLICY
+from serving.http.middleware import PAGE_POLICY
 from serving.web.picture_page import read_form
 from serving.web.rendering import percent
 from tests.case_bundles import case_bundle

@@ -97,7 +97,7 @@ def test_a_failure_of_ours_is_a_line_too(serve, secret, folder, monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr("serving.http.endpoints.diagnoses.decode", fail)
+    monkeypatch.setattr("serving.http.diagnoses.decode", fail)
     with serve(records=folder) as service:
         assert service.diagnose(headers=bearer(secret)).status_code == 500
     assert [line["status"] for line in lines(folder)] == [500]
@@ -106,8 +106,8 @@ def test_a_failure_of_ours_is_a_line_too(serve, secret, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "accept", "renders"),
     [
-        ("/v1/diagnoses", "application/fhir+json", "serving.http.endpoints.diagnoses.fhir_bundle"),
-        ("/", "text/html", "serving.http.endpoints.pages.picture_page"),
+        ("/v1/diagnoses", "application/fhir+json", "serving.http.diagnoses.fhir_bundle"),
+        ("/", "text/html", "serving.http.pages.picture_page"),
     ],
 )
 def test_a_diagnosis_that_could_not_be_told_is_no_diagnosis(

@@ -16,13 +16,12 @@ from serving.access.auth import refuse_other_sites
 from serving.decoding.decoded import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
-from serving.http.middleware import request_id
+from serving.http.middleware import DIAGNOSES, request_id
 from serving.http.upload import FIELD, Upload, check_format, read_upload
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.monitoring.decision_log.decision_log import PendingEntry
-from serving.protocol.parameters import Parameters, read_case, read_parameters
+from serving.protocol.parameters import Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
-from serving.protocol.routing import select_subgroup
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
 from serving.state import ServiceState, select_release
@@ -41,7 +40,7 @@ class Diagnoses:
 
     def routes(self) -> list[Route]:
         """Its path."""
-        return [Route("/v1/diagnoses", self.diagnose, methods=["POST"])]
+        return [Route(DIAGNOSES, self.diagnose, methods=["POST"])]
 
     async def diagnose(self, request: Request) -> Response:
         """Answers `POST /v1/diagnoses`, with one entry in the decision log."""
@@ -51,10 +50,11 @@ class Diagnoses:
     async def _diagnose(self, request: Request, entry: PendingEntry) -> Response:
         await self._service.authorise(request, "diagnose")
         if request.state.key is None:  # any page that is open on this machine could send pictures
-            refuse_other_sites(request)
+            refuse_other_sites(request, self._service.settings.cors_origins)
+        as_fhir = prefers_fhir(request.headers.getlist("accept"), request.query_params.get("_format"))
         result = await self.run_diagnosis(request, entry)
         answer: Response
-        if prefers_fhir(request.headers.getlist("accept")):
+        if as_fhir:
             bundle = fhir_bundle(result.diagnosis, result.loaded.manifest.labels, result.parameters)
             answer = JSONResponse(bundle, media_type=FHIR)
         else:

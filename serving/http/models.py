@@ -1,17 +1,26 @@
-"""`GET /v1/models` and `GET /v1/models/{name}/card`: what is served, and what is known of it."""
+"""What is served, and whether it is well: `/v1/models`, their cards, `/livez`, `/readyz` and `/metrics`."""
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
-from serving.http.headers import POLICY, policy_for
-from serving.protocol.schemas import Models, ServedCanary, ServedModel, ServedPattern, ServedVersion
+from serving.http.middleware import POLICY, policy_for
+from serving.metrics.metrics import MEDIA_TYPE
+from serving.protocol.documents import (
+    Models,
+    Readiness,
+    ServedCanary,
+    ServedModel,
+    ServedPattern,
+    ServedVersion,
+)
+from serving.protocol.problems import NothingServed
 from serving.releases.card import card, card_page
-from serving.releases.current_release import LoadedRelease
-from serving.state import ServiceState, select_release
+from serving.releases.current_release import LoadedRelease, ServedRelease
+from serving.state import NOT_TOLD, ServiceState, nothing_served, select_release
 
 
 class ServedModels:
@@ -105,3 +114,47 @@ def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion
             for rules in manifest.patterns
         ],
     )
+
+
+class Health:
+    """The endpoints that probes and Prometheus ask."""
+
+    def __init__(self, service: ServiceState) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        """Its paths."""
+        return [
+            Route("/livez", self.live),
+            Route("/readyz", self.ready),
+            Route("/metrics", self.prometheus),
+        ]
+
+    async def live(self, request: Request) -> Response:
+        """Liveness: the process answers."""
+        return PlainTextResponse("alive\n")
+
+    async def ready(self, request: Request) -> Response:
+        """Readiness: whether a model can answer, with the health issues that degrade the service."""
+        self._service.admission.check_open()
+        served = self._service.current_release.served
+        if not served.releases:
+            raise NothingServed(self._why(served, request))
+        issues = self._service.health_issues
+        if issues and not self._service.may(request, "operate"):
+            issues = [f"{len(issues)} troubles; the log names them, and a key with the scope operate is told"]
+        readiness = Readiness(
+            status="degraded" if issues else "ready", models=sorted(served.releases), troubles=issues
+        )
+        return JSONResponse(readiness.model_dump())
+
+    def _why(self, served: ServedRelease, request: Request) -> str:
+        if self._service.may(request, "operate"):
+            return nothing_served(served, self._service.settings.alias, in_full=True)
+        return NOT_TOLD
+
+    async def prometheus(self, request: Request) -> Response:
+        """All metrics in Prometheus' text format."""
+        await self._service.authorise(request, "operate")
+        text = await anyio.to_thread.run_sync(self._service.metrics.render)
+        return Response(text, media_type=MEDIA_TYPE)

@@ -24,10 +24,9 @@ from registry.outcomes.store import (
     UnknownAnswer,
 )
 from serving.access.auth import refuse_other_sites
-from serving.http.body import read_body
-from serving.http.upload import media_type
+from serving.http.upload import media_type, read_body
 from serving.monitoring.outcomes.keeping import AnswerKeeper
-from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
+from serving.protocol.documents import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (
     InvalidParameter,
     NothingKept,
@@ -63,7 +62,7 @@ class Outcomes:
 
     async def give(self, request: Request) -> Response:
         """Takes the outcome of an answer, a correction of it, or takes it back."""
-        refuse_other_sites(request)
+        refuse_other_sites(request, self._service.settings.cors_origins)
         await self._service.authorise(request, "outcome")
         self._service.admission.check_open()
         self.keeper()
