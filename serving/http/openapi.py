@@ -36,9 +36,7 @@ FORM_SCHEMA: Final = "DiagnosisForm"
 JSON: Final = "application/json"
 
 Problem = type[no.ProblemResponse]
-ANY: Final[tuple[Problem, ...]] = (
-    *(no.MalformedRequest, no.HeadTooSlow, no.HeadTooLarge, no.ProblemResponse, no.TooManyConnections),
-)
+ANY: Final[tuple[Problem, ...]] = (no.MalformedRequest, no.ProblemResponse)
 KEYED: Final[tuple[Problem, ...]] = (*(no.KeyMissing, no.ScopeMissing, no.TooManyRequests, no.NothingServed),)
 BODY: Final[tuple[Problem, ...]] = (
     *(no.CrossSite, no.BodyTooLarge, no.WrongMediaType, no.InvalidParameter, no.Draining),
