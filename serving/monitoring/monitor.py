@@ -14,9 +14,8 @@ from registry.outcomes.metrics import SubgroupReport, released_report
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.count_later import BackgroundDriftCounter
-from serving.monitoring.drift.counting import DriftCounters
-from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.drift_counting import BackgroundDriftCounter, DriftCounters
 from serving.monitoring.outcomes.field_metrics import field_metrics
 from serving.monitoring.outcomes.field_view import FieldView
 from serving.monitoring.outcomes.keeping import AnswerKeeper

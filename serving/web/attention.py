@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from registry.records import Event
 from registry.views.card import Matter, Standing
-from serving.monitoring.drift.table import DriftRow
+from serving.monitoring.drift import DriftRow
 from serving.monitoring.outcomes.field_view import OpenAlarm
 from serving.releases.current_release import LoadedRelease, ServedRelease
 

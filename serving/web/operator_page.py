@@ -11,7 +11,7 @@ from registry.views.card import standing
 from registry.views.card_page import by_subgroup, key_figures, measured
 from registry.views.records import event_lines
 from registry.views.tables import Table
-from serving.monitoring.drift.table import EVERYBODY, DriftRow
+from serving.monitoring.drift import EVERYBODY, DriftRow
 from serving.monitoring.outcomes.field_view import FieldRow, FieldView
 from serving.monitoring.shadow.table import ShadowRow
 from serving.protocol.schemas import ServedModel

@@ -6,7 +6,7 @@ import pytest
 from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
 from serving.metrics.metrics import Metrics
-from serving.monitoring.drift import distance
+from serving.monitoring import drift
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
 
 
 def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, bundle, picture, monkeypatch):
-    monkeypatch.setattr(distance, "FEWEST", 10)
+    monkeypatch.setattr(drift, "FEWEST", 10)
     monkeypatch.setattr("registry.releases.add.check_counts", lambda *_: None)  # drawn apart
     rng = np.random.default_rng(0)
     shares = rng.dirichlet((2, 2, 2), 800)
@@ -116,7 +116,7 @@ def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, 
         confidence = shares.max(axis=1)
         edges = [-np.inf, *np.arange(-15.5, 16, 0.5), np.inf]
         expected = np.histogram(np.log(confidence / (1 - confidence)), edges)[0]
-        oracle = distance.compare(expected, kept)
+        oracle = drift.compare(expected, kept)
         assert found["dermfed_drift_psi" + place] == oracle.psi
         assert found["dermfed_drift_psi_by_chance" + place] == oracle.by_chance
         assert found["dermfed_drift_jensen_shannon" + place] == oracle.jensen_shannon

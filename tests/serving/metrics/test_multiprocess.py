@@ -12,16 +12,16 @@ from prometheus_client import CollectorRegistry
 
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import WorkerTotals, forget_dead_workers, sum_over_workers
-from serving.monitoring.drift.bins import LOG_ODDS_EDGES
-from serving.monitoring.drift.table import counts_of
+from serving.monitoring.drift import counts_of
+from serving.monitoring.drift_counting import LOG_ODDS_EDGES
 
 WORKER = """
 import sys
 import numpy as np
 from types import SimpleNamespace
 from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.bins import log_odds_values
-from serving.monitoring.drift.counting import DriftCounters
+from serving.monitoring.drift_counting import log_odds_values
+from serving.monitoring.drift_counting import DriftCounters
 
 metrics, n = Metrics(), int(sys.argv[1])
 drift = DriftCounters(metrics)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import chi2
 
-from serving.monitoring.drift.distance import FEWEST, compare
+from serving.monitoring.drift import FEWEST, compare
 
 
 def by_hand(expected: list[float], observed: list[float]) -> tuple[float, float]:
