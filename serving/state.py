@@ -24,7 +24,7 @@ from serving.inference.batcher import Batcher
 from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
-from serving.monitoring.decision_log.decision_log import DecisionLog
+from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel

@@ -1,29 +1,111 @@
-"""Removes files of records that are past their retention, once the clock has said so for long enough.
+"""One file a day (UTC), `diagnoses-2026-01-31.jsonl`, to which all workers of a service append lines.
 
-A clock can be wrong: one that is 500 days ahead for a second must not cost a year of records. So a day that
-the clock says is a claim. It counts when the clock has said that day, or a later one, at every look for so
-long on the monotonic clock: hours where the newest records are of about that time, days where they are much
-older (the service has rested, or the clock is wrong: nobody can tell, and it is told as a health issue). Time
-is added up over restarts, in `retention.json` beside the records, which is there only while something is to
-be removed. Time in which the two clocks went apart, as in a jump, is not added.
+A line is written in one piece to the file's end, whole or not at all: what a full disk took half of is cut
+off again. It is handed to the operating system before the answer is sent, so a worker that is killed loses
+none; a power cut may take the last seconds. Keep the folder on a local disk: what writes waits for it.
 
-One process of those that share a folder looks at it: the one that holds a lock on the folder.
+Files that are past their retention are removed once the clock has said so for long enough. A clock can be
+wrong: one that is 500 days ahead for a second must not cost a year of records. So a day that the clock says
+is a claim. It counts when the clock has said that day, or a later one, at every look for so long on the
+monotonic clock: hours where the newest records are of about that time, days where they are much older (the
+service has rested, or the clock is wrong: nobody can tell, and it is told as a health issue). Time is added
+up over restarts, in `retention.json` beside the records, which is there only while something is to be
+removed. Time in which the two clocks went apart, as in a jump, is not added. One process of those that share
+a folder looks at it: the one that holds a lock on the folder.
 """
 
 import contextlib
+import errno
+import fcntl
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Final
 
-from serving.monitoring.decision_log.day_files import days_in, path_of
+NAME: Final = "diagnoses-{}.jsonl"
+_NAME: Final = re.compile(r"diagnoses-(\d{4}-\d\d-\d\d)\.jsonl")
+
+
+def path_of(folder: Path, day: date) -> Path:
+    """The file of a day."""
+    return folder / NAME.format(day.isoformat())
+
+
+def days_in(folder: Path) -> list[date]:
+    """The days of which a folder holds a file; none where there is no such folder."""
+    try:
+        found = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
+    except OSError:
+        return []  # not there yet, or to be reported when a line is written
+    days = []
+    for named in found:
+        with suppress(ValueError):  # no day of the calendar, and no file of ours
+            days += [date.fromisoformat(named[1])] if named else []
+    return days
+
+
+class DayFiles:
+    """Appends lines to the file of their day."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keeps the folder; nothing is made before the first line."""
+        self.folder = folder
+        self._day: date | None = None
+        self._file: int | None = None
+        self._lock = threading.Lock()  # a lock on a file is of the whole process
+
+    def append(self, line: bytes, day: date) -> None:
+        """Appends a line to the file of a day.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            if day != self._day:
+                self._close()
+            if self._file is None or os.fstat(self._file).st_nlink == 0:  # somebody has removed it
+                self._close()
+                self._file, self._day = self._open(day), day
+            _write(self._file, line)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            self._close()
+
+    def _open(self, day: date) -> int:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(path_of(self.folder, day), flags, 0o600)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._day = None
+
+
+def _write(file: int, line: bytes) -> None:
+    """Appends a line as a whole, below whatever a worker that was killed while writing has left."""
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(file, line) < len(line):
+            os.ftruncate(file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        fcntl.lockf(file, fcntl.LOCK_UN)
+
 
 log = logging.getLogger("dermfed.serve")
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serving.monitoring.decision_log.retention import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Claim, Retention
+from serving.monitoring.day_files import DOUBTED_SECONDS, LASTS_SECONDS, STATE, Claim, Retention
 
 HOUR = 3600.0
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -1,8 +1,10 @@
-"""Writes the entry of each request when its outcome is known; a failure to write never fails the request.
+"""The decision log: one line for every diagnosis, kept as long as the law asks for logs; never a picture.
 
-One thread writes, and a request waits for its line to be with the operating system. A disk that takes longer
-than `PATIENCE` keeps nobody: the answer goes out, the line stays in the thread's line, and that is told. What
-finds that line full is lost, and counted.
+Not the registry's audit log, which says who released which model. `docs/service.md` describes the format.
+
+A failure to write never fails the request. One thread writes, and a request waits for its line to be with the
+operating system. A disk that takes longer than `PATIENCE` keeps no request: the answer goes out, the line
+stays in the thread's queue, and `/readyz` reports it. What finds that queue full is lost, and counted.
 """
 
 import hashlib
@@ -12,20 +14,75 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio.to_thread
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from registry.bundle.decision import Level
 from serving.metrics.metrics import Metrics
-from serving.monitoring.decision_log.day_files import DayFiles
-from serving.monitoring.decision_log.entry import DiagnosedEntry, RefusedEntry
-from serving.monitoring.decision_log.retention import Retention
+from serving.monitoring.day_files import DayFiles, Retention
 from serving.one_thread import LineFullError, NotYetError, OneThread
 from serving.protocol.problems import ProblemResponse, TooManyRequests
+from serving.protocol.routing import Route
 from serving.protocol.schemas import Diagnosis
 from serving.settings import ServeSettings
+
+
+class RefusedEntry(BaseModel):
+    """The entry of a request that got no diagnosis: when, by which key, and with which status.
+
+    Attributes:
+        time: when it was answered, in UTC.
+        request: its id, as in the answer and in the log.
+        key: the id of the API key; null where the service has none.
+        status: of the answer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time: datetime
+    request: str
+    key: str | None
+    status: int
+
+    @property
+    def line(self) -> bytes:
+        """The entry as a line of JSON, its newline too."""
+        return self.model_dump_json(exclude_unset=True).encode() + b"\n"
+
+
+class DiagnosedEntry(RefusedEntry):
+    """The entry of a diagnosis: which version gave it, why that one, and what it decided.
+
+    Attributes:
+        model: the model's name.
+        version: the number of the version that answered.
+        digest: of its bundle.
+        subgroup: whom the version is for.
+        route: why it was this one.
+        triage: urgent, routine or ruled-out; null where there is none.
+        decision: report, refer or retake.
+        confidence: the highest probability.
+        milliseconds: from the first byte of the request to this line.
+        picture: the sha256 of the picture as it was sent; there only where it was asked for.
+        pictures: those of all pictures, where more than one was sent.
+    """
+
+    model: str
+    version: int
+    digest: str
+    subgroup: str
+    route: Route
+    triage: Level | None
+    decision: Literal["report", "refer", "retake"]
+    confidence: float
+    milliseconds: float = Field(ge=0)
+    picture: str | None = None
+    pictures: tuple[str, ...] | None = None
+
 
 log = logging.getLogger("dermfed.serve")
 

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from serving.monitoring.decision_log.day_files import DayFiles, days_in
+from serving.monitoring.day_files import DayFiles, days_in
 
 DAY = date(2026, 1, 31)
 NEXT = date(2026, 2, 1)
@@ -99,7 +99,7 @@ WRITE = """
 import json, sys
 from datetime import date
 from pathlib import Path
-from serving.monitoring.decision_log.day_files import DayFiles
+from serving.monitoring.day_files import DayFiles
 files = DayFiles(Path(sys.argv[1]))
 for n in range(500):
     line = json.dumps([sys.argv[2], n, "x" * (n % 200)]).encode() + b"\\n"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.monitoring.decision_log import day_files, decision_log
+from serving.monitoring import day_files, decision_log
 
 FIELDS = [
     "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "triage",
