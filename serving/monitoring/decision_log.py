@@ -7,13 +7,16 @@ operating system. A disk that takes longer than `PATIENCE` keeps no request: the
 stays in the thread's queue, and `/readyz` reports it. What finds that queue full is lost, and counted.
 """
 
+import asyncio
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
-from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final, Literal
 
 import anyio.to_thread
@@ -24,7 +27,6 @@ from starlette.requests import Request
 from registry.bundle.decision import Level
 from serving.metrics.metrics import Metrics
 from serving.monitoring.day_files import DayFiles, Retention
-from serving.one_thread import LineFullError, NotYetError, OneThread
 from serving.protocol.problems import ProblemResponse, TooManyRequests
 from serving.protocol.routing import Route
 from serving.protocol.schemas import Diagnosis
@@ -96,6 +98,9 @@ _CLOSING_SECONDS: Final = 5.0
 """How long closing waits for the disk."""
 
 
+_Line = tuple[bytes, date, Future[None]]
+
+
 class PendingEntry:
     """The entry of a request in progress, written once its outcome is known."""
 
@@ -159,7 +164,9 @@ class DecisionLog:
         self._metrics = metrics
         self._files: DayFiles | None = None
         self._retention: Retention | None = None
-        self._writer = OneThread("records", WAITING, PATIENCE)
+        self._queue: SimpleQueue[_Line | None] = SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._began: float | None = None  # when the line that is being written was begun; monotonic
         if settings.records is not None:
             self._files = DayFiles(settings.records)
             self._retention = Retention(settings.records, settings.records_days)
@@ -168,9 +175,9 @@ class DecisionLog:
     def health_issues(self) -> list[str]:
         """Why entries cannot be written, and why old ones are not removed; empty where all is well."""
         found = [self._health_issue, self._retention.doubt if self._retention else ""]
-        if self._files is not None and (seconds := self._writer.stuck_for):
+        if self._files is not None and (seconds := self._stuck_for()):
             found.append(
-                f"{self._writer.waiting + 1} records of diagnoses wait for {self._files.folder}, which has "
+                f"{self._queue.qsize() + 1} records of diagnoses wait for {self._files.folder}, which has "
                 f"not taken one for {seconds:.0f} s; look at its disk, or set DERMFED_SERVE_RECORDS to "
                 "another folder"
             )
@@ -203,32 +210,56 @@ class DecisionLog:
         """Writes an entry; a failure is counted and reported, and the request goes on."""
         if self._files is None:
             return
-        try:
-            await self._writer.run(partial(self._append, self._files, entry.line, entry.time.date()))
-        except NotYetError:
-            pass  # it is written when the disk takes it; `health_issues` tells
-        except LineFullError:
+        if (waiting := self._queue.qsize()) >= WAITING:
             self._metrics.record_lost()
-            self._report_failure(f"{self._writer.waiting} of them wait already")
+            self._report_failure(f"{waiting} of them wait already")
+            return
+        written: Future[None] = Future()
+        self._queue.put((entry.line, entry.time.date(), written))
+        if self._writer is None:
+            self._writer = threading.Thread(
+                target=self._write, args=[self._files], name="records", daemon=True
+            )
+            self._writer.start()
+        if not self._stuck_for():  # else it is written when the disk takes it, and `health_issues` says so
+            await asyncio.wait([asyncio.wrap_future(written)], timeout=PATIENCE)
 
     def close(self) -> None:
         """Writes what waits, and closes the file; what a disk does not take in time is lost."""
         if self._files is None or self._retention is None:
             return
         self._retention.close(_CLOSING_SECONDS)
-        if lost := self._writer.close(_CLOSING_SECONDS):
-            log.error("%d records of diagnoses were lost: %s did not take them", lost, self._files.folder)
-            for _ in range(lost):
-                self._metrics.record_lost()
-            return
+        if self._writer is not None:
+            self._queue.put(None)
+            self._writer.join(_CLOSING_SECONDS)
+            if self._writer.is_alive():
+                lost = self._queue.qsize()  # with the one that is being written, and without the end
+                log.error("%d records of diagnoses were lost: %s did not take them", lost, self._files.folder)
+                for _ in range(lost):
+                    self._metrics.record_lost()
+                return
         self._files.close()
+
+    def _stuck_for(self) -> float:
+        """How long a line has been written that takes longer than `PATIENCE`; 0 where none does."""
+        began = self._began
+        took = 0.0 if began is None else time.monotonic() - began
+        return took if took > PATIENCE else 0.0
+
+    def _write(self, files: DayFiles) -> None:
+        while (taken := self._queue.get()) is not None:
+            line, day, written = taken
+            self._began = time.monotonic()
+            self._append(files, line, day)
+            self._began = None
+            written.set_result(None)
 
     def _append(self, files: DayFiles, line: bytes, day: date) -> None:
         try:
             files.append(line, day)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread has to live
             self._metrics.record_lost()
-            self._report_failure(error.strerror or str(error))
+            self._report_failure(getattr(error, "strerror", None) or repr(error))
         else:
             self._health_issue = ""
 

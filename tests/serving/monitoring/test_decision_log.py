@@ -221,3 +221,44 @@ def test_a_disk_that_is_full_fails_no_request_and_is_told(serve, secret, folder,
         assert service.client.get("/readyz").json()["status"] == "ready"
         assert lost(service) == 4
     assert len(lines(folder)) == 1
+
+
+def test_lines_that_a_hanging_disk_keeps_are_written_in_their_order(serve, secret, folder, disk, monkeypatch):
+    """Answers go out meanwhile, the first after `PATIENCE` and others at once, and it is reported."""
+    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
+    with serve(records=folder) as service:
+        ids = [service.diagnose(headers=bearer(secret)).json()["id"] for _ in range(3)]
+        (issue,) = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
+        assert issue.startswith("3 records of diagnoses wait for")
+        disk.go.set()
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
+    assert [line["request"] for line in lines(folder)] == ids
+
+
+def test_what_finds_too_many_waiting_is_lost_counted_and_reported(serve, secret, folder, disk, monkeypatch):
+    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
+    monkeypatch.setattr(decision_log, "WAITING", 2)
+    with serve(records=folder) as service:
+        for _ in range(5):  # one is being written, two wait
+            assert service.diagnose(headers=bearer(secret)).status_code == 200
+        ready = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
+        assert any("2 of them wait already" in one for one in ready)
+        text = service.client.get("/metrics", headers=bearer(secret)).text
+        assert "dermfed_records_lost_total 2.0" in text
+        disk.go.set()
+    assert len(lines(folder)) == 3
+
+
+def test_an_error_that_was_not_foreseen_does_not_end_the_thread(serve, secret, folder, monkeypatch):
+    write, failed = day_files._write, []
+
+    def once(file, line):
+        if not failed:
+            failed.append(line)
+            raise ValueError("a bug")
+        write(file, line)
+
+    monkeypatch.setattr(day_files, "_write", once)
+    with serve(records=folder) as service:
+        assert [service.diagnose(headers=bearer(secret)).status_code for _ in range(2)] == [200, 200]
+    assert [line["status"] for line in lines(folder)] == [200]
