@@ -28,8 +28,8 @@ from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
-from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
+from serving.releases.rollout import CanaryReleases
 from serving.settings import ServeSettings
 
 Told = TypeVar("Told")

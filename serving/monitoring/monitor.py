@@ -21,14 +21,18 @@ from serving.monitoring.outcomes.field_view import FieldView
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.monitoring.outcomes.kept import kept_answer
 from serving.monitoring.outcomes.looking import FieldLooker
-from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
-from serving.monitoring.shadow.counting import ShadowCounters
-from serving.monitoring.shadow.table import ShadowRow, shadow_table
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import subgroup_of
 from serving.protocol.schemas import Diagnosis
-from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
+from serving.releases.rollout import (
+    AnsweredPicture,
+    CanaryReleases,
+    ShadowComparison,
+    ShadowCounters,
+    ShadowRow,
+    shadow_table,
+)
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")

@@ -19,24 +19,75 @@ computing when that happened is not answered either (`may_answer`).
 While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is
 in its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later,
 until the right one is back.
+
+An older copy that was restored is served, for nobody else can say what is current. But what was done since it
+was made is undone in it, and two things never come back while the service runs: a version that was
+withdrawn, and an API key that was revoked.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
-from registry.records import ApiKey, Canary, Release, Version
+from registry.records import ApiKey, Canary, Release, Standing, Version
 from registry.signing.attestation import trust_in
 from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
-from serving.releases.same_history import History, without_return
 from serving.settings import ServeSettings
+
+
+class History:
+    """The registry's chain of events as it was at the last look.
+
+    Attributes:
+        issue: what happened to it, one sentence; empty as long as it only grew.
+    """
+
+    def __init__(self) -> None:
+        """Nothing has been looked at yet."""
+        self.issue = ""
+        self._events, self._newest = 0, ""
+
+    def look(self, standing: Standing, has_event: Callable[[str], bool] | None) -> None:
+        """Compares what the registry tells now with the last look.
+
+        Args:
+            standing: what it tells.
+            has_event: whether its chain has an event of this hash; None where it cannot tell.
+        """
+        known, events = self._newest, self._events
+        if known and standing.newest != known and has_event is not None and not has_event(known):
+            self.issue = (
+                f"the registry was set back: it had {events} events, and the newest of these is not in it "
+                f"any more; it has {standing.events} now. An older copy was restored, or it was altered: "
+                "what was done since is undone in it. Look at `dermfed-registry history` and "
+                "`dermfed-registry keys list`, then start the service again"
+            )
+        self._events, self._newest = standing.events, standing.newest
+
+
+def without_return(before: Iterable[ApiKey], now: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
+    """The keys that the registry holds now, of which none that was bad before is good again.
+
+    One that the registry does not hold any more counts as revoked, so that a registry without keys does not
+    open a service that had some.
+    """
+    held = {one.id: one for one in now}
+    for old in before:
+        new = held.get(old.id)
+        if new is None:
+            held[old.id] = old if old.revoked is not None else replace(old, revoked=datetime.now(UTC))
+        elif old.revoked is not None and new.revoked is None:
+            held[old.id] = replace(new, revoked=old.revoked)
+    return tuple(held.values())
+
 
 __all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
 
@@ -80,7 +131,7 @@ class ServedRelease:
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
         lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
         canaries: of each model that has one, the canary that the registry told of in the same moment as of
-            all else here; none while it cannot be read. Whether it is loaded, `canary_releases` knows.
+            all else here; none while it cannot be read. Whether it is loaded, `rollout` knows.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)

@@ -21,8 +21,11 @@ from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import shown
 from registry.records import ApiKey, Event, Release, Standing, Version
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page as page
 from serving.inference.device import Device
 from serving.inference.predictor import LoadedVersion
+from serving.protocol.schemas import Card
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.keys import Trust
@@ -159,3 +162,14 @@ def _grey_questions(manifest: BundleManifest) -> list[Question]:
     facts = {fact.name: fact.write(fact.low if fact.kind == "number" else 0.0) or "" for fact in case.facts}
     whole = Question(np.repeat(grey, len(kinds), axis=0), read_given(case, kinds, facts))
     return [Question(grey, read_given(case, [None], {})), whole]
+
+
+def card(loaded: LoadedRelease, alias: str) -> Card:
+    """The model card of a loaded release, its global version first."""
+    entries = [Entry.of(one.version, one.manifest) for one in loaded.versions.values()]
+    return Card.model_validate(release_card(entries, release=loaded.release, alias=alias))
+
+
+def card_page(shown: Card) -> str:
+    """The HTML page of a model card, which loads nothing from elsewhere."""
+    return page(shown.model_dump(mode="json"))

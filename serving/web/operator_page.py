@@ -13,10 +13,10 @@ from registry.views.records import event_lines
 from registry.views.tables import Table
 from serving.monitoring.drift import EVERYBODY, DriftRow
 from serving.monitoring.outcomes.field_view import FieldRow, FieldView
-from serving.monitoring.shadow.table import ShadowRow
 from serving.protocol.schemas import ServedModel
-from serving.releases.card import card
 from serving.releases.current_release import LoadedRelease, ServedRelease
+from serving.releases.loading import card
+from serving.releases.rollout import ShadowRow
 from serving.web.attention import attention, is_overridden
 from serving.web.reliability import points, reliability
 from serving.web.rendering import render

@@ -16,14 +16,18 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.releases.rollout import Share
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
-from serving.monitoring.shadow import comparing, shadow_table
-from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled
-from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import select_subgroup, subgroup_of
-from serving.releases import canary_releases
-from serving.releases.canary_releases import CanaryReleases
+from serving.releases import rollout
 from serving.releases.current_release import CurrentRelease
+from serving.releases.rollout import (
+    AnsweredPicture,
+    CanaryReleases,
+    ShadowComparison,
+    ShadowCounters,
+    is_sampled,
+    shadow_table,
+)
 from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
@@ -205,13 +209,13 @@ def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture
     answered = both.answered(picture())
     both.shadow.submit(answered)
     assert at_it.wait(60)
-    for _ in range(comparing.WAITING + 3):
+    for _ in range(rollout.WAITING + 3):
         both.shadow.submit(answered)
     busy = (MODEL, "busy")
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 3}
     go.set()
-    eventually(lambda: both.whole == comparing.WAITING + 1)
-    assert both.compared() == comparing.WAITING + 1
+    eventually(lambda: both.whole == rollout.WAITING + 1)
+    assert both.compared() == rollout.WAITING + 1
     both.metrics.waiting(1)
     both.shadow.submit(answered)
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 4}
@@ -316,7 +320,7 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
 def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
     serve, places, registry, promote, bundle, picture, monkeypatch
 ):
-    monkeypatch.setattr(canary_releases, "RETRY_SECONDS", 1e9)
+    monkeypatch.setattr(rollout, "RETRY_SECONDS", 1e9)
     promote(registry, bundle())
     candidate = bundle(seed=1, weights=OTHER)
     stage(registry, candidate)

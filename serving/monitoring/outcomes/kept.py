@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from registry.bundle.labels import GLOBAL
 from registry.outcomes.store import UNKNOWN, Answering, KeptAnswer, Side
-from serving.monitoring.shadow.comparing import AnsweredPicture
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
+from serving.releases.rollout import AnsweredPicture
 
 
 def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | None) -> KeptAnswer:

@@ -16,10 +16,9 @@ from registry.releases.rollout import Share
 from serving.http.endpoints import diagnoses
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
-from serving.releases import canary_releases
-from serving.releases.canary_releases import CanaryReleases
-from serving.releases.canary_share import place_of
+from serving.releases import rollout
 from serving.releases.current_release import CurrentRelease
+from serving.releases.rollout import CanaryReleases, place_of
 from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
@@ -195,7 +194,7 @@ def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(version
 
 
 def test_one_that_cannot_be_loaded_takes_no_answer_and_is_told(versions, places, serve, monkeypatch):
-    monkeypatch.setattr(canary_releases, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(rollout, "RETRY_SECONDS", 0.2)
     versions.promote(MODEL, [3], **TO, share=HALF)
     damaged = versions.version(MODEL, 3).digest
     places.spoil(damaged)
