@@ -29,7 +29,7 @@ from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
-from serving.releases.rollout import CanaryReleases
+from serving.releases.rollout import Rollout
 from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
@@ -63,9 +63,9 @@ class ServiceState:
         self.answers = AnswerKeeper(url, self.metrics) if url else None
         counts = os.environ.get(SHARED_FOLDER)  # named to all workers of one service
         field = Path(counts).absolute().parent / "dermfed-field" if counts else None
-        self.monitoring = Monitoring(settings, self.metrics, self.answers, field)
+        self.monitoring = Monitoring(self.metrics, self.answers, field)
         self._current_release: CurrentRelease | None = None
-        self._canaries: CanaryReleases | None = None
+        self._canaries: Rollout | None = None
         self._registry: RegistrySource | None = None
 
     @asynccontextmanager
@@ -87,10 +87,10 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.decoders.wait)
                 if self.answers is not None:
                     await anyio.to_thread.run_sync(self.answers.start)
-                self._canaries = await anyio.to_thread.run_sync(
-                    CanaryReleases, self.settings, self.metrics, self._current_release
+                self._canaries = Rollout(
+                    self.settings, self.metrics, self._current_release, self.decoders.decode
                 )
-                self.monitoring.start(registry, self._current_release, self._canaries, self.decoders.decode)
+                self.monitoring.start(registry, self._current_release, self._canaries)
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:
@@ -124,7 +124,7 @@ class ServiceState:
         return self._current_release
 
     @property
-    def canaries(self) -> CanaryReleases:
+    def canaries(self) -> Rollout:
         """The canaries beside the current release.
 
         Raises:
@@ -150,7 +150,7 @@ class ServiceState:
         """What degrades the service though it answers, one sentence each, for whoever operates it."""
         return [
             *self.current_release.served.health_issues.values(),
-            *self.canaries.health_issues(),
+            *self.current_release.served.canary_issues.values(),
             *self.monitoring.health_issues(),
             *self.decision_log.health_issues,
             *self.decoders.health_issues,

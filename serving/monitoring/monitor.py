@@ -11,7 +11,6 @@ from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Monitoring as Monitored
 from registry.outcomes.metrics import SubgroupReport, released_report
-from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
@@ -27,13 +26,10 @@ from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
 from serving.releases.rollout import (
     AnsweredPicture,
-    CanaryReleases,
-    ShadowComparison,
-    ShadowCounters,
+    Rollout,
     ShadowRow,
     shadow_table,
 )
-from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
 
@@ -43,7 +39,6 @@ class Monitoring:
 
     def __init__(
         self,
-        settings: ServeSettings,
         metrics: Metrics,
         answers: AnswerKeeper | None = None,
         folder: Path | None = None,
@@ -51,20 +46,16 @@ class Monitoring:
         """Registers the metrics; `start` starts the threads.
 
         Args:
-            settings: the service's.
             metrics: its metrics.
             answers: keeps those that may be judged; by default none are.
             folder: which all workers share, for figures of the field.
         """
-        self._settings = settings
         self._metrics = metrics
         self._answers = answers
         self._drift = DriftCounters(metrics)
-        self._comparisons = ShadowCounters(metrics)
         self._current_release: CurrentRelease | None = None
-        self._canaries: CanaryReleases | None = None
+        self._canaries: Rollout | None = None
         self._drift_counter: BackgroundDriftCounter | None = None
-        self._shadow: ShadowComparison | None = None
         self._folder = folder
         self._field: FieldLooker | None = None
         metrics.add_computed(lambda _: field_metrics(self.field()))
@@ -74,22 +65,17 @@ class Monitoring:
         self,
         source: RegistrySource,
         current_release: CurrentRelease,
-        canaries: CanaryReleases,
-        decode_one: Decode = decode_here,
+        canaries: Rollout,
     ) -> None:
-        """Starts counting drift, and comparing mirrored canaries.
+        """Starts counting drift, and looking at the field.
 
         Args:
             source: the registry.
             current_release: what is served.
-            canaries: what gets a share next to it.
-            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
+            canaries: what gets a share next to it, or is compared with it.
         """
         self._current_release, self._canaries = current_release, canaries
         self._drift_counter = BackgroundDriftCounter(self._drift)
-        self._shadow = ShadowComparison(
-            canaries, self._settings, self._metrics, self._comparisons, decode_one
-        )
         look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
         if self._answers is not None and look is not None:
             self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
@@ -97,12 +83,10 @@ class Monitoring:
 
     def close(self) -> None:
         """Ends what `start` began."""
-        shadow, drift_counter, field = self._shadow, self._drift_counter, self._field
-        self._shadow = self._drift_counter = self._current_release = self._canaries = self._field = None
+        drift_counter, field = self._drift_counter, self._field
+        self._drift_counter = self._current_release = self._canaries = self._field = None
         if field is not None:
             field.close()
-        if shadow is not None:
-            shadow.close()
         if drift_counter is not None:
             drift_counter.close()
 
@@ -183,8 +167,8 @@ class Monitoring:
                 self._drift_counter.put(
                     answered.loaded, answered.subgroup, outputs.probabilities[0], outputs.embedding[0]
                 )
-            if self._shadow is not None:
-                self._shadow.submit(answered)
+            if self._canaries is not None:
+                await self._canaries.compare(answered)
         except Exception:
             # The answer is out; whatever it is, it is ours to look at and nobody else's.
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)

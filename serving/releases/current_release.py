@@ -28,7 +28,7 @@ withdrawn, and an API key that was revoked.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -130,8 +130,11 @@ class ServedRelease:
             was stopped, or a version was withdrawn and what takes its place is not loaded yet.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
         lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
-        canaries: of each model that has one, the canary that the registry told of in the same moment as of
-            all else here; none while it cannot be read. Whether it is loaded, `rollout` knows.
+        canaries: of each model that has one, the canary that the registry named in the same moment as all
+            else here; none while it cannot be read.
+        candidates: the releases of canaries, as far as they are loaded, by model. While a model is loading,
+            its last one is held too, since that may be what is loading.
+        canary_issues: why the releases of canaries cannot be loaded, by model.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -143,6 +146,16 @@ class ServedRelease:
     withdrawn: frozenset[tuple[str, str]] = frozenset()
     lost: float | None = None
     canaries: Mapping[str, Canary] = field(default_factory=dict)
+    candidates: Mapping[str, LoadedRelease] = field(default_factory=dict)
+    canary_issues: Mapping[str, str] = field(default_factory=dict)
+
+    def candidate(self, model: str) -> tuple[Canary, LoadedRelease] | None:
+        """The canary next to the release that answers, with its own; None where it is not loaded."""
+        canary, loaded = self.canaries.get(model), self.candidates.get(model)
+        if canary is None or loaded is None or loaded.release != canary.release:
+            return None
+        production = self.releases.get(model)
+        return (canary, loaded) if production and production.release.id == canary.beside else None
 
     def is_withdrawn(self, version: Version) -> bool:
         """Whether a version was withdrawn, as far as the registry has told."""
@@ -180,6 +193,7 @@ class CurrentRelease:
             KeyUnusable: a file of trusted keys holds none.
         """
         self.alias = alias or settings.alias
+        self._canary_alias = f"{self.alias}/canary"  # no alias has a name with a stroke
         self.loader = loader or Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
         self._source = source
         self._settings = settings
@@ -284,12 +298,17 @@ class CurrentRelease:
         self._answered = asked
         if self._history.issue != set_back:
             log.error("%s", self._history.issue)
+        withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
+        canaries = {
+            model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
+        }
         with self._shared:
-            ready, failed = self._take_finished(current)
+            ready, failed = self._take_finished(
+                [*current.values(), *(one.release for one in canaries.values())]
+            )
         releases: dict[str, LoadedRelease] = {}
         issues = {REGISTRY: self._history.issue} if self._history.issue else {}
         loading: dict[str, float] = {}
-        withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
         silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
         for model, release in current.items():
@@ -324,36 +343,69 @@ class CurrentRelease:
                     if model not in silenced:
                         loading[model] = before.confirmed_for(model) if old else float("-inf")
                     new.append(release)
-        canaries = {
-            model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
-        }
+        candidates = {model: old for model, old in before.candidates.items() if model in loading}
+        canary_issues: dict[str, str] = {}
+        for model, canary in canaries.items():
+            last, id_ = before.candidates.get(model), canary.release.id
+            loaded = last if last and last.release == canary.release else ready.get(id_)
+            if loaded is not None:
+                candidates[model] = loaded
+            elif id_ in failed:
+                since, canary_issues[model] = failed[id_]
+                retries += [canary.release] if asked - since >= RETRY_SECONDS else []
+            else:
+                new.append(canary.release)
         self._publish(
-            ServedRelease(releases, keys, issues, asked, loading, silenced, withdrawn, canaries=canaries)
+            ServedRelease(
+                releases,
+                keys,
+                issues,
+                asked,
+                loading,
+                silenced,
+                withdrawn,
+                None,
+                canaries,
+                candidates,
+                canary_issues,
+            )
         )
         return new + retries
 
     def load(self, release: Release) -> None:
         """Loads a release, which the next poll publishes; a failure is kept, logged and counted."""
-        began = time.monotonic()
+        began, served = time.monotonic(), self._served
+        canary = served.canaries.get(release.model)
+        if canary is not None and canary.release.id != release.id:
+            canary = None
+        alias = self.alias if canary is None else self._canary_alias
         try:
             loaded = self.loader.load(release)
         except Exception as error:  # noqa: BLE001 - whatever it is, the old release goes on serving
             issue = f"release {release.id} of {release.model} cannot be served: {error}"
-            self._log_once(release.model, error, self._served.health_issues)
+            if canary is not None:
+                instead = "nothing is compared" if canary.mirror else "production answers in its place"
+                what = f"canary: release {release.id} of {release.model}"
+                issue = f"{what}: it cannot be served, and {instead}: {error}"
+            self._log_once(
+                release.model, error, served.health_issues if canary is None else served.canary_issues
+            )
             with self._shared:
                 self._failed[release.id] = (time.monotonic(), issue)
-            self._metrics.not_loaded(self.alias, release.model)
+            self._metrics.not_loaded(alias, release.model)
             return
         with self._shared:
             self._failed.pop(release.id, None)
             self._ready[release.id] = loaded
-        self._metrics.loaded(self.alias, release.model, time.monotonic() - began)
+        self._metrics.loaded(alias, release.model, time.monotonic() - began)
+        if canary is not None:
+            log.info("canary release %d of %s: %s", release.id, release.model, shown(canary.title))
 
     def _take_finished(
-        self, current: Mapping[str, Release]
+        self, current: Sequence[Release]
     ) -> tuple[dict[int, LoadedRelease], dict[int, tuple[float, str]]]:
-        """The loads that have ended, ready or failed, of current releases; all others are forgotten."""
-        ids = {release.id for release in current.values()}
+        """The loads that have ended, ready or failed, of these releases; all others are forgotten."""
+        ids = {release.id for release in current}
         ready = {id_: loaded for id_, loaded in self._ready.items() if id_ in ids}
         self._ready = {}
         self._failed = {id_: failed for id_, failed in self._failed.items() if id_ in ids}
@@ -363,6 +415,10 @@ class CurrentRelease:
         self._served = served
         serving = {model: loaded.release.id for model, loaded in served.releases.items()}
         self._metrics.serving(self.alias, serving, served.health_issues)
+        trying = {m: found[1].release.id for m in served.canaries if (found := served.candidate(m))}
+        self._metrics.serving(self._canary_alias, trying, served.canary_issues)
+        answers = [(m, one) for m, one in served.canaries.items() if not one.mirror]
+        self._metrics.canary_shares({(m, one.release.id): one.share for m, one in answers})
 
     def _unanswered_for(self) -> float:
         """How long the registry has left the poll under way without an answer; seconds."""

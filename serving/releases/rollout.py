@@ -1,22 +1,19 @@
 """A candidate next to production: it answers a share of the requests, or is compared on them.
 
-What canaries there are, the poll of production tells in the same moment as what production is, so that a
-request sees both as they were together. A thread loads their releases, at most one for a model. Whatever is
-in a canary's way, production answers: one that is not loaded, or fails with a picture, takes no answer from
-anybody, and says so on /readyz and in metrics.
+Which canaries there are, and their releases as far as they are loaded, a request sees in the same snapshot as
+production (`serving.releases.current_release`). Whatever is in a canary's way, production answers: one that
+is not loaded, or fails with a picture, takes no answer, and says so on /readyz and in metrics.
 
-Which requests a canary answers, a keyed hash of the first picture says, in every worker the same. Not by the
-id of the request, which is a new one each time: whoever sends a picture again, since an answer did not come
-through or a field was to be filled in, would get another version by chance. And by nothing that a caller may
-choose and compute: the key is told to nobody, so that which version a picture gets shows only when it is
-asked for, and every answer says it. Where the share rises, pictures that the canary answered stay with it.
+A keyed hash of the first picture says whether it is within a canary's share, in every worker the same. Not
+the id of the request, which is new each time: a picture that is sent again, since an answer did not come
+through or a field was to be filled in, would get another version by chance. And nothing that a caller may
+choose and compute: no caller knows the key, so that which version a picture gets shows only when it is asked
+for, and every answer says it. Where the share rises, pictures that the canary answered stay with it.
 
-A canary that is mirrored answers no request: it runs in the background on pictures that are sampled by the
-hash of their request's id. Nothing waits for a comparison: a few wait at most, one thread works on them, and
-what comes while more wait, or while pictures wait for production's model, is left out and counted. What
-waits holds the decoded picture; its bytes only where the candidate decodes it by another rule. Nothing is
-kept when it has been compared. Counters are sums of both sides instead of differences, since counters of
-several workers only ever grow.
+A canary that is mirrored answers no request: it runs in the background on the pictures within its share.
+Nothing waits for a comparison: a few wait at most, one thread works on them, and what comes while more wait,
+or while pictures wait for production's model, is left out and counted. What waits holds the decoded picture;
+its bytes only where the candidate decodes it by another rule. Nothing is kept when it has been compared.
 """
 
 import hashlib
@@ -36,13 +33,10 @@ from prometheus_client import Counter
 
 from registry.bundle.cases import GivenCase, read_given, read_kind
 from registry.bundle.diagnose import Question, ask
-from registry.bundle.errors import BundleError
 from registry.bundle.labels import GLOBAL
 from registry.bundle.metrics.intervals import mean_interval
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
-from registry.bundle.text import shown
-from registry.errors import RegistryError
 from registry.records import Canary
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
@@ -53,111 +47,102 @@ from serving.protocol.problems import InvalidParameter, NothingServed, ProblemRe
 from serving.protocol.routing import RouteReason, select_subgroup, subgroup_of
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import (
-    RETRY_SECONDS,
     CurrentRelease,
     ServedRelease,
 )
 from serving.releases.loading import LoadedRelease
 from serving.settings import ServeSettings
 
-
-def place_of(key: bytes, picture: bytes) -> float:
-    """Where a picture lies between 0 and 1, evenly over pictures; a canary answers those below its share.
-
-    Args:
-        key: the canary's.
-        picture: its bytes, as they were sent.
-    """
-    digest = hmac.digest(key, hashlib.sha256(picture).digest(), "sha256")
-    return int.from_bytes(digest[:8]) / 2**64
-
-
-def is_for(canary: Canary, loaded: LoadedRelease, parameters: Parameters) -> bool:
-    """Whether a canary is for whom a request declares to be of; `loaded` is its release."""
-    if canary.subgroup is None:
-        return True
-    everybody = loaded.versions[GLOBAL].manifest
-    tone, scale = parameters.skin_tone, parameters.skin_tone_scale
-    return subgroup_of(loaded.subgroups, everybody, tone, scale) == canary.subgroup
-
-
 log = logging.getLogger("dermfed.serve")
+
+WAITING: Final = 8
+"""The longest queue of pictures to be compared."""
+
+TIMED: Final = 4
+"""One comparison in so many is also timed, which takes one more run of each model."""
+
+EVERYBODY = "all"
+"""The row of all subgroups together."""
 
 Answered = Literal["canary", "production", "not-loaded", "failed"]
 """By whom a request was answered that a canary might have: production, where it lies beyond the share, or
 since the canary was not loaded, or failed."""
 
-_LOOK_SECONDS: Final = 0.1  # how soon a canary of the newest poll is noticed
 _LARGE: Final = 2**22  # bytes of a picture that is hashed in a thread: of fewer it takes 2 ms at most
-_CLOSING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class _Held:
-    """A canary's release, as far as it is loaded.
+class AnsweredPicture:
+    """A picture, or a case, that production has answered.
 
     Attributes:
-        loaded: the release; None where it could not be loaded.
-        failed: when loading it failed, on the monotonic clock.
-        issue: why it does not answer; empty where it does.
+        loaded: the version that answered.
+        subgroup: of the declared tone, as figures call it.
+        parameters: what the request declared.
+        contents: the bytes of the pictures that were sent.
+        decoded: them as the version's model saw them.
+        diagnosis: production's answer.
     """
 
-    loaded: LoadedRelease | None
-    failed: float = float("-inf")
-    issue: str = ""
+    loaded: LoadedVersion
+    subgroup: str
+    parameters: Parameters
+    contents: Sequence[bytes] = field(repr=False)
+    decoded: Decoded = field(repr=False)
+    diagnosis: Diagnosis
 
 
-class CanaryReleases:
-    """Holds the releases of canaries, and chooses by which release a request is answered."""
+_Comparison = tuple[AnsweredPicture, LoadedVersion, RouteReason, GivenCase | None]
+"""What production answered, the candidate, why it is this one, and the facts as the candidate takes them."""
+
+
+class Rollout:
+    """Chooses by which release a request is answered, and compares mirrored canaries in the background."""
 
     def __init__(
         self,
         settings: ServeSettings,
         metrics: Metrics,
         current_release: CurrentRelease,
+        decode_one: Decode = decode_here,
     ) -> None:
-        """Loads what there is, and starts the thread.
+        """Registers the counters, and starts the thread that compares.
 
         Args:
-            settings: the alias.
-            metrics: where loads and answers are counted.
-            current_release: production, which knows what canaries there are.
+            settings: the limits of pictures.
+            metrics: where answers and comparisons are counted; knows whether pictures wait for production.
+            current_release: production, with its canaries.
+            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
         """
-        self._current = current_release
+        self._settings = settings
         self._metrics = metrics
-        self._label = f"{settings.alias}/canary"  # no alias has a name with a stroke
-        self._held: Mapping[int, _Held] = {}  # by the canary's event
+        self._current = current_release
+        self._decode_one = decode_one
+        self._comparisons = Comparisons(metrics)
+        self._waiting: Queue[_Comparison | None] = Queue(WAITING)
         self._stop = threading.Event()
-        self._look()
-        self._thread = threading.Thread(target=self._run, name="canary", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread; the queue is dropped."""
         self._stop.set()
-        self._thread.join(_CLOSING_SECONDS)
-
-    def health_issues(self) -> list[str]:
-        """Why canaries do not answer, a sentence each; production does in their place."""
-        canaries = self._current.served.canaries
-        return [
-            f"canary: release {one.release.id} of {model}: {held.issue}"
-            for model, one in sorted(canaries.items())
-            if (held := self._held.get(one.event)) is not None and held.issue
-        ]
+        with suppress(Full):  # a full queue wakes the thread by itself
+            self._waiting.put_nowait(None)
+        self._thread.join()
 
     def answering(self) -> dict[str, tuple[Canary, LoadedRelease]]:
         """The canaries that answer now, each with its release, by model."""
-        return {model: one for model, one in self._all_ready().items() if not one[0].mirror}
+        return self._loaded(mirror=False)
 
     def mirrored(self) -> dict[str, tuple[Canary, LoadedRelease]]:
         """The canaries that are only compared, each with its release, by model."""
-        return {model: one for model, one in self._all_ready().items() if one[0].mirror}
+        return self._loaded(mirror=True)
 
-    def _all_ready(self) -> dict[str, tuple[Canary, LoadedRelease]]:
+    def _loaded(self, *, mirror: bool) -> dict[str, tuple[Canary, LoadedRelease]]:
         served = self._current.served
-        found = {model: self._ready(served, model) for model in served.canaries}
-        return {model: one for model, one in found.items() if one is not None}
+        found = {model: served.candidate(model) for model in served.canaries}
+        return {model: one for model, one in found.items() if one and one[0].mirror is mirror}
 
     async def choose(
         self,
@@ -174,29 +159,20 @@ class CanaryReleases:
             pictures: their bytes; the first decides.
             parameters: what the request declares.
         """
-        model = production.release.model
-        canary = served.canaries.get(model)
+        canary = served.canaries.get(production.release.model)
         if canary is None or canary.mirror or canary.beside != production.release.id or not pictures:
             return production
-        held = self._held.get(canary.event)
-        loaded = None if held is None else held.loaded
-        if loaded is None:
-            if canary.subgroup is not None:
-                return production  # whom it is for, only its bundles tell
-        elif not is_for(canary, loaded, parameters):
+        found = served.candidate(production.release.model)
+        if found is None and canary.subgroup is not None:
+            return production  # whom it is for, only its bundles tell
+        if found is not None and not _is_for(*found, parameters):
             return production
-        first = pictures[0]
-        place = (
-            place_of(canary.key, first)
-            if len(first) < _LARGE
-            else await anyio.to_thread.run_sync(place_of, canary.key, first)
-        )
-        if place >= canary.share:
+        if not await _is_within(canary, pictures[0]):
             self._count(canary, "production")
-        elif held is None or loaded is None:
+        elif found is None:
             self._count(canary, "not-loaded")
         else:
-            return loaded
+            return found[1]
         return production
 
     def gives_way(self, error: Exception) -> bool:
@@ -214,85 +190,124 @@ class CanaryReleases:
     def _count(self, canary: Canary, by: Answered) -> None:
         self._metrics.canary_request(canary.release.model, canary.release.id, by)
 
-    def _ready(self, served: ServedRelease, model: str) -> tuple[Canary, LoadedRelease] | None:
-        canary, production = served.canaries.get(model), served.releases.get(model)
-        if canary is None or production is None or canary.beside != production.release.id:
-            return None
-        held = self._held.get(canary.event)
-        if held is None or held.loaded is None:
-            return None
-        return canary, held.loaded
+    async def compare(self, answered: AnsweredPicture) -> None:
+        """Queues an answered picture for a mirrored canary that it is within; counts one that is left out."""
+        model, parameters = answered.loaded.version.model, answered.parameters
+        found = self._current.served.candidate(model)
+        if found is None or not found[0].mirror or not _is_for(*found, parameters):
+            return
+        canary, release = found
+        routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
+        candidate = release.versions[routed.subgroup]
+        if candidate.version.digest == answered.loaded.version.digest:
+            return  # it is in production
+        if not await _is_within(canary, answered.contents[0]):
+            return
+        try:
+            given = given_again(candidate, answered.decoded.question.given)
+        except ValueError:  # what it says names facts, which belong into no log
+            self._comparisons.left_out(model, "not-taken")
+            return
+        if same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture):
+            answered = replace(answered, contents=())
+        if self._metrics.requests_waiting or not self._enqueue((answered, candidate, routed.reason, given)):
+            self._comparisons.left_out(model, "busy")
+
+    def _enqueue(self, waiting: _Comparison) -> bool:
+        try:
+            self._waiting.put_nowait(waiting)
+        except Full:
+            return False
+        return True
 
     def _run(self) -> None:
-        try:
-            while not self._stop.wait(_LOOK_SECONDS):
-                try:
-                    self._look()
-                except Exception:
-                    # Whatever it is, the thread has to live: the next look may succeed.
-                    log.exception("canaries could not be followed")
-        finally:
-            self._held = {}
-
-    def _look(self) -> None:
-        """Loads canaries that are new, and forgets what has ended."""
-        served = self._current.served
-        before, held = self._held, dict[int, _Held]()
-        for model, canary in served.canaries.items():
-            held[canary.event] = self._follow(model, canary, before.get(canary.event), before)
-        # What ends may be what production is just loading: then it is taken over.
-        taken = {event: one for event, one in before.items() if _model_of(one) in served.loading}
-        self._held = {**taken, **held}
-        self._tell(served)
-
-    def _follow(
-        self,
-        model: str,
-        canary: Canary,
-        known: _Held | None,
-        before: Mapping[int, _Held],
-    ) -> _Held:
-        loaded = known.loaded if known else _same(canary, before)
-        if loaded is None:
-            if known is not None and time.monotonic() - known.failed < RETRY_SECONDS:
-                return known
-            began = time.monotonic()
+        number = 0
+        while (waiting := self._waiting.get()) is not None and not self._stop.is_set():
             try:
-                loaded = self._current.loader.load(canary.release)
-            except Exception as error:  # noqa: BLE001 - whatever it is, production goes on
-                self._metrics.not_loaded(self._label, model)
-                instead = "nothing is compared" if canary.mirror else "production answers in its place"
-                issue = f"it cannot be served, and {instead}: {error}"
-                if known is None or known.issue != issue:
-                    _log(model, issue, error)
-                return _Held(None, time.monotonic(), issue)
-            self._metrics.loaded(self._label, model, time.monotonic() - began)
-            log.info("canary release %d of %s: %s", canary.release.id, model, shown(canary.title))
-        return _Held(loaded)
+                self._compare(*waiting, timed=number % TIMED == 0)
+            except Exception as error:  # noqa: BLE001 - production has answered, whatever it is, and goes on
+                self._comparisons.left_out(waiting[0].loaded.version.model, "failed")
+                log.warning("the candidate failed on a picture: %s", type(error).__name__)
+            number += 1
+            del waiting  # until the next one comes, neither its picture nor its models are held
 
-    def _tell(self, served: ServedRelease) -> None:
-        """Sets the gauges: which canaries this worker serves, with which share, and which it does not."""
-        issues = [m for m, one in served.canaries.items() if self._held[one.event].issue]
-        ready = self._all_ready()
-        self._metrics.serving(self._label, {m: one.release.id for m, (one, _) in ready.items()}, issues)
-        answers = {m: one for m, one in served.canaries.items() if not one.mirror}
-        self._metrics.canary_shares({(m, one.release.id): one.share for m, one in answers.items()})
+    def _compare(
+        self,
+        answered: AnsweredPicture,
+        candidate: LoadedVersion,
+        reason: RouteReason,
+        given: GivenCase | None,
+        *,
+        timed: bool,
+    ) -> None:
+        decoded, production = answered.decoded, answered.diagnosis
+        if answered.contents:
+            pixels = self._settings.max_pixels
+            decoded = decode(candidate, answered.contents, pixels, given, self._decode_one)
+        else:
+            decoded = replace(decoded, question=Question(decoded.question.images, given))
+        outputs = ask(candidate.graph, [decoded.question])
+        made = build_diagnosis(
+            candidate, decoded, outputs, answered.parameters, reason, request_id=production.id
+        )
+        self._comparisons.compared(answered.subgroup, production, made)
+        if timed and not answered.contents:
+            # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
+            # just took is not counted: it would have been the first to see the picture.
+            before = _run_seconds(answered.loaded.graph, answered.decoded.question)
+            seconds = before, _run_seconds(candidate.graph, decoded.question)
+            self._comparisons.timed(answered.subgroup, production, made, seconds)
 
 
-def _log(model: str, issue: str, error: Exception) -> None:
-    """Logs why a canary is not served; an error that nobody foresaw with its traceback."""
-    foreseen = isinstance(error, RegistryError | BundleError | OSError)
-    log.error("the canary of %s: %s", model, shown(issue), exc_info=None if foreseen else error)
+def place_of(key: bytes, picture: bytes) -> float:
+    """Where a picture lies between 0 and 1, evenly over pictures; a canary answers those below its share.
+
+    Args:
+        key: the canary's.
+        picture: its bytes, as they were sent.
+    """
+    digest = hmac.digest(key, hashlib.sha256(picture).digest(), "sha256")
+    return int.from_bytes(digest[:8]) / 2**64
 
 
-def _model_of(held: _Held) -> str | None:
-    return None if held.loaded is None else held.loaded.release.model
+async def _is_within(canary: Canary, picture: bytes) -> bool:
+    """Whether a picture is within a canary's share."""
+    key = canary.key
+    large = len(picture) >= _LARGE
+    place = await anyio.to_thread.run_sync(place_of, key, picture) if large else place_of(key, picture)
+    return place < canary.share
 
 
-def _same(canary: Canary, before: Mapping[int, _Held]) -> LoadedRelease | None:
-    """The release of a canary whose share has changed alone, which is loaded already."""
-    held = (one.loaded for one in before.values() if one.loaded is not None)
-    return next((one for one in held if one.release == canary.release), None)
+def _is_for(canary: Canary, loaded: LoadedRelease, parameters: Parameters) -> bool:
+    """Whether a canary is for whom a request declares to be of; `loaded` is its release."""
+    if canary.subgroup is None:
+        return True
+    everybody = loaded.versions[GLOBAL].manifest
+    tone, scale = parameters.skin_tone, parameters.skin_tone_scale
+    return subgroup_of(loaded.subgroups, everybody, tone, scale) == canary.subgroup
+
+
+def _run_seconds(graph: Graph, question: Question) -> float:
+    """The time of one run of a model; seconds."""
+    began = time.monotonic()
+    ask(graph, [question])
+    return time.monotonic() - began
+
+
+def given_again(candidate: LoadedVersion, given: GivenCase | None) -> GivenCase | None:
+    """What production was given, as the candidate takes it.
+
+    Raises:
+        ValueError: the candidate does not take it.
+    """
+    if given is None:
+        return read_given(candidate.manifest.case, [None], {})
+    return read_given(candidate.manifest.case, [read_kind(kind) for kind in given.pictures], given.facts)
+
+
+def same_pixels(one: PictureRule, other: PictureRule) -> bool:
+    """Whether two picture rules decode to the same pixels, whatever size of picture each accepts."""
+    return one.model_copy(update={"max_pixels": other.max_pixels}) == other
 
 
 Side = Literal["production", "candidate"]
@@ -308,8 +323,11 @@ SECONDS: Final = "dermfed_shadow_seconds"
 _PAIR: Final = ("model", "version", "candidate", "subgroup")
 
 
-class ShadowCounters:
-    """The counters of shadow comparisons, summed over all workers."""
+class Comparisons:
+    """Counters of how candidates compare with production, summed over all workers.
+
+    Sums of both sides are kept instead of differences, since counters of several workers only ever grow.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         """Registers the counters with the service's metrics."""
@@ -359,196 +377,6 @@ class ShadowCounters:
 def _pair(subgroup: str, production: Diagnosis, candidate: Diagnosis) -> tuple[str, str, str, str]:
     answered = production.model
     return answered.name, str(answered.version), str(candidate.model.version), subgroup
-
-
-WAITING: Final = 8
-"""The longest queue of pictures to be compared."""
-
-TIMED: Final = 4
-"""One comparison in so many is also timed, which takes one more run of each model."""
-
-
-@dataclass(frozen=True)
-class AnsweredPicture:
-    """A picture, or a case, that production has answered.
-
-    Attributes:
-        loaded: the version that answered.
-        subgroup: of the declared tone, as figures call it.
-        parameters: what the request declared.
-        contents: the bytes of the pictures that were sent.
-        decoded: them as the version's model saw them.
-        diagnosis: production's answer.
-    """
-
-    loaded: LoadedVersion
-    subgroup: str
-    parameters: Parameters
-    contents: Sequence[bytes] = field(repr=False)
-    decoded: Decoded = field(repr=False)
-    diagnosis: Diagnosis
-
-
-@dataclass(frozen=True)
-class _PendingComparison:
-    """A picture or case in the queue, as the candidate takes it.
-
-    Attributes:
-        pictures: decoded; or the bytes, to be decoded by the candidate's own picture rule.
-        given: what is given beside them; None where the candidate takes single pictures.
-    """
-
-    answered_by: LoadedVersion
-    candidate: LoadedVersion
-    route: RouteReason
-    subgroup: str
-    parameters: Parameters
-    diagnosis: Diagnosis
-    pictures: Decoded | Sequence[bytes] = field(repr=False)
-    given: GivenCase | None = field(repr=False)
-
-
-class ShadowComparison:
-    """Runs candidates, which are mirrored canaries, in a thread of its own, and counts how they compare."""
-
-    def __init__(
-        self,
-        canaries: CanaryReleases,
-        settings: ServeSettings,
-        metrics: Metrics,
-        counters: ShadowCounters,
-        decode_one: Decode = decode_here,
-    ) -> None:
-        """Starts the thread.
-
-        Args:
-            canaries: among them the candidates.
-            settings: the limits of pictures.
-            metrics: knows whether pictures wait for production.
-            counters: where the comparisons are counted.
-            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
-        """
-        self._canaries = canaries
-        self._decode_one = decode_one
-        self._settings = settings
-        self._metrics = metrics
-        self._counters = counters
-        self._waiting: Queue[_PendingComparison | None] = Queue(WAITING)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends the thread; the queue is dropped."""
-        self._stop.set()
-        with suppress(Full):  # a full queue wakes the thread by itself
-            self._waiting.put_nowait(None)
-        self._thread.join()
-
-    def submit(self, answered: AnsweredPicture) -> None:
-        """Queues the picture for comparison if it is sampled and a candidate differs; counts one left out."""
-        found = self._canaries.mirrored().get(answered.loaded.version.model)
-        if found is None or not is_sampled(answered.diagnosis.id, found[0].share):
-            return
-        (canary, release), parameters = found, answered.parameters
-        if not is_for(canary, release, parameters):
-            return
-        routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
-        candidate = release.versions[routed.subgroup]
-        if candidate.version.digest == answered.loaded.version.digest:
-            return  # it is in production
-        try:
-            given = given_anew(candidate, answered.decoded.question.given)
-        except ValueError:  # what it says names facts, which belong into no log
-            self._counters.left_out(answered.loaded.version.model, "not-taken")
-            return
-        same = same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture)
-        waiting = _PendingComparison(
-            answered.loaded,
-            candidate,
-            routed.reason,
-            answered.subgroup,
-            parameters,
-            answered.diagnosis,
-            answered.decoded if same else answered.contents,
-            given,
-        )
-        if self._metrics.requests_waiting or not self._enqueue(waiting):
-            self._counters.left_out(answered.loaded.version.model, "busy")
-
-    def _enqueue(self, waiting: _PendingComparison) -> bool:
-        try:
-            self._waiting.put_nowait(waiting)
-        except Full:
-            return False
-        return True
-
-    def _run(self) -> None:
-        number = 0
-        while (waiting := self._waiting.get()) is not None and not self._stop.is_set():
-            try:
-                self._compare(waiting, timed=number % TIMED == 0)
-            except Exception as error:  # noqa: BLE001 - production has answered, whatever it is, and goes on
-                self._counters.left_out(waiting.answered_by.version.model, "failed")
-                log.warning("the candidate failed on a picture: %s", type(error).__name__)
-            number += 1
-            del waiting  # until the next one comes, neither its picture nor its models are held
-
-    def _compare(self, waiting: _PendingComparison, *, timed: bool) -> None:
-        candidate, pictures, given = waiting.candidate, waiting.pictures, waiting.given
-        if isinstance(pictures, Decoded):
-            decoded = replace(pictures, question=Question(pictures.question.images, given))
-        else:
-            decoded = decode(candidate, pictures, self._settings.max_pixels, given, self._decode_one)
-        outputs = ask(candidate.graph, [decoded.question])
-        diagnosis = build_diagnosis(
-            candidate,
-            decoded,
-            outputs,
-            waiting.parameters,
-            waiting.route,
-            request_id=waiting.diagnosis.id,
-        )
-        self._counters.compared(waiting.subgroup, waiting.diagnosis, diagnosis)
-        if timed and isinstance(pictures, Decoded):
-            # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
-            # just took is not counted: it would have been the first to see the picture.
-            production = run_seconds(waiting.answered_by.graph, pictures.question)
-            its_own = run_seconds(candidate.graph, decoded.question)
-            self._counters.timed(waiting.subgroup, waiting.diagnosis, diagnosis, (production, its_own))
-
-
-def run_seconds(graph: Graph, question: Question) -> float:
-    """The time of one run of a model; seconds."""
-    began = time.monotonic()
-    ask(graph, [question])
-    return time.monotonic() - began
-
-
-def given_anew(candidate: LoadedVersion, given: GivenCase | None) -> GivenCase | None:
-    """What production was given, as the candidate takes it.
-
-    Raises:
-        ValueError: the candidate does not take it.
-    """
-    if given is None:
-        return read_given(candidate.manifest.case, [None], {})
-    return read_given(candidate.manifest.case, [read_kind(kind) for kind in given.pictures], given.facts)
-
-
-def is_sampled(request_id: str, share: float) -> bool:
-    """Whether a request is sampled, by the hash of its id; the same in every worker."""
-    digest = int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8])
-    return digest < share * 2**64
-
-
-def same_pixels(one: PictureRule, other: PictureRule) -> bool:
-    """Whether two picture rules decode to the same pixels, whatever size of picture each accepts."""
-    return one.model_copy(update={"max_pixels": other.max_pixels}) == other
-
-
-EVERYBODY = "all"
-"""The row of all subgroups together."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 
+import anyio
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,28 +19,22 @@ from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import select_subgroup, subgroup_of
-from serving.releases import rollout
+from serving.releases import current_release, rollout
 from serving.releases.current_release import CurrentRelease
-from serving.releases.rollout import (
-    AnsweredPicture,
-    CanaryReleases,
-    ShadowComparison,
-    ShadowCounters,
-    is_sampled,
-    shadow_table,
-)
+from serving.releases.rollout import AnsweredPicture, Rollout, place_of, shadow_table
 from serving.settings import ServeSettings
+from tests.serving.conftest import encode
 
 MODEL = "skin-lesion"
 OTHER = np.array([[0, 0.02, 0], [0.02, 0, 0], [0, 0, 0.02]])
 """What the candidate sees in the three colours: red is another class than for production."""
 
 
-def stage(registry, *bundles, subgroup=None, without=()):
+def stage(registry, *bundles, subgroup=None, without=(), share=1.0):
     """Makes these the mirrored canary."""
     numbers = [one.number for one in registry.add(bundles)]
     told = {"to": "production", "reason": "test", "override_gates": True, "without": without}
-    registry.promote(MODEL, numbers, **told, share=Share(1.0, subgroup, mirror=True))
+    registry.promote(MODEL, numbers, **told, share=Share(share, subgroup, mirror=True))
 
 
 def eventually(holds, seconds=60):
@@ -56,7 +51,8 @@ class Pair:
         self.settings = ServeSettings(**settings)
         self.metrics = Metrics()
         self.current = CurrentRelease(source, self.settings, self.metrics)
-        counters = ShadowCounters(self.metrics)
+        self.rollout = Rollout(self.settings, self.metrics, self.current)
+        counters = self.rollout._comparisons
         self.whole, compared = 0, counters.compared  # comparisons of which everything is counted
 
         def count(*arguments):
@@ -64,12 +60,9 @@ class Pair:
             self.whole += 1
 
         counters.compared = count
-        self.canaries = CanaryReleases(self.settings, self.metrics, self.current)
-        self.shadow = ShadowComparison(self.canaries, self.settings, self.metrics, counters)
 
     def close(self):
-        self.shadow.close()
-        self.canaries.close()
+        self.rollout.close()
         self.current.close()
 
     def answered(self, content, tone=None):
@@ -85,6 +78,9 @@ class Pair:
         group = subgroup_of(release.subgroups, release.versions["global"].manifest, tone, "fitzpatrick")
         return AnsweredPicture(loaded, group, parameters, [content], decoded, made)
 
+    def submit(self, answered):
+        anyio.run(self.rollout.compare, answered)
+
     def counted(self, name):
         """The samples of a name, by their labels; what never happened is left out."""
         found = self.metrics.totals().named(name)
@@ -97,14 +93,14 @@ class Pair:
         """Offers these one after the other, and waits until each is compared."""
         for one in answered:
             before = self.whole
-            self.shadow.submit(one)
+            self.submit(one)
             eventually(lambda before=before: self.whole == before + 1)
 
     def table(self):
         found = shadow_table(
             self.metrics.totals(),
             self.current.served.releases.values(),
-            [loaded for _, loaded in self.canaries.mirrored().values()],
+            [loaded for _, loaded in self.rollout.mirrored().values()],
         )
         return {(row.version, row.candidate, row.subgroup): row for row in found}
 
@@ -118,7 +114,7 @@ def pair(registry, request):
         one = Pair(source or registry, **settings)
         started.append(one)
         if candidate:
-            eventually(one.canaries.mirrored)
+            eventually(one.rollout.mirrored)
         return one
 
     yield start
@@ -198,26 +194,26 @@ def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture
     promote(registry, bundle())
     stage(registry, bundle(seed=1))
     both = pair()
-    go, at_it, compare = threading.Event(), threading.Event(), both.shadow._compare
+    go, at_it, compare = threading.Event(), threading.Event(), both.rollout._compare
 
     def slow(*arguments, **options):
         at_it.set()
         assert go.wait(120)
         compare(*arguments, **options)
 
-    monkeypatch.setattr(both.shadow, "_compare", slow)
+    monkeypatch.setattr(both.rollout, "_compare", slow)
     answered = both.answered(picture())
-    both.shadow.submit(answered)
+    both.submit(answered)
     assert at_it.wait(60)
     for _ in range(rollout.WAITING + 3):
-        both.shadow.submit(answered)
+        both.submit(answered)
     busy = (MODEL, "busy")
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 3}
     go.set()
     eventually(lambda: both.whole == rollout.WAITING + 1)
     assert both.compared() == rollout.WAITING + 1
     both.metrics.waiting(1)
-    both.shadow.submit(answered)
+    both.submit(answered)
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 4}
     both.metrics.waiting(0)
     both.compare(answered)
@@ -236,7 +232,7 @@ def test_a_candidate_that_fails_on_a_picture_is_counted(
         raise MemoryError("too much")
 
     monkeypatch.setattr(Graph, "run", fail)
-    both.shadow.submit(answered)
+    both.submit(answered)
     eventually(lambda: both.counted("dermfed_shadow_left_out_total") == {(MODEL, "failed"): 1})
     monkeypatch.setattr(Graph, "run", run)
     both.compare(answered)
@@ -249,11 +245,11 @@ def test_what_is_in_production_already_and_what_has_no_candidate_is_not_compared
     stage(registry, bundle(light, seed=1))
     promote(registry, bundle(model="nails"))
     both = pair()
-    both.shadow.submit(both.answered(picture(), "5"))  # by the version for everybody, which both have
-    assert both.shadow._waiting.qsize() == 0
+    both.submit(both.answered(picture(), "5"))  # by the version for everybody, which both have
+    assert both.rollout._waiting.qsize() == 0
     assert both.compared() == 0
-    assert "nails" not in both.canaries.mirrored()
-    own, (_, beside) = both.current.served.releases[MODEL], both.canaries.mirrored()[MODEL]
+    assert "nails" not in both.rollout.mirrored()
+    own, (_, beside) = both.current.served.releases[MODEL], both.rollout.mirrored()[MODEL]
     assert own.versions["global"] is beside.versions["global"]  # in memory once
     both.compare(both.answered(picture(), "1"))
 
@@ -264,17 +260,26 @@ def test_a_candidate_for_a_subgroup_is_shown_its_pictures_alone(
     promote(registry, bundle(), bundle(light))
     stage(registry, bundle(seed=1), bundle(light, seed=1), subgroup="light")
     both = pair()
-    both.shadow.submit(both.answered(picture(), "5"))
-    assert both.shadow._waiting.qsize() == 0
+    both.submit(both.answered(picture(), "5"))
+    assert both.rollout._waiting.qsize() == 0
     both.compare(both.answered(picture(), "1"))
 
 
-def test_the_share_is_chosen_by_the_requests_id():
-    ids = [str(uuid.UUID(int=n)) for n in range(4000)]
-    sampled = {share: {one for one in ids if is_sampled(one, share)} for share in (0.1, 0.5, 1.0)}
-    assert len(sampled[0.1]) == pytest.approx(400, abs=70)
-    assert len(sampled[0.5]) == pytest.approx(2000, abs=120)
-    assert sampled[0.1] < sampled[0.5] < sampled[1.0] == set(ids)
+def test_a_mirror_is_shown_the_pictures_within_its_share(pair, registry, promote, bundle):
+    """The same that it would answer: the share is realised, and a picture that is sent again is like it."""
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1), share=0.3)
+    both = pair()
+    (canary, _) = both.rollout.mirrored()[MODEL]
+    contents = [encode(Image.new("RGB", (32, 24), (n % 256, n // 2, 255 - n)), "PNG") for n in range(120)]
+    within = [one for one in contents if place_of(canary.key, one) < 0.3]
+    assert 20 < len(within) < 55
+    both.compare(*map(both.answered, within))
+    for one in contents:
+        if one not in within:
+            both.submit(both.answered(one))
+    assert both.rollout._waiting.qsize() == 0
+    assert both.compared() == len(within)
 
 
 def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, picture):
@@ -320,7 +325,7 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
 def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
     serve, places, registry, promote, bundle, picture, monkeypatch
 ):
-    monkeypatch.setattr(rollout, "RETRY_SECONDS", 1e9)
+    monkeypatch.setattr(current_release, "RETRY_SECONDS", 1e9)
     promote(registry, bundle())
     candidate = bundle(seed=1, weights=OTHER)
     stage(registry, candidate)
