@@ -26,7 +26,7 @@ from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
-from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
 from serving.releases.rollout import Rollout

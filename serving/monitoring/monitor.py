@@ -15,11 +15,8 @@ from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
 from serving.monitoring.drift_counting import BackgroundDriftCounter, DriftCounters
-from serving.monitoring.outcomes.field_metrics import field_metrics
-from serving.monitoring.outcomes.field_view import FieldView
-from serving.monitoring.outcomes.keeping import AnswerKeeper
-from serving.monitoring.outcomes.kept import kept_answer
-from serving.monitoring.outcomes.looking import FieldLooker
+from serving.monitoring.field import FieldLooker, FieldView, field_metrics
+from serving.monitoring.outcomes import AnswerKeeper, kept_answer
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import subgroup_of
 from serving.protocol.schemas import Diagnosis

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from registry.records import Event
 from registry.views.card import Matter, Standing
 from serving.monitoring.drift import DriftRow
-from serving.monitoring.outcomes.field_view import OpenAlarm
+from serving.monitoring.field import OpenAlarm
 from serving.releases.current_release import LoadedRelease, ServedRelease
 
 

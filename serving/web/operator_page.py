@@ -12,7 +12,7 @@ from registry.views.card_page import by_subgroup, key_figures, measured
 from registry.views.records import event_lines
 from registry.views.tables import Table
 from serving.monitoring.drift import EVERYBODY, DriftRow
-from serving.monitoring.outcomes.field_view import FieldRow, FieldView
+from serving.monitoring.field import FieldRow, FieldView
 from serving.protocol.schemas import ServedModel
 from serving.releases.current_release import LoadedRelease, ServedRelease
 from serving.releases.loading import card

@@ -26,7 +26,7 @@ from registry.outcomes.store import (
 from serving.access.auth import refuse_other_sites
 from serving.http.body import read_body
 from serving.http.upload import media_type
-from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (
     InvalidParameter,

@@ -11,8 +11,8 @@ import pytest
 from registry.outcomes.metrics import monitored
 from registry.outcomes.store import UNKNOWN, OutcomeStore
 from serving.metrics.metrics import Metrics
-from serving.monitoring.outcomes import keeping
-from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring import outcomes as keeping
+from serving.monitoring.outcomes import AnswerKeeper
 from tests.registry.kept_answers import kept_answer
 from tests.thresholds import triage
 

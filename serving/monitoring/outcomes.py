@@ -1,19 +1,75 @@
-"""Keeps answers in the database of outcomes: a thread writes those that have come meanwhile, all at once.
+"""Keeps answers so that their outcomes can be given, where an operator names a database for them.
 
-No answer waits for it. While the database cannot be written they wait, so many of them; what comes then is
-lost, counted and told.
+A thread writes those that have come meanwhile, all at once; no answer waits for it. While the database cannot
+be written they wait, so many of them; what comes then is lost, counted and told.
 """
 
 import logging
 import threading
 from collections import deque
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
+from registry.bundle.labels import GLOBAL
 from registry.environment import masked
 from registry.errors import DatabaseError, OtherSchema, RegistryError
-from registry.outcomes.store import KeptAnswer, Outcome, OutcomeRefused, OutcomeStore, SeenAnswer, Taken
+from registry.outcomes.store import (
+    UNKNOWN,
+    Answering,
+    KeptAnswer,
+    Outcome,
+    OutcomeRefused,
+    OutcomeStore,
+    SeenAnswer,
+    Side,
+    Taken,
+)
 from serving.metrics.metrics import Metrics
+from serving.protocol.schemas import Diagnosis
+from serving.releases.loading import LoadedRelease
+from serving.releases.rollout import AnsweredPicture
+
+
+def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | None) -> KeptAnswer:
+    """What is kept of an answer.
+
+    Args:
+        answered: the answer.
+        release: of the version that gave it. The subgroup of the declared tone is kept where it has a version
+            there, or the one for everybody was tested on it; of any other tone nothing is.
+        key: the id of the key that asked.
+    """
+    version, diagnosis = answered.loaded.version, answered.diagnosis
+    named = {*release.subgroups, *(one.name for one in release.versions[GLOBAL].manifest.named_subgroups)}
+    answering = Answering(
+        version.model,
+        version.number,
+        version.subgroup.name,
+        answered.subgroup if answered.subgroup in named else UNKNOWN,
+        tuple((one.code, one.malignancy == "malignant") for one in answered.loaded.manifest.labels),
+    )
+    return KeptAnswer(
+        diagnosis.id,
+        datetime.now(UTC).date(),
+        answering,
+        key,
+        _side(diagnosis),
+        diagnosis.decision,
+        diagnosis.findings[0].code,
+        frozenset(diagnosis.prediction_set.codes),
+        diagnosis.triage,
+    )
+
+
+def _side(diagnosis: Diagnosis) -> Side:
+    """Of the working point; without one, whether the answer is malignant."""
+    if diagnosis.malignancy.above is not None:
+        return "above" if diagnosis.malignancy.above else "below"
+    if diagnosis.malignancy.probability is None:
+        return "none"
+    return "above" if diagnosis.findings[0].malignancy == "malignant" else "below"
+
 
 log = logging.getLogger("dermfed.serve")
 

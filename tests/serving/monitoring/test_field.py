@@ -7,8 +7,8 @@ import pytest
 from registry.errors import DatabaseError
 from registry.outcomes.alarms import Monitoring
 from registry.outcomes.store import Outcome, OutcomeStore
-from serving.monitoring.outcomes import looking
-from serving.monitoring.outcomes.looking import FieldLooker
+from serving.monitoring import field
+from serving.monitoring.field import FieldLooker
 from tests.registry.conftest import MODEL
 from tests.registry.kept_answers import BEGAN, kept_answer, miss_target, of_version, on, promising
 from tests.serving.web.test_pages import HTML, Texts
@@ -50,7 +50,7 @@ def test_one_process_computes_and_all_tell(workers, looks):
 
 def test_what_is_old_is_computed_again_and_by_one(workers, looks, monkeypatch):
     workers[0].look_if_due()
-    monkeypatch.setattr(looking, "OLD", timedelta(0))
+    monkeypatch.setattr(field, "OLD", timedelta(0))
     workers[1].look_if_due()
     monkeypatch.undo()
     for one in workers:
@@ -60,7 +60,7 @@ def test_what_is_old_is_computed_again_and_by_one(workers, looks, monkeypatch):
 
 def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeypatch, caplog):
     workers[0].look_if_due()
-    monkeypatch.setattr(looking, "OLD", timedelta(0))
+    monkeypatch.setattr(field, "OLD", timedelta(0))
     looks.error = DatabaseError("it is down")
     workers[0].look_if_due()
     assert "it is down" in workers[0].health_issues[0]
@@ -69,7 +69,7 @@ def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeyp
     assert workers[1].health_issues == workers[0].health_issues  # by every process
     assert workers[1].view.looked is not None  # when figures were computed last
     looks.error = None
-    monkeypatch.setattr(looking, "AGAIN", timedelta(0))
+    monkeypatch.setattr(field, "AGAIN", timedelta(0))
     workers[1].look_if_due()
     assert workers[1].health_issues == []
 
