@@ -1,12 +1,10 @@
 """`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
 
-import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -23,7 +21,6 @@ from serving.draining import draining_on_sigterm
 from serving.inference.batcher import Batcher
 from serving.inference.device import Device
 from serving.metrics.metrics import Metrics
-from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes import AnswerKeeper
@@ -61,9 +58,7 @@ class ServiceState:
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
         self.answers = AnswerKeeper(url, self.metrics) if url else None
-        counts = os.environ.get(SHARED_FOLDER)  # named to all workers of one service
-        field = Path(counts).absolute().parent / "dermfed-field" if counts else None
-        self.monitoring = Monitoring(self.metrics, self.answers, field)
+        self.monitoring = Monitoring(self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
         self._canaries: Rollout | None = None
         self._registry: RegistrySource | None = None

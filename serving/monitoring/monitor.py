@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from starlette.background import BackgroundTask
 
@@ -38,14 +37,12 @@ class Monitoring:
         self,
         metrics: Metrics,
         answers: AnswerKeeper | None = None,
-        folder: Path | None = None,
     ) -> None:
         """Registers the metrics; `start` starts the threads.
 
         Args:
             metrics: its metrics.
             answers: keeps those that may be judged; by default none are.
-            folder: which all workers share, for figures of the field.
         """
         self._metrics = metrics
         self._answers = answers
@@ -53,7 +50,6 @@ class Monitoring:
         self._current_release: CurrentRelease | None = None
         self._canaries: Rollout | None = None
         self._drift_counter: BackgroundDriftCounter | None = None
-        self._folder = folder
         self._field: FieldLooker | None = None
         metrics.add_computed(lambda _: field_metrics(self.field()))
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
@@ -75,7 +71,7 @@ class Monitoring:
         self._drift_counter = BackgroundDriftCounter(self._drift)
         look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
         if self._answers is not None and look is not None:
-            self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
+            self._field = FieldLooker(self._models, partial(_look, look, self._answers))
             self._field.start()
 
     def close(self) -> None:
@@ -117,7 +113,7 @@ class Monitoring:
 
     def health_issues(self) -> list[str]:
         """What keeps the field from being looked at."""
-        return list(self._field.health_issues) if self._field else []
+        return list(view.issues) if (view := self.field()) else []
 
     def field(self) -> FieldView | None:
         """What the last look at the field has found; None before it, and where no answers are kept."""

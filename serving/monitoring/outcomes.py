@@ -194,7 +194,7 @@ class AnswerKeeper:
                 failed.append(error)
         if len(failed) == len(together):
             raise failed[0]
-        for why in map(_why, failed):
+        for why in map(why_of, failed):
             self._lose()
             log.error("an answer cannot be kept for its outcome and is given up: %s", why)
 
@@ -214,7 +214,7 @@ class AnswerKeeper:
         self._metrics.outcome_lost()
 
     def _tell(self, error: Exception) -> None:
-        if (why := _why(error)) != self._why:
+        if (why := why_of(error)) != self._why:
             log.error("answers cannot be kept for their outcomes: %s", why)
         self._why = why
 
@@ -249,6 +249,6 @@ class AnswerKeeper:
         return True
 
 
-def _why(error: Exception) -> str:
+def why_of(error: Exception) -> str:
     """What is told of an error: of one that is not ours its kind alone, for it may quote a row."""
     return str(error) if isinstance(error, RegistryError) else type(error).__name__

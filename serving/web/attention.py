@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from registry.outcomes.alarms import Alarm
 from registry.records import Event
 from registry.views.card import Matter, Standing
 from serving.monitoring.drift import DriftRow
-from serving.monitoring.field import OpenAlarm
 from serving.releases.current_release import LoadedRelease, ServedRelease
 
 
@@ -15,7 +15,7 @@ def attention(
     history: Mapping[str, Sequence[Event]],
     forged: Mapping[str, frozenset[int] | None],
     drift: Sequence[DriftRow],
-    alarms: Sequence[OpenAlarm] = (),
+    alarms: Sequence[tuple[str, Alarm]] = (),
 ) -> Standing:
     """What needs somebody, the worst first.
 
@@ -25,7 +25,7 @@ def attention(
         history: what was done to each model, the oldest first.
         forged: events that say to be signed and are not, by model; None where they cannot be checked.
         drift: what came in beside what was tested on.
-        alarms: promises that were broken in the field, and that nobody has closed.
+        alarms: promises that were broken in the field, and that nobody has closed, each with its model.
     """
     silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
     return Standing(
@@ -36,7 +36,7 @@ def attention(
                 for _, said in sorted(silenced.items())
             ),
             *_nobody(state, silenced),
-            *(_alarm(one) for one in alarms),
+            *(_alarm(model, one) for model, one in alarms),
             *(
                 Matter(
                     f"History of {model} has events that say to be signed and are not.",
@@ -69,12 +69,12 @@ def _trouble(text: str) -> Matter:
     return Matter(said, "The service’s log tells more.", wrong=True)
 
 
-def _alarm(one: OpenAlarm) -> Matter:
+def _alarm(model: str, one: Alarm) -> Matter:
     number = "" if one.number is None else f" (alarm {one.number})"
     return Matter(
-        f"Of {one.model}, {one.said}{number}.",
+        f"Of {model}, {one.said}{number}.",
         f"Look at its figures in the field, go back to the release before, or close the alarm with a reason: "
-        f"`dermfed-registry field {one.model}`.",
+        f"`dermfed-registry field {model}`.",
         wrong=True,
     )
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from registry.gates.gate_set import let_through
+from registry.outcomes.metrics import Share, SubgroupReport
 from registry.records import Event
 from registry.views.card import standing
 from registry.views.card_page import by_subgroup, key_figures, measured
 from registry.views.records import event_lines
 from registry.views.tables import Table
 from serving.monitoring.drift import EVERYBODY, DriftRow
-from serving.monitoring.field import FieldRow, FieldView
+from serving.monitoring.field import FieldView, shares_of
 from serving.protocol.schemas import ServedModel
 from serving.releases.current_release import LoadedRelease, ServedRelease
 from serving.releases.loading import card
@@ -59,6 +60,7 @@ class Seen:
 
 def operator_page(seen: Seen) -> str:
     """The page."""
+    field = seen.field
     return render(
         "operator.html",
         here="operator",
@@ -68,9 +70,9 @@ def operator_page(seen: Seen) -> str:
             seen.history,
             seen.forged,
             seen.drift,
-            () if seen.field is None else seen.field.alarms,
+            () if field is None else [(name, one) for name, of in field.models.items() for one in of.alarms],
         ),
-        field=seen.field,
+        field=field,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )
@@ -109,7 +111,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         ],
         "shadow": [row for row in seen.shadow if row.model == name],
         "field": field_rows(name, release, seen.field),
-        "alarms": [one for one in seen.field.alarms if one.model == name] if seen.field else [],
+        "alarms": seen.field.of(name).alarms if seen.field else [],
     }
 
 
@@ -126,11 +128,14 @@ def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[Table]:
     ]
 
 
-def field_rows(name: str, release: LoadedRelease, field: FieldView | None) -> list[FieldRow]:
-    """Figures of the field, those of versions that answer now first."""
+def field_rows(
+    name: str, release: LoadedRelease, field: FieldView | None
+) -> list[tuple[SubgroupReport, dict[tuple[str, str], Share]]]:
+    """Metrics of the field, those of versions that answer now first."""
     now = {one.version.number for one in release.versions.values()}
-    rows = [row for row in field.rows if row.model == name] if field else []
-    return sorted(rows, key=lambda row: (row.version not in now, row.subgroup, -row.version))
+    reports = field.of(name).reports if field else ()
+    ordered = sorted(reports, key=lambda row: (row.version not in now, row.subgroup, -row.version))
+    return [(row, shares_of(row)) for row in ordered]
 
 
 def told_once(rows: Sequence[DriftRow]) -> list[DriftRow]:

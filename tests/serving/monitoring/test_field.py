@@ -1,6 +1,7 @@
-"""Figures of the field in the service: computed in one process, told by all, and on the operator's page."""
+"""Figures of the field in the service: computed by the clock, and shown on the operator's page."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,49 +37,50 @@ def looks():
 
 
 @pytest.fixture
-def workers(tmp_path, looks):
-    """Three processes of one service, as far as looking goes."""
-    return [FieldLooker(tmp_path / "shared", lambda: ["demo"], looks) for _ in range(3)]
+def clock(monkeypatch):
+    """A clock that is set by hand; it begins in the middle of ten minutes."""
+    found = SimpleNamespace(now=datetime(2026, 3, 1, 12, 5, tzinfo=UTC))
+    monkeypatch.setattr(field, "datetime", SimpleNamespace(now=lambda _: found.now))
+    return found
 
 
-def test_one_process_computes_and_all_tell(workers, looks):
+@pytest.fixture
+def workers(looks, clock):
+    """Two processes of one service, as far as looking goes; the second starts a minute later."""
+    return [FieldLooker(lambda: ["demo"], looks) for _ in range(2)]
+
+
+def test_all_workers_compute_at_each_ten_minutes_of_the_clock(workers, looks, clock):
+    first, second = workers
+    first.look_if_due()
+    clock.now += timedelta(minutes=1)
     for one in (*workers, *workers):
         one.look_if_due()
-    assert looks.models == ["demo"]
-    assert len({one.view for one in workers}) == 1
-
-
-def test_what_is_old_is_computed_again_and_by_one(workers, looks, monkeypatch):
-    workers[0].look_if_due()
-    monkeypatch.setattr(field, "OLD", timedelta(0))
-    workers[1].look_if_due()
-    monkeypatch.undo()
-    for one in workers:
+    assert len(looks.models) == 2
+    clock.now += timedelta(minutes=4)
+    for one in (*workers, *workers):
         one.look_if_due()
-    assert looks.models == ["demo", "demo"]
+    assert len(looks.models) == 4
+    assert first.view == second.view
 
 
-def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeypatch, caplog):
-    workers[0].look_if_due()
-    monkeypatch.setattr(field, "OLD", timedelta(0))
+def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, clock, caplog):
+    looker = workers[0]
+    looker.look_if_due()
+    before = clock.now
     looks.error = DatabaseError("it is down")
-    workers[0].look_if_due()
-    assert "it is down" in workers[0].health_issues[0]
-    monkeypatch.undo()
-    workers[1].look_if_due()
-    assert workers[1].health_issues == workers[0].health_issues  # by every process
-    assert workers[1].view.looked is not None  # when figures were computed last
+    for _ in range(3):
+        clock.now += timedelta(minutes=10)
+        looker.look_if_due()
+    assert "it is down" in looker.view.issues[0]
+    assert looker.view.looked == before  # when metrics were computed last
+    assert caplog.text.count("it is down") == 1
     looks.error = None
-    monkeypatch.setattr(field, "AGAIN", timedelta(0))
-    workers[1].look_if_due()
-    assert workers[1].health_issues == []
-
-
-def test_a_file_that_is_broken_is_computed_anew(workers, looks, tmp_path):
-    workers[0].look_if_due()
-    (tmp_path / "shared" / "field.json").write_text('{"rows": 7}')
-    workers[1].look_if_due()
-    assert looks.models == ["demo", "demo"]
+    looker.look_if_due()
+    assert looker.view.issues  # within the same minute it is not tried again
+    clock.now += timedelta(minutes=1)
+    looker.look_if_due()
+    assert looker.view.issues == ()
 
 
 @pytest.fixture
