@@ -20,7 +20,7 @@ from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
 from serving.inference.batcher import Batcher
 from serving.inference.device import Device
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes import AnswerKeeper

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from serving.http.framing import refuse_two_lengths, refuse_websocket
 from serving.http.headers import with_security_headers
-from serving.metrics.metrics import OTHER, Metrics
+from serving.metrics import OTHER, Metrics
 from serving.protocol.problems import ProblemResponse, problem_response, status_response
 
 log = logging.getLogger("dermfed.serve")

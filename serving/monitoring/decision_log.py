@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from registry.bundle.decision import Level
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring.day_files import DayFiles, Retention
 from serving.protocol.problems import ProblemResponse, TooManyRequests
 from serving.protocol.routing import Route

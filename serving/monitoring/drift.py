@@ -39,7 +39,7 @@ from prometheus_client.metrics_core import Metric
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest import BundleManifest
-from serving.metrics.multiprocess import WorkerTotals
+from serving.metrics import WorkerTotals
 from serving.monitoring.drift_counting import (
     CLASSES,
     CONFIDENCE_LOG_ODDS,

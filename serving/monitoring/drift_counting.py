@@ -24,7 +24,7 @@ from registry.bundle.labels import malignant_classes
 from registry.bundle.model import BINS_PER_DECADE, DISTANCE_BINS, distance_bin
 from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 
 _DISTANCES_IN_ONE: Final = 10
 _NEAREST, _FARTHEST = -20, 10  # edges, in tens of distance bins from the threshold

@@ -11,7 +11,7 @@ from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Monitoring as Monitored
 from registry.outcomes.metrics import SubgroupReport, released_report
 from serving.inference.predictor import Decoded, LoadedVersion
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
 from serving.monitoring.drift_counting import BackgroundDriftCounter, DriftCounters
 from serving.monitoring.field import FieldLooker, FieldView, field_metrics

@@ -25,7 +25,7 @@ from registry.outcomes.store import (
     Side,
     Taken,
 )
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
 from serving.releases.rollout import AnsweredPicture

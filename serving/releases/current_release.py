@@ -38,7 +38,7 @@ from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, Standing, Version
 from registry.signing.attestation import trust_in
 from serving.inference.device import Device
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
 from serving.settings import ServeSettings
 

@@ -40,8 +40,7 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.records import Canary
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
-from serving.metrics.metrics import Metrics
-from serving.metrics.multiprocess import WorkerTotals
+from serving.metrics import Metrics, WorkerTotals
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse
 from serving.protocol.routing import RouteReason, select_subgroup, subgroup_of

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from serving.metrics.metrics import MEDIA_TYPE
+from serving.metrics import MEDIA_TYPE
 from serving.protocol.problems import NothingServed
 from serving.protocol.schemas import Readiness
 from serving.releases.current_release import ServedRelease

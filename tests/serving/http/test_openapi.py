@@ -7,7 +7,7 @@ from serving.http.app import build_app
 from serving.http.docs_page import docs_page, kind
 from serving.http.form_fields import ONE_OF_THESE, OPTIONAL, form_fields
 from serving.http.openapi import describe
-from serving.metrics.metrics import OTHER
+from serving.metrics import OTHER
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
 from serving.protocol.problems import MEDIA_TYPE
 from serving.settings import ServeSettings

@@ -10,7 +10,7 @@ import pytest
 
 from registry.outcomes.metrics import monitored
 from registry.outcomes.store import UNKNOWN, OutcomeStore
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring import outcomes as keeping
 from serving.monitoring.outcomes import AnswerKeeper
 from tests.registry.kept_answers import kept_answer

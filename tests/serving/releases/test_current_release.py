@@ -12,7 +12,7 @@ import pytest
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import Gaussians
 from registry.errors import DatabaseError, ObjectCorrupt
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
 from serving.releases.loading import Loader

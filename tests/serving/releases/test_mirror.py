@@ -16,7 +16,7 @@ from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.releases.rollout import Share
 from serving.inference.predictor import build_diagnosis, decode
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import select_subgroup, subgroup_of
 from serving.releases import current_release, rollout

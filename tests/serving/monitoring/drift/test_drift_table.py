@@ -8,7 +8,7 @@ import pytest
 
 from registry.bundle.model import DISTANCE_BINS, distance_bin
 from serving.inference.quality.judging import QualityAssessment
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring.drift import MEASURES, compare, counts_of, decisions, drift_metrics, drift_table
 from serving.monitoring.drift_counting import TOGETHER, BackgroundDriftCounter, DriftCounters
 from tests.thresholds import concluding

@@ -5,7 +5,7 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring import drift
 
 

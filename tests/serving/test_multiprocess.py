@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from serving.metrics.metrics import Metrics
-from serving.metrics.multiprocess import WorkerTotals, forget_dead_workers, sum_over_workers
+from serving.metrics import Metrics, WorkerTotals, forget_dead_workers, sum_over_workers
 from serving.monitoring.drift import counts_of
 from serving.monitoring.drift_counting import LOG_ODDS_EDGES
 
@@ -19,7 +18,7 @@ WORKER = """
 import sys
 import numpy as np
 from types import SimpleNamespace
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.monitoring.drift_counting import log_odds_values
 from serving.monitoring.drift_counting import DriftCounters
 
