@@ -8,10 +8,10 @@ from starlette.routing import Route
 
 from registry.errors import DatabaseError, RegistryError, StoreError
 from registry.registry import Registry
-from serving.console.page import console_page, look
 from serving.http.endpoints.pages import page, problems_as_pages
 from serving.protocol.problems import InvalidParameter, NothingServed
 from serving.state import ServiceState
+from serving.web.console_page import console_page, look
 
 _AT_ONCE = 4
 """How many requests to the registry are worked on at once; they share no threads with diagnoses."""

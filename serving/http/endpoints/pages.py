@@ -22,11 +22,10 @@ from serving.http.headers import PAGE_POLICY, PICTURE_POLICY, POLICY
 from serving.http.middleware import request_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
-from serving.web.looked_at import looked_at
+from serving.web.answer import looked_at
 from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.picture_page import picture_page, read_form
-from serving.web.problem_page import problem_page
-from serving.web.rendering import ASSETS, asset
+from serving.web.rendering import ASSETS, asset, problem_page
 
 _OPERATOR_PAGES = 4
 """How many operator pages are made at once."""
