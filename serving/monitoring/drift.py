@@ -28,13 +28,13 @@ by which 1/m is enlarged.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from math import log, sqrt
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from scipy.special import chdtri
 
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
@@ -57,7 +57,6 @@ FEWEST: Final = 100
 """The fewest pictures, on each side, that are compared."""
 
 _LEAST_SHARE, _LEAST_SHARE_OF_MERGED = 0.05, 0.1
-_Z95 = 1.6448536269514722  # the 95 % point of the standard normal distribution
 
 
 @dataclass(frozen=True)
@@ -121,22 +120,9 @@ def compare(
     return Distance(
         psi=float(np.sum((q - p) * np.log(q / p))),
         jensen_shannon=float(np.sum(p * np.log2(p / between) + q * np.log2(q / between)) / 2),
-        by_chance=chi_squared_95(len(starts) - 1) * (1 / n + (1 + blur) / m),
+        by_chance=float(chdtri(len(starts) - 1, 0.05)) * (1 / n + (1 + blur) / m),
         bins=len(starts),
     )
-
-
-def chi_squared_95(freedom: int) -> float:
-    """The 95 % point of the chi-squared distribution; from three degrees of freedom on to within 1 %.
-
-    One is the square of a normal variable, two are exponential; for more, Wilson and Hilferty's cube root.
-    """
-    if freedom == 1:
-        return 1.959963984540054**2
-    if freedom == 2:
-        return -2 * log(0.05)
-    spread = 2 / (9 * freedom)
-    return float(freedom * (1 - spread + _Z95 * sqrt(spread)) ** 3)
 
 
 def _joined(expected: NDArray[np.float64], merged: Merged | None) -> NDArray[np.int64]:

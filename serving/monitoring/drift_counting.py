@@ -12,7 +12,7 @@ for one picture, and little more for a few dozen at once.
 import logging
 import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -83,58 +83,37 @@ TRIAGE: Final = "dermfed_triage"
 _LABELS: Final = ("model", "version", "subgroup")
 
 
-@dataclass(frozen=True)
-class _Counters:
-    """The metrics of one version and subgroup, kept since looking them up takes longer than counting."""
-
-    malignant: NDArray[np.bool_]
-    confidence: Histogram
-    classes: list[Counter]
-    malignancy: Histogram | None
-    unfamiliarity: Histogram | None
-
-
 class DriftCounters:
     """Histograms of what the service answered, summed over all workers."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Registers the histograms with the service's metrics."""
-        self._by_labels: dict[tuple[str, str, str], _Counters] = {}
-        self._confidence = Histogram(
-            CONFIDENCE_LOG_ODDS,
-            "Log-odds of the highest probability",
-            _LABELS,
-            buckets=LOG_ODDS_EDGES,
-            registry=metrics.registry,
+
+        def histogram(name: str, about: str, edges: Sequence[float]) -> Histogram:
+            return Histogram(name, about, _LABELS, buckets=edges, registry=metrics.registry)
+
+        def counter(name: str, about: str, *more: str) -> Counter:
+            return Counter(name, about, [*_LABELS, *more], registry=metrics.registry)
+
+        self._confidence = histogram(
+            CONFIDENCE_LOG_ODDS, "Log-odds of the highest probability", LOG_ODDS_EDGES
         )
-        self._malignancy = Histogram(
-            MALIGNANCY_LOG_ODDS,
-            "Log-odds of the malignancy probability",
-            _LABELS,
-            buckets=LOG_ODDS_EDGES,
-            registry=metrics.registry,
+        self._malignancy = histogram(
+            MALIGNANCY_LOG_ODDS, "Log-odds of the malignancy probability", LOG_ODDS_EDGES
         )
-        self._unfamiliarity = Histogram(
+        self._unfamiliarity = histogram(
             UNFAMILIARITY,
             "Distance from the training pictures; from 1 on a picture is called unfamiliar",
-            _LABELS,
-            buckets=DISTANCE_EDGES,
-            registry=metrics.registry,
+            DISTANCE_EDGES,
         )
-        self._classes = Counter(
-            CLASSES, "Each class's probabilities, summed", [*_LABELS, "code"], registry=metrics.registry
-        )
-        self._decisions = Counter(
-            DECISIONS, "What was decided", [*_LABELS, "decision"], registry=metrics.registry
-        )
-        self._triage = Counter(
-            TRIAGE, "How lesions were triaged", [*_LABELS, "triage"], registry=metrics.registry
-        )
-        self._issues = Counter(
+        self._classes = counter(CLASSES, "Each class's probabilities, summed", "code")
+        self._decisions = counter(DECISIONS, "What was decided", "decision")
+        self._triage = counter(TRIAGE, "How lesions were triaged", "triage")
+        self._issues = counter(
             "dermfed_quality_issues",
             "What was wrong with pictures: told, or bad enough to ask for another",
-            [*_LABELS, "issue", "bad"],
-            registry=metrics.registry,
+            "issue",
+            "bad",
         )
 
     def count(
@@ -152,41 +131,25 @@ class DriftCounters:
             probabilities: what the model said, `(pictures, classes)`.
             embeddings: of the pictures, `(pictures, features)`.
         """
-        counters = self._counters_of(loaded, subgroup)
+        labels = loaded.version.model, str(loaded.version.number), subgroup
+        manifest = loaded.manifest
+        malignant = malignant_classes(manifest.labels)
         # All that can fail comes before the first count.
-        confidence = probabilities.max(axis=1)
-        observed = [(counters.confidence, log_odds_values(confidence))]
-        if counters.malignancy is not None:
-            summed = malignancy_probability(probabilities, counters.malignant)
-            observed.append((counters.malignancy, log_odds_values(summed)))
-        known = loaded.manifest.out_of_distribution
-        if counters.unfamiliarity is not None and known is not None and known.threshold_bin is not None:
+        observed = [(self._confidence.labels(*labels), log_odds_values(probabilities.max(axis=1)))]
+        if malignant.any() and not malignant.all():
+            summed = malignancy_probability(probabilities, malignant)
+            observed.append((self._malignancy.labels(*labels), log_odds_values(summed)))
+        known = manifest.out_of_distribution
+        if known is not None and known.threshold_bin is not None:
             places = distance_bin(known.gaussians.distances(embeddings))
-            observed.append((counters.unfamiliarity, distance_values(places, known.threshold_bin)))
+            distances = distance_values(places, known.threshold_bin)
+            observed.append((self._unfamiliarity.labels(*labels), distances))
         sums = probabilities.sum(axis=0, dtype=np.float64).tolist()
-        shares = list(zip(counters.classes, sums, strict=True))
-        for counter, probability in shares:
-            counter.inc(probability)
+        for label, probability in list(zip(manifest.labels, sums, strict=True)):
+            self._classes.labels(*labels, label.code).inc(probability)
         for histogram, values in observed:
             for value in values:
                 histogram.observe(value)
-
-    def _counters_of(self, loaded: LoadedVersion, subgroup: str) -> "_Counters":
-        labels = loaded.version.model, str(loaded.version.number), subgroup
-        if (known := self._by_labels.get(labels)) is not None:
-            return known
-        manifest = loaded.manifest
-        malignant = malignant_classes(manifest.labels)
-        both_kinds = bool(malignant.any() and not malignant.all())
-        unknown = manifest.out_of_distribution is None or manifest.out_of_distribution.threshold_bin is None
-        found = self._by_labels[labels] = _Counters(
-            malignant,
-            self._confidence.labels(*labels),
-            [self._classes.labels(*labels, label.code) for label in manifest.labels],
-            self._malignancy.labels(*labels) if both_kinds else None,
-            None if unknown else self._unfamiliarity.labels(*labels),
-        )
-        return found
 
     def count_decision(
         self,
@@ -268,11 +231,11 @@ class BackgroundDriftCounter:
                 self._count([self._pictures.popleft() for _ in range(min(TOGETHER, len(self._pictures)))])
 
     def _count(self, waiting: list[_Picture]) -> None:
-        alike: dict[tuple[int, str], list[_Picture]] = {}
+        groups: dict[tuple[int, str], list[_Picture]] = {}
         for one in waiting:
-            alike.setdefault((id(one[0]), one[1]), []).append(one)
+            groups.setdefault((id(one[0]), one[1]), []).append(one)
         lost: list[Exception] = []
-        for pictures in alike.values():
+        for pictures in groups.values():
             if self._count_or_error(pictures) is not None:  # it may be one picture alone
                 lost += filter(None, (self._count_or_error([one]) for one in pictures))
         if lost:
