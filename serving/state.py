@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from registry.bundle.text import nearest
 from registry.records import Scope, Version
+from registry.registry import Registry
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
 from serving.access.limits import Limits
@@ -25,7 +26,8 @@ from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
-from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
+from serving.releases.current_release import CurrentRelease, ServedRelease
+from serving.releases.loading import LoadedRelease
 from serving.releases.rollout import Rollout
 from serving.settings import ServeSettings
 
@@ -61,12 +63,10 @@ class ServiceState:
         self.monitoring = Monitoring(self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
         self._canaries: Rollout | None = None
-        self._registry: RegistrySource | None = None
+        self._registry: Registry | None = None
 
     @asynccontextmanager
-    async def start(
-        self, source: Callable[[], AbstractContextManager[RegistrySource]]
-    ) -> AsyncIterator[None]:
+    async def start(self, source: Callable[[], AbstractContextManager[Registry]]) -> AsyncIterator[None]:
         """Runs the service within the block: polls the registry, and drains on SIGTERM."""
         # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -130,7 +130,7 @@ class ServiceState:
         return self._canaries
 
     @property
-    def registry(self) -> RegistrySource:
+    def registry(self) -> Registry:
         """The registry; its calls block, so make them in a thread.
 
         Raises:

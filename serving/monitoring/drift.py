@@ -51,7 +51,7 @@ from serving.monitoring.drift_counting import (
     coarse_distances,
     coarse_scores,
 )
-from serving.releases.current_release import LoadedRelease
+from serving.releases.loading import LoadedRelease
 
 FEWEST: Final = 100
 """The fewest pictures, on each side, that are compared."""

@@ -1,7 +1,7 @@
 """Monitoring of every answer after it was sent: counted for drift, and compared with a candidate's."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from starlette.background import BackgroundTask
@@ -10,6 +10,7 @@ from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Monitoring as Monitored
 from registry.outcomes.metrics import SubgroupReport, released_report
+from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
 from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
@@ -19,7 +20,8 @@ from serving.monitoring.outcomes import AnswerKeeper, kept_answer
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import subgroup_of
 from serving.protocol.schemas import Diagnosis
-from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
+from serving.releases.current_release import CurrentRelease
+from serving.releases.loading import LoadedRelease
 from serving.releases.rollout import (
     AnsweredPicture,
     Rollout,
@@ -56,7 +58,7 @@ class Monitoring:
 
     def start(
         self,
-        source: RegistrySource,
+        source: Registry,
         current_release: CurrentRelease,
         canaries: Rollout,
     ) -> None:
@@ -69,9 +71,8 @@ class Monitoring:
         """
         self._current_release, self._canaries = current_release, canaries
         self._drift_counter = BackgroundDriftCounter(self._drift)
-        look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
-        if self._answers is not None and look is not None:
-            self._field = FieldLooker(self._models, partial(_look, look, self._answers))
+        if self._answers is not None:
+            self._field = FieldLooker(self._models, partial(_look, source, self._answers))
             self._field.start()
 
     def close(self) -> None:
@@ -167,10 +168,7 @@ class Monitoring:
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)
 
 
-def _look(
-    look: Callable[..., Monitored], answers: AnswerKeeper, model: str
-) -> tuple[Monitored, Sequence[SubgroupReport]]:
+def _look(source: Registry, answers: AnswerKeeper, model: str) -> tuple[Monitored, Sequence[SubgroupReport]]:
     """A look at a model, before history names its database of outcomes too, and what others may see of it."""
     store = answers.opened()
-    found = look(model, store)
-    return found, released_report(store, model)
+    return source.field(model, store), released_report(store, model)

@@ -28,7 +28,7 @@ withdrawn, and an API key that was revoked.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -36,60 +36,12 @@ from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, Standing, Version
+from registry.registry import Registry
 from registry.signing.attestation import trust_in
 from serving.inference.device import Device
 from serving.metrics import Metrics
-from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
+from serving.releases.loading import LoadedRelease, Loader
 from serving.settings import ServeSettings
-
-
-class History:
-    """The registry's chain of events as it was at the last look.
-
-    Attributes:
-        issue: what happened to it, one sentence; empty as long as it only grew.
-    """
-
-    def __init__(self) -> None:
-        """Nothing has been looked at yet."""
-        self.issue = ""
-        self._events, self._newest = 0, ""
-
-    def look(self, standing: Standing, has_event: Callable[[str], bool] | None) -> None:
-        """Compares what the registry tells now with the last look.
-
-        Args:
-            standing: what it tells.
-            has_event: whether its chain has an event of this hash; None where it cannot tell.
-        """
-        known, events = self._newest, self._events
-        if known and standing.newest != known and has_event is not None and not has_event(known):
-            self.issue = (
-                f"the registry was set back: it had {events} events, and the newest of these is not in it "
-                f"any more; it has {standing.events} now. An older copy was restored, or it was altered: "
-                "what was done since is undone in it. Look at `dermfed-registry history` and "
-                "`dermfed-registry keys list`, then start the service again"
-            )
-        self._events, self._newest = standing.events, standing.newest
-
-
-def without_return(before: Iterable[ApiKey], now: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
-    """The keys that the registry holds now, of which none that was bad before is good again.
-
-    One that the registry does not hold any more counts as revoked, so that a registry without keys does not
-    open a service that had some.
-    """
-    held = {one.id: one for one in now}
-    for old in before:
-        new = held.get(old.id)
-        if new is None:
-            held[old.id] = old if old.revoked is not None else replace(old, revoked=datetime.now(UTC))
-        elif old.revoked is not None and new.revoked is None:
-            held[old.id] = replace(new, revoked=old.revoked)
-    return tuple(held.values())
-
-
-__all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
 
 log = logging.getLogger("dermfed.serve")
 
@@ -173,12 +125,9 @@ class CurrentRelease:
 
     def __init__(
         self,
-        source: RegistrySource,
+        source: Registry,
         settings: ServeSettings,
         metrics: Metrics | None = None,
-        *,
-        alias: str | None = None,
-        loader: Loader | None = None,
     ) -> None:
         """Polls the registry for the first time; what cannot be read is among the health issues.
 
@@ -186,15 +135,13 @@ class CurrentRelease:
             source: the registry.
             settings: what an operator set.
             metrics: where loads, and the releases served, are counted.
-            alias: whose releases to follow; by default the one of the settings.
-            loader: loads them; shared with whatever follows another alias.
 
         Raises:
             KeyUnusable: a file of trusted keys holds none.
         """
-        self.alias = alias or settings.alias
+        self.alias = settings.alias
         self._canary_alias = f"{self.alias}/canary"  # no alias has a name with a stroke
-        self.loader = loader or Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
+        self.loader = Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
         self._source = source
         self._settings = settings
         self._metrics = metrics or Metrics()
@@ -204,7 +151,8 @@ class CurrentRelease:
         self._shared = threading.Lock()  # for what the loading thread leaves behind
         self._ready: dict[int, LoadedRelease] = {}  # loaded, and not put in place yet; by the release's id
         self._failed: dict[int, tuple[float, str]] = {}  # when a release failed to load and why, by its id
-        self._history = History()
+        self._events, self._newest = 0, ""  # the registry's chain of events at the last poll
+        self._set_back = ""  # what happened to that chain; empty as long as it only grew
         self._stop, self._poll_now = threading.Event(), threading.Event()
         self._loading: dict[int, threading.Thread] = {}  # by the release's id
         self.refresh()
@@ -271,11 +219,10 @@ class CurrentRelease:
         self._asked = asked = time.monotonic()
         before = self._served
         try:
-            standing = standing_of(self._source, self.alias)
+            standing = self._source.standing(self.alias)
             current = standing.releases
-            keys = without_return(before.keys or (), self._source.keys())
-            set_back = self._history.issue
-            self._history.look(standing, getattr(self._source, "has_event", None))
+            keys = _without_return(before.keys or (), self._source.keys())
+            self._compare_history(standing)
         except DatabaseLost as error:
             self._log_once(REGISTRY, error, before.health_issues)
             issues = {**before.health_issues, REGISTRY: f"the registry was lost: {error}"}
@@ -296,8 +243,6 @@ class CurrentRelease:
         finally:
             self._asked = None
         self._answered = asked
-        if self._history.issue != set_back:
-            log.error("%s", self._history.issue)
         withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
         canaries = {
             model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
@@ -307,7 +252,7 @@ class CurrentRelease:
                 [*current.values(), *(one.release for one in canaries.values())]
             )
         releases: dict[str, LoadedRelease] = {}
-        issues = {REGISTRY: self._history.issue} if self._history.issue else {}
+        issues = {REGISTRY: self._set_back} if self._set_back else {}
         loading: dict[str, float] = {}
         silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
@@ -371,6 +316,18 @@ class CurrentRelease:
             )
         )
         return new + retries
+
+    def _compare_history(self, standing: Standing) -> None:
+        """Notices a registry that has lost the newest event of the last poll."""
+        if self._newest not in ("", standing.newest) and not self._source.has_event(self._newest):
+            self._set_back = (
+                f"the registry was set back: it had {self._events} events, and the newest of these is not in "
+                f"it any more; it has {standing.events} now. An older copy was restored, or it was altered: "
+                "what was done since is undone in it. Look at `dermfed-registry history` and "
+                "`dermfed-registry keys list`, then start the service again"
+            )
+            log.error("%s", self._set_back)
+        self._events, self._newest = standing.events, standing.newest
 
     def load(self, release: Release) -> None:
         """Loads a release, which the next poll publishes; a failure is kept, logged and counted."""
@@ -457,6 +414,22 @@ class CurrentRelease:
             return
         foreseen = isinstance(error, (RegistryError, BundleError, OSError))
         log.error("%s: %s", name or "the registry", shown(str(error)), exc_info=None if foreseen else error)
+
+
+def _without_return(before: Iterable[ApiKey], now: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
+    """The keys that the registry holds now, of which none that was bad before is good again.
+
+    One that the registry does not hold any more counts as revoked, so that a registry without keys does not
+    open a service that had some.
+    """
+    held = {one.id: one for one in now}
+    for old in before:
+        new = held.get(old.id)
+        if new is None:
+            held[old.id] = old if old.revoked is not None else replace(old, revoked=datetime.now(UTC))
+        elif old.revoked is not None and new.revoked is None:
+            held[old.id] = replace(new, revoked=old.revoked)
+    return tuple(held.values())
 
 
 def _numbers_of(release: Release, withdrawn: frozenset[tuple[str, str]]) -> str:

@@ -27,8 +27,8 @@ from registry.views.tables import Table
 from serving.monitoring.drift import EVERYBODY, DriftRow
 from serving.monitoring.field import FieldView, shares_of
 from serving.protocol.schemas import ServedModel
-from serving.releases.current_release import LoadedRelease, ServedRelease
-from serving.releases.loading import card
+from serving.releases.current_release import ServedRelease
+from serving.releases.loading import LoadedRelease, card
 from serving.releases.rollout import ShadowRow
 from serving.web.rendering import render
 

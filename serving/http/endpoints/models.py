@@ -9,8 +9,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
 from serving.http.headers import POLICY, policy_for
 from serving.protocol.schemas import Models, ServedCanary, ServedModel, ServedPattern, ServedVersion
-from serving.releases.current_release import LoadedRelease
-from serving.releases.loading import card, card_page
+from serving.releases.loading import LoadedRelease, card, card_page
 from serving.state import ServiceState, select_release
 
 
