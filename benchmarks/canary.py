@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.p
 from registry.records import Canary
 from registry.registry import Registry
 from registry.releases.rollout import Share
-from serving.releases.canary_share import place_of
+from serving.releases.rollout import place_of
 
 CALLERS = 4
 SMALL, LARGE = 48, 2000

@@ -28,7 +28,7 @@ from registry.bundle.pictures.rule import PictureRule
 from serving.decoding.decoded import decode_here
 from serving.decoding.decoders import Decoders
 from serving.machine import cores
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
 
 RULE = PictureRule(size=224)

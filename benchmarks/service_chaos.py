@@ -46,7 +46,7 @@ from tables import print_conditions, print_table
 from workers import below, workers
 
 from registry.registry import Registry
-from serving.monitoring.decision_log.day_files import NAME as NAME_OF_DAY
+from serving.monitoring.day_files import NAME as NAME_OF_DAY
 
 CALLERS = 8
 PREFERRED = (Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"),)

@@ -1,14 +1,12 @@
 """`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
 
 import asyncio
-import os
 import signal
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -17,6 +15,7 @@ from starlette.requests import Request
 
 from registry.bundle.text import nearest
 from registry.records import Scope, Version
+from registry.registry import Registry
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
 from serving.access.limits import Limits
@@ -24,14 +23,14 @@ from serving.decoding.decoders import Decoders
 from serving.inference.batcher import Batcher
 from serving.inference.device import Device
 from serving.machine import cores
-from serving.metrics.metrics import Metrics
-from serving.metrics.multiprocess import SHARED_FOLDER
-from serving.monitoring.decision_log.decision_log import DecisionLog
+from serving.metrics import Metrics
+from serving.monitoring.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
-from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
-from serving.releases.canary_releases import CanaryReleases
-from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
+from serving.releases.current_release import CurrentRelease, ServedRelease
+from serving.releases.loading import LoadedRelease
+from serving.releases.rollout import Rollout
 from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
@@ -64,17 +63,13 @@ class ServiceState:
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
         self.answers = AnswerKeeper(url, self.metrics) if url else None
-        counts = os.environ.get(SHARED_FOLDER)  # named to all workers of one service
-        field = Path(counts).absolute().parent / "dermfed-field" if counts else None
-        self.monitoring = Monitoring(settings, self.metrics, self.answers, field)
+        self.monitoring = Monitoring(self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
-        self._canaries: CanaryReleases | None = None
-        self._registry: RegistrySource | None = None
+        self._canaries: Rollout | None = None
+        self._registry: Registry | None = None
 
     @asynccontextmanager
-    async def start(
-        self, source: Callable[[], AbstractContextManager[RegistrySource]]
-    ) -> AsyncIterator[None]:
+    async def start(self, source: Callable[[], AbstractContextManager[Registry]]) -> AsyncIterator[None]:
         """Runs the service within the block: polls the registry, and drains on SIGTERM."""
         # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -90,10 +85,10 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.decoders.wait)
                 if self.answers is not None:
                     await anyio.to_thread.run_sync(self.answers.start)
-                self._canaries = await anyio.to_thread.run_sync(
-                    CanaryReleases, self.settings, self.metrics, self._current_release
+                self._canaries = Rollout(
+                    self.settings, self.metrics, self._current_release, self.decoders.decode
                 )
-                self.monitoring.start(registry, self._current_release, self._canaries, self.decoders.decode)
+                self.monitoring.start(registry, self._current_release, self._canaries)
                 with suppress(RuntimeError, ValueError):  # a service in a thread receives no signals
                     loop = asyncio.get_running_loop()
                     loop.add_signal_handler(signal.SIGUSR1, self.admission.drain)
@@ -131,7 +126,7 @@ class ServiceState:
         return self._current_release
 
     @property
-    def canaries(self) -> CanaryReleases:
+    def canaries(self) -> Rollout:
         """The canaries beside the current release.
 
         Raises:
@@ -142,7 +137,7 @@ class ServiceState:
         return self._canaries
 
     @property
-    def registry(self) -> RegistrySource:
+    def registry(self) -> Registry:
         """The registry; its calls block, so make them in a thread.
 
         Raises:
@@ -157,7 +152,7 @@ class ServiceState:
         """What degrades the service though it answers, one sentence each, for whoever operates it."""
         return [
             *self.current_release.served.health_issues.values(),
-            *self.canaries.health_issues(),
+            *self.current_release.served.canary_issues.values(),
             *self.monitoring.health_issues(),
             *self.decision_log.health_issues,
             *self.decoders.health_issues,

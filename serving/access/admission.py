@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 import anyio
 from starlette.requests import Request
 
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
 GRACE = 25.0

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from registry.records import ApiKey
 from serving.access.gcra import MINUTE, Rate, RateLimiter, RateLimitResult
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.problems import TooManyRequests
 from serving.settings import ServeSettings
 

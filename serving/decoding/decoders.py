@@ -20,7 +20,7 @@ from serving.decoding.decoded import DecodedPicture
 from serving.decoding.decoder import Decoder, DecoderEnded, Reason
 from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.wire import Pixels, Question, Refused
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
 

@@ -19,7 +19,7 @@ from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import DIAGNOSES, request_id
 from serving.http.upload import FIELD, Upload, check_format, read_upload
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
-from serving.monitoring.decision_log.decision_log import PendingEntry
+from serving.monitoring.decision_log import PendingEntry
 from serving.protocol.parameters import Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
 from serving.protocol.schemas import Diagnosis

@@ -29,7 +29,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.fhir.negotiation import FHIR, operation_outcome, prefers_fhir
-from serving.metrics.metrics import OTHER, Metrics
+from serving.metrics import OTHER, Metrics
 from serving.protocol.problems import (
     DeadlinePassed,
     NotAcceptable,

@@ -8,7 +8,7 @@ from starlette.routing import Route
 from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
 from serving.http.middleware import POLICY, policy_for
-from serving.metrics.metrics import MEDIA_TYPE
+from serving.metrics import MEDIA_TYPE
 from serving.protocol.documents import (
     Models,
     Readiness,
@@ -18,8 +18,8 @@ from serving.protocol.documents import (
     ServedVersion,
 )
 from serving.protocol.problems import NothingServed
-from serving.releases.card import card, card_page
-from serving.releases.current_release import LoadedRelease, ServedRelease
+from serving.releases.current_release import ServedRelease
+from serving.releases.loading import LoadedRelease, card, card_page
 from serving.state import NOT_TOLD, ServiceState, nothing_served, select_release
 
 

@@ -25,7 +25,7 @@ from registry.outcomes.store import (
 )
 from serving.access.auth import refuse_other_sites
 from serving.http.upload import media_type, read_body
-from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.documents import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (
     InvalidParameter,

@@ -21,7 +21,6 @@ from registry.outcomes.store import OutcomeRefused, SeenAnswer
 from registry.records import Event
 from registry.registry import Registry
 from serving.access.auth import refuse_other_sites
-from serving.console.page import console_page, look
 from serving.http.diagnoses import Diagnoses
 from serving.http.middleware import PAGE_POLICY, PICTURE_POLICY, POLICY, shown_id
 from serving.http.models import served_model
@@ -36,12 +35,12 @@ from serving.protocol.problems import (
     WrongMediaType,
 )
 from serving.state import ServiceState
-from serving.web.looked_at import looked_at
+from serving.web.answer import looked_at
+from serving.web.console_page import console_page, look
 from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.outcome_page import PATH, answer_page, looking_page, read_fields, read_outcome
 from serving.web.picture_page import picture_page, read_form
-from serving.web.problem_page import problem_page
-from serving.web.rendering import ASSETS, asset
+from serving.web.rendering import ASSETS, asset, problem_page
 
 _OPERATOR_PAGES = 4
 """How many operator pages are made at once."""

@@ -31,7 +31,7 @@ from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph, Outputs
 from serving.inference.predictor import Decoded, LoadedVersion
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")

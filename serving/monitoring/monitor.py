@@ -1,9 +1,8 @@
 """Monitoring of every answer after it was sent: counted for drift, and compared with a candidate's."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from starlette.background import BackgroundTask
 
@@ -11,25 +10,23 @@ from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Monitoring as Monitored
 from registry.outcomes.metrics import SubgroupReport, released_report
-from serving.decoding.decoded import Decode, decode_here
+from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
-from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.count_later import BackgroundDriftCounter
-from serving.monitoring.drift.counting import DriftCounters
-from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
-from serving.monitoring.outcomes.field_metrics import field_metrics
-from serving.monitoring.outcomes.field_view import FieldView
-from serving.monitoring.outcomes.keeping import AnswerKeeper
-from serving.monitoring.outcomes.kept import kept_answer
-from serving.monitoring.outcomes.looking import FieldLooker
-from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
-from serving.monitoring.shadow.counting import ShadowCounters
-from serving.monitoring.shadow.table import ShadowRow, shadow_table
+from serving.metrics import Metrics
+from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.drift_counting import BackgroundDriftCounter, DriftCounters
+from serving.monitoring.field import FieldLooker, FieldView, field_metrics
+from serving.monitoring.outcomes import AnswerKeeper, kept_answer
 from serving.protocol.parameters import Parameters, subgroup_of
 from serving.protocol.schemas import Diagnosis
-from serving.releases.canary_releases import CanaryReleases
-from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
-from serving.settings import ServeSettings
+from serving.releases.current_release import CurrentRelease
+from serving.releases.loading import LoadedRelease
+from serving.releases.rollout import (
+    AnsweredPicture,
+    Rollout,
+    ShadowRow,
+    shadow_table,
+)
 
 log = logging.getLogger("dermfed.serve")
 
@@ -39,66 +36,50 @@ class Monitoring:
 
     def __init__(
         self,
-        settings: ServeSettings,
         metrics: Metrics,
         answers: AnswerKeeper | None = None,
-        folder: Path | None = None,
     ) -> None:
         """Registers the metrics; `start` starts the threads.
 
         Args:
-            settings: the service's.
             metrics: its metrics.
             answers: keeps those that may be judged; by default none are.
-            folder: which all workers share, for figures of the field.
         """
-        self._settings = settings
         self._metrics = metrics
         self._answers = answers
         self._drift = DriftCounters(metrics)
-        self._comparisons = ShadowCounters(metrics)
         self._current_release: CurrentRelease | None = None
-        self._canaries: CanaryReleases | None = None
+        self._canaries: Rollout | None = None
         self._drift_counter: BackgroundDriftCounter | None = None
-        self._shadow: ShadowComparison | None = None
-        self._folder = folder
         self._field: FieldLooker | None = None
         metrics.add_computed(lambda _: field_metrics(self.field()))
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
 
     def start(
         self,
-        source: RegistrySource,
+        source: Registry,
         current_release: CurrentRelease,
-        canaries: CanaryReleases,
-        decode_one: Decode = decode_here,
+        canaries: Rollout,
     ) -> None:
-        """Starts counting drift, and comparing mirrored canaries.
+        """Starts counting drift, and looking at the field.
 
         Args:
             source: the registry.
             current_release: what is served.
-            canaries: what gets a share next to it.
-            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
+            canaries: what gets a share next to it, or is compared with it.
         """
         self._current_release, self._canaries = current_release, canaries
         self._drift_counter = BackgroundDriftCounter(self._drift)
-        self._shadow = ShadowComparison(
-            canaries, self._settings, self._metrics, self._comparisons, decode_one
-        )
-        look: Callable[..., Monitored] | None = getattr(source, "field", None)  # not every source can tell
-        if self._answers is not None and look is not None:
-            self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
+        if self._answers is not None:
+            self._field = FieldLooker(self._models, partial(_look, source, self._answers))
             self._field.start()
 
     def close(self) -> None:
         """Ends what `start` began."""
-        shadow, drift_counter, field = self._shadow, self._drift_counter, self._field
-        self._shadow = self._drift_counter = self._current_release = self._canaries = self._field = None
+        drift_counter, field = self._drift_counter, self._field
+        self._drift_counter = self._current_release = self._canaries = self._field = None
         if field is not None:
             field.close()
-        if shadow is not None:
-            shadow.close()
         if drift_counter is not None:
             drift_counter.close()
 
@@ -132,7 +113,7 @@ class Monitoring:
 
     def health_issues(self) -> list[str]:
         """What keeps the field from being looked at."""
-        return list(self._field.health_issues) if self._field else []
+        return list(view.issues) if (view := self.field()) else []
 
     def field(self) -> FieldView | None:
         """What the last look at the field has found; None before it, and where no answers are kept."""
@@ -179,17 +160,14 @@ class Monitoring:
                 self._drift_counter.put(
                     answered.loaded, answered.subgroup, outputs.probabilities[0], outputs.embedding[0]
                 )
-            if self._shadow is not None:
-                self._shadow.submit(answered)
+            if self._canaries is not None:
+                await self._canaries.compare(answered)
         except Exception:
             # The answer is out; whatever it is, it is ours to look at and nobody else's.
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)
 
 
-def _look(
-    look: Callable[..., Monitored], answers: AnswerKeeper, model: str
-) -> tuple[Monitored, Sequence[SubgroupReport]]:
+def _look(source: Registry, answers: AnswerKeeper, model: str) -> tuple[Monitored, Sequence[SubgroupReport]]:
     """A look at a model, before history names its database of outcomes too, and what others may see of it."""
     store = answers.opened()
-    found = look(model, store)
-    return found, released_report(store, model)
+    return source.field(model, store), released_report(store, model)

@@ -1,7 +1,6 @@
 """Releases: the registry is polled, and a new release is loaded whole before it answers.
 
-- `current_release`: polls the registry and swaps releases.
-- `same_history`: whether the registry only grew since the last poll.
-- `loading`: loads the versions of a release, and warms them up.
-- `card`: the model card of a loaded release.
+- `current_release`: polls the registry, notices one that was set back, and swaps releases.
+- `loading`: loads the versions of a release, and warms them up; its model card.
+- `rollout`: a canary next to production, which answers a share of the requests or is compared on one.
 """

@@ -19,26 +19,29 @@ computing when that happened is not answered either (`may_answer`).
 While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is
 in its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later,
 until the right one is back.
+
+An older copy that was restored is served, for nobody else can say what is current. But what was done since it
+was made is undone in it, and two things never come back while the service runs: a version that was
+withdrawn, and an API key that was revoked.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
-from registry.records import ApiKey, Canary, Release, Version
+from registry.records import ApiKey, Canary, Release, Standing, Version
+from registry.registry import Registry
 from registry.signing.attestation import trust_in
 from serving.inference.device import Device
-from serving.metrics.metrics import Metrics
-from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
-from serving.releases.same_history import History, without_return
+from serving.metrics import Metrics
+from serving.releases.loading import LoadedRelease, Loader
 from serving.settings import ServeSettings
-
-__all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
 
 log = logging.getLogger("dermfed.serve")
 
@@ -79,8 +82,11 @@ class ServedRelease:
             was stopped, or a version was withdrawn and what takes its place is not loaded yet.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
         lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
-        canaries: of each model that has one, the canary that the registry told of in the same moment as of
-            all else here; none while it cannot be read. Whether it is loaded, `canary_releases` knows.
+        canaries: of each model that has one, the canary that the registry named in the same moment as all
+            else here; none while it cannot be read.
+        candidates: the releases of canaries, as far as they are loaded, by model. While a model is loading,
+            its last one is held too, since that may be what is loading.
+        canary_issues: why the releases of canaries cannot be loaded, by model.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -92,6 +98,16 @@ class ServedRelease:
     withdrawn: frozenset[tuple[str, str]] = frozenset()
     lost: float | None = None
     canaries: Mapping[str, Canary] = field(default_factory=dict)
+    candidates: Mapping[str, LoadedRelease] = field(default_factory=dict)
+    canary_issues: Mapping[str, str] = field(default_factory=dict)
+
+    def candidate(self, model: str) -> tuple[Canary, LoadedRelease] | None:
+        """The canary next to the release that answers, with its own; None where it is not loaded."""
+        canary, loaded = self.canaries.get(model), self.candidates.get(model)
+        if canary is None or loaded is None or loaded.release != canary.release:
+            return None
+        production = self.releases.get(model)
+        return (canary, loaded) if production and production.release.id == canary.beside else None
 
     def is_withdrawn(self, version: Version) -> bool:
         """Whether a version was withdrawn, as far as the registry has told."""
@@ -109,12 +125,9 @@ class CurrentRelease:
 
     def __init__(
         self,
-        source: RegistrySource,
+        source: Registry,
         settings: ServeSettings,
         metrics: Metrics | None = None,
-        *,
-        alias: str | None = None,
-        loader: Loader | None = None,
     ) -> None:
         """Polls the registry for the first time; what cannot be read is among the health issues.
 
@@ -122,14 +135,13 @@ class CurrentRelease:
             source: the registry.
             settings: what an operator set.
             metrics: where loads, and the releases served, are counted.
-            alias: whose releases to follow; by default the one of the settings.
-            loader: loads them; shared with whatever follows another alias.
 
         Raises:
             KeyUnusable: a file of trusted keys holds none.
         """
-        self.alias = alias or settings.alias
-        self.loader = loader or Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
+        self.alias = settings.alias
+        self._canary_alias = f"{self.alias}/canary"  # no alias has a name with a stroke
+        self.loader = Loader(source, trust_in(settings.trusted_keys), Device.of(settings))
         self._source = source
         self._settings = settings
         self._metrics = metrics or Metrics()
@@ -139,7 +151,8 @@ class CurrentRelease:
         self._shared = threading.Lock()  # for what the loading thread leaves behind
         self._ready: dict[int, LoadedRelease] = {}  # loaded, and not put in place yet; by the release's id
         self._failed: dict[int, tuple[float, str]] = {}  # when a release failed to load and why, by its id
-        self._history = History()
+        self._events, self._newest = 0, ""  # the registry's chain of events at the last poll
+        self._set_back = ""  # what happened to that chain; empty as long as it only grew
         self._stop, self._poll_now = threading.Event(), threading.Event()
         self._loading: dict[int, threading.Thread] = {}  # by the release's id
         self.refresh()
@@ -206,11 +219,10 @@ class CurrentRelease:
         self._asked = asked = time.monotonic()
         before = self._served
         try:
-            standing = standing_of(self._source, self.alias)
+            standing = self._source.standing(self.alias)
             current = standing.releases
-            keys = without_return(before.keys or (), self._source.keys())
-            set_back = self._history.issue
-            self._history.look(standing, getattr(self._source, "has_event", None))
+            keys = _without_return(before.keys or (), self._source.keys())
+            self._compare_history(standing)
         except DatabaseLost as error:
             self._log_once(REGISTRY, error, before.health_issues)
             issues = {**before.health_issues, REGISTRY: f"the registry was lost: {error}"}
@@ -231,14 +243,17 @@ class CurrentRelease:
         finally:
             self._asked = None
         self._answered = asked
-        if self._history.issue != set_back:
-            log.error("%s", self._history.issue)
-        with self._shared:
-            ready, failed = self._take_finished(current)
-        releases: dict[str, LoadedRelease] = {}
-        issues = {REGISTRY: self._history.issue} if self._history.issue else {}
-        loading: dict[str, float] = {}
         withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
+        canaries = {
+            model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
+        }
+        with self._shared:
+            ready, failed = self._take_finished(
+                [*current.values(), *(one.release for one in canaries.values())]
+            )
+        releases: dict[str, LoadedRelease] = {}
+        issues = {REGISTRY: self._set_back} if self._set_back else {}
+        loading: dict[str, float] = {}
         silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
         for model, release in current.items():
@@ -273,36 +288,81 @@ class CurrentRelease:
                     if model not in silenced:
                         loading[model] = before.confirmed_for(model) if old else float("-inf")
                     new.append(release)
-        canaries = {
-            model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
-        }
+        candidates = {model: old for model, old in before.candidates.items() if model in loading}
+        canary_issues: dict[str, str] = {}
+        for model, canary in canaries.items():
+            last, id_ = before.candidates.get(model), canary.release.id
+            loaded = last if last and last.release == canary.release else ready.get(id_)
+            if loaded is not None:
+                candidates[model] = loaded
+            elif id_ in failed:
+                since, canary_issues[model] = failed[id_]
+                retries += [canary.release] if asked - since >= RETRY_SECONDS else []
+            else:
+                new.append(canary.release)
         self._publish(
-            ServedRelease(releases, keys, issues, asked, loading, silenced, withdrawn, canaries=canaries)
+            ServedRelease(
+                releases,
+                keys,
+                issues,
+                asked,
+                loading,
+                silenced,
+                withdrawn,
+                None,
+                canaries,
+                candidates,
+                canary_issues,
+            )
         )
         return new + retries
 
+    def _compare_history(self, standing: Standing) -> None:
+        """Notices a registry that has lost the newest event of the last poll."""
+        if self._newest not in ("", standing.newest) and not self._source.has_event(self._newest):
+            self._set_back = (
+                f"the registry was set back: it had {self._events} events, and the newest of these is not in "
+                f"it any more; it has {standing.events} now. An older copy was restored, or it was altered: "
+                "what was done since is undone in it. Look at `dermfed-registry history` and "
+                "`dermfed-registry keys list`, then start the service again"
+            )
+            log.error("%s", self._set_back)
+        self._events, self._newest = standing.events, standing.newest
+
     def load(self, release: Release) -> None:
         """Loads a release, which the next poll publishes; a failure is kept, logged and counted."""
-        began = time.monotonic()
+        began, served = time.monotonic(), self._served
+        canary = served.canaries.get(release.model)
+        if canary is not None and canary.release.id != release.id:
+            canary = None
+        alias = self.alias if canary is None else self._canary_alias
         try:
             loaded = self.loader.load(release)
         except Exception as error:  # noqa: BLE001 - whatever it is, the old release goes on serving
             issue = f"release {release.id} of {release.model} cannot be served: {error}"
-            self._log_once(release.model, error, self._served.health_issues)
+            if canary is not None:
+                instead = "nothing is compared" if canary.mirror else "production answers in its place"
+                what = f"canary: release {release.id} of {release.model}"
+                issue = f"{what}: it cannot be served, and {instead}: {error}"
+            self._log_once(
+                release.model, error, served.health_issues if canary is None else served.canary_issues
+            )
             with self._shared:
                 self._failed[release.id] = (time.monotonic(), issue)
-            self._metrics.not_loaded(self.alias, release.model)
+            self._metrics.not_loaded(alias, release.model)
             return
         with self._shared:
             self._failed.pop(release.id, None)
             self._ready[release.id] = loaded
-        self._metrics.loaded(self.alias, release.model, time.monotonic() - began)
+        self._metrics.loaded(alias, release.model, time.monotonic() - began)
+        if canary is not None:
+            log.info("canary release %d of %s: %s", release.id, release.model, shown(canary.title))
 
     def _take_finished(
-        self, current: Mapping[str, Release]
+        self, current: Sequence[Release]
     ) -> tuple[dict[int, LoadedRelease], dict[int, tuple[float, str]]]:
-        """The loads that have ended, ready or failed, of current releases; all others are forgotten."""
-        ids = {release.id for release in current.values()}
+        """The loads that have ended, ready or failed, of these releases; all others are forgotten."""
+        ids = {release.id for release in current}
         ready = {id_: loaded for id_, loaded in self._ready.items() if id_ in ids}
         self._ready = {}
         self._failed = {id_: failed for id_, failed in self._failed.items() if id_ in ids}
@@ -312,6 +372,10 @@ class CurrentRelease:
         self._served = served
         serving = {model: loaded.release.id for model, loaded in served.releases.items()}
         self._metrics.serving(self.alias, serving, served.health_issues)
+        trying = {m: found[1].release.id for m in served.canaries if (found := served.candidate(m))}
+        self._metrics.serving(self._canary_alias, trying, served.canary_issues)
+        answers = [(m, one) for m, one in served.canaries.items() if not one.mirror]
+        self._metrics.canary_shares({(m, one.release.id): one.share for m, one in answers})
 
     def _unanswered_for(self) -> float:
         """How long the registry has left the poll under way without an answer; seconds."""
@@ -350,6 +414,22 @@ class CurrentRelease:
             return
         foreseen = isinstance(error, (RegistryError, BundleError, OSError))
         log.error("%s: %s", name or "the registry", shown(str(error)), exc_info=None if foreseen else error)
+
+
+def _without_return(before: Iterable[ApiKey], now: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
+    """The keys that the registry holds now, of which none that was bad before is good again.
+
+    One that the registry does not hold any more counts as revoked, so that a registry without keys does not
+    open a service that had some.
+    """
+    held = {one.id: one for one in now}
+    for old in before:
+        new = held.get(old.id)
+        if new is None:
+            held[old.id] = old if old.revoked is not None else replace(old, revoked=datetime.now(UTC))
+        elif old.revoked is not None and new.revoked is None:
+            held[old.id] = replace(new, revoked=old.revoked)
+    return tuple(held.values())
 
 
 def _numbers_of(release: Release, withdrawn: frozenset[tuple[str, str]]) -> str:

@@ -6,9 +6,9 @@ the last request that use it have ended.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,55 +16,21 @@ import numpy as np
 from registry.bundle.cases import read_given
 from registry.bundle.decision import decide
 from registry.bundle.diagnose import Question, ask
-from registry.bundle.folder import Bundle
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.text import shown
-from registry.records import ApiKey, Event, Release, Standing, Version
+from registry.records import Release, Version
+from registry.registry import Registry
+from registry.views.card import Entry, release_card
+from registry.views.card_page import card_page as page
 from serving.inference.device import Device
 from serving.inference.predictor import LoadedVersion
+from serving.protocol.documents import Card
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.keys import Trust
 
 log = logging.getLogger("dermfed.serve")
-
-
-class RegistrySource(Protocol):
-    """What the service reads from the registry.
-
-    A source may have `standing(alias) -> Standing` too, which tells in the same moment what was stopped and
-    withdrawn; of one without, nothing ever was. And `has_event(digest) -> bool`, by which one that was set
-    back is noticed. And `forged(events) -> frozenset[int] | None`, which tells whose signature does not
-    hold; of one without, signatures are shown as not checked. And `prevalence(release)`, a mapping from
-    subgroups to what was stated; of one without, nothing was.
-    """
-
-    def current(self, alias: str = ...) -> dict[str, Release]:
-        """The release that the alias points to, by model."""
-        ...
-
-    def bundle(self, version: Version) -> Bundle:
-        """The bundle of a version, its digests verified."""
-        ...
-
-    def keys(self) -> tuple[ApiKey, ...]:
-        """All API keys."""
-        ...
-
-    def require_signature(self, version: Version, trust: "Trust") -> str:
-        """The identity of a trusted signer of the version; raises if there is none."""
-        ...
-
-    def history(self, model: str) -> tuple[Event, ...]:
-        """The events of a model, the oldest first."""
-        ...
-
-
-def standing_of(source: RegistrySource, alias: str) -> Standing:
-    """What may answer under the alias, and what must not; a source may be one that knows no withdrawals."""
-    asked: Callable[[str], Standing] | None = getattr(source, "standing", None)
-    return Standing(source.current(alias)) if asked is None else asked(alias)
 
 
 @dataclass(frozen=True)
@@ -95,7 +61,7 @@ class LoadedRelease:
 class Loader:
     """Loads releases, sharing versions that are loaded already; safe to share between threads."""
 
-    def __init__(self, source: RegistrySource, trust: "Trust | None", device: Device | None = None) -> None:
+    def __init__(self, source: Registry, trust: "Trust | None", device: Device | None = None) -> None:
         """Keeps the registry and the trust; nothing is loaded yet.
 
         Args:
@@ -115,11 +81,10 @@ class Loader:
         Raises:
             RegistryError, BundleError: a version cannot be read, is not signed, or cannot answer.
         """
-        stated: Callable[[Release], Mapping[str, float]] | None = getattr(self._source, "prevalence", None)
         return LoadedRelease(
             release,
             {version.subgroup.name: self._version(version) for version in release.versions},
-            {} if stated is None else stated(release),
+            self._source.prevalence(release),
         )
 
     def _version(self, version: Version) -> LoadedVersion:
@@ -159,3 +124,14 @@ def _grey_questions(manifest: BundleManifest) -> list[Question]:
     facts = {fact.name: fact.write(fact.low if fact.kind == "number" else 0.0) or "" for fact in case.facts}
     whole = Question(np.repeat(grey, len(kinds), axis=0), read_given(case, kinds, facts))
     return [Question(grey, read_given(case, [None], {})), whole]
+
+
+def card(loaded: LoadedRelease, alias: str) -> Card:
+    """The model card of a loaded release, its global version first."""
+    entries = [Entry.of(one.version, one.manifest) for one in loaded.versions.values()]
+    return Card.model_validate(release_card(entries, release=loaded.release, alias=alias))
+
+
+def card_page(shown: Card) -> str:
+    """The HTML page of a model card, which loads nothing from elsewhere."""
+    return page(shown.model_dump(mode="json"))

@@ -1,25 +1,188 @@
-"""What whoever runs the service has to see: the release, its fairness, what was done, and what comes in."""
+"""What whoever runs the service has to see: the release, its fairness, what was done, and what comes in.
+
+First stands whether anything needs them: health, then what was overridden, then drift. A reliability diagram
+shows how often answers of a confidence were right: a model whose confidence can be trusted lies on the
+diagonal. Drawn are bins with enough test pictures; each mark carries the 95 % interval of its share (Wilson),
+so that a few pictures do not look like a fault.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from registry.bundle.counts.counts import ScoreHistograms
+from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.metrics.intervals import mean_interval
 from registry.gates.gate_set import let_through
+from registry.outcomes.alarms import Alarm
+from registry.outcomes.metrics import Share, SubgroupReport
 from registry.records import Event
-from registry.views.card import standing
+from registry.views.card import Matter, Standing, standing
 from registry.views.card_page import by_subgroup, key_figures, measured
 from registry.views.records import event_lines
 from registry.views.tables import Table
-from serving.monitoring.drift.table import EVERYBODY, DriftRow
-from serving.monitoring.outcomes.field_view import FieldRow, FieldView
-from serving.monitoring.shadow.table import ShadowRow
+from serving.monitoring.drift import EVERYBODY, DriftRow
+from serving.monitoring.field import FieldView, shares_of
 from serving.protocol.documents import ServedModel
-from serving.releases.card import card
-from serving.releases.current_release import LoadedRelease, ServedRelease
-from serving.web.attention import attention, is_overridden
-from serving.web.reliability import points, reliability
+from serving.releases.current_release import ServedRelease
+from serving.releases.loading import LoadedRelease, card
+from serving.releases.rollout import ShadowRow
 from serving.web.rendering import render
+
+
+def attention(
+    state: ServedRelease,
+    troubles: Sequence[str],
+    history: Mapping[str, Sequence[Event]],
+    forged: Mapping[str, frozenset[int] | None],
+    drift: Sequence[DriftRow],
+    alarms: Sequence[tuple[str, Alarm]] = (),
+) -> Standing:
+    """What needs somebody, the worst first.
+
+    Args:
+        state: what is served.
+        troubles: what keeps something from working, a sentence each.
+        history: what was done to each model, the oldest first.
+        forged: events that say to be signed and are not, by model; None where they cannot be checked.
+        drift: what came in beside what was tested on.
+        alarms: promises that were broken in the field, and that nobody has closed, each with its model.
+    """
+    silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
+    return Standing(
+        (
+            *(_trouble(text) for text in troubles),
+            *(
+                Matter(f"{said}.", "Promote a version, or go back to an earlier release.", wrong=True)
+                for _, said in sorted(silenced.items())
+            ),
+            *_nobody(state, silenced),
+            *(_alarm(model, one) for model, one in alarms),
+            *(
+                Matter(
+                    f"History of {model} has events that say to be signed and are not.",
+                    "Run `dermfed-registry verify`, and find out who wrote them.",
+                    wrong=True,
+                )
+                for model, events in sorted(forged.items())
+                if events
+            ),
+            *(
+                one
+                for name, release in sorted(state.releases.items())
+                for one in _overridden(name, release, history)
+            ),
+            *_drifted(drift),
+        )
+    )
+
+
+def is_overridden(release: LoadedRelease, history: Sequence[Event]) -> bool:
+    """Whether a gate had refused a release and was overridden.
+
+    Of whichever event made it: a rollback to it does not undo that.
+    """
+    return any(one.overridden for one in history if one.release == release.release.id)
+
+
+def _trouble(text: str) -> Matter:
+    said = text if text.endswith(".") else f"{text}."  # as the log has it, so that it is found there
+    return Matter(said, "The service’s log tells more.", wrong=True)
+
+
+def _alarm(model: str, one: Alarm) -> Matter:
+    number = "" if one.number is None else f" (alarm {one.number})"
+    return Matter(
+        f"Of {model}, {one.said}{number}.",
+        f"Look at its figures in the field, go back to the release before, or close the alarm with a reason: "
+        f"`dermfed-registry field {model}`.",
+        wrong=True,
+    )
+
+
+def _nobody(state: ServedRelease, silenced: Mapping[str, str]) -> Iterator[Matter]:
+    if not state.releases and not silenced:
+        yield Matter(
+            "No model has been promoted.",
+            "Nobody is answered until you do: `dermfed-registry promote MODEL VERSION --to ALIAS`.",
+            wrong=True,
+        )
+
+
+def _overridden(
+    name: str, release: LoadedRelease, history: Mapping[str, Sequence[Event]]
+) -> Iterator[Matter]:
+    if is_overridden(release, history.get(name, ())):
+        yield Matter(
+            f"A gate had refused release {release.release.id} of {name} and was overridden.",
+            "Read its card, and go back if nobody can say why: `dermfed-registry rollback`.",
+        )
+
+
+def _drifted(drift: Sequence[DriftRow]) -> Iterator[Matter]:
+    found = [row for row in drift if row.verdict == "drifted"]
+    for model in sorted({row.model for row in found}):
+        where = sorted({f"{row.measure} ({row.subgroup})" for row in found if row.model == model})
+        yield Matter(
+            f"What comes in for {model} is not what it was tested on: {', '.join(where)}.",
+            "Look at the pictures that come in, and at whom the model was tested on.",
+        )
+
+
+BINS = 10
+LEAST = 10
+"""Test pictures that a bin must have to be drawn."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One bin.
+
+    Attributes:
+        confidence: the mean confidence in it.
+        right: the share that was right, with its interval.
+        n: test pictures in it.
+    """
+
+    confidence: float
+    right: float
+    interval: tuple[float, float]
+    n: int
+
+
+def reliability(histograms: ScoreHistograms) -> list[Mark]:
+    """The bins with enough pictures, by confidence; none where the bundle does not tell what was right."""
+    if histograms.right is None:
+        return []
+    all_, right = np.array(histograms.confidence), np.array(histograms.right)
+    middles = LOGIT_BINS.middles
+    tenths = (middles * BINS).astype(int)
+    marks = []
+    for place in (tenths == tenth for tenth in range(BINS)):
+        n, k = int(all_[place].sum()), int(right[place].sum())
+        if n >= LEAST:
+            low, high = mean_interval(np.array([k]), np.array([n]))
+            mean = float((all_[place] * middles[place]).sum() / n)
+            marks.append(Mark(mean, k / n, (low, high), n))
+    return marks
+
+
+def points(marks: Sequence[Mark], side: float) -> list[dict[str, float | int]]:
+    """The marks in a square of `side` units, whose origin is above on the left."""
+    return [
+        {
+            "x": round(side * mark.confidence, 1),
+            "y": round(side * (1 - mark.right), 1),
+            "low": round(side * (1 - mark.interval[0]), 1),
+            "high": round(side * (1 - mark.interval[1]), 1),
+            "n": mark.n,
+        }
+        for mark in marks
+    ]
+
 
 SIDE = 200.0
 """Of the square in which a reliability diagram is drawn; units of its own."""
@@ -59,6 +222,7 @@ class Seen:
 
 def operator_page(seen: Seen) -> str:
     """The page."""
+    field = seen.field
     return render(
         "operator.html",
         here="operator",
@@ -68,9 +232,9 @@ def operator_page(seen: Seen) -> str:
             seen.history,
             seen.forged,
             seen.drift,
-            () if seen.field is None else seen.field.alarms,
+            () if field is None else [(name, one) for name, of in field.models.items() for one in of.alarms],
         ),
-        field=seen.field,
+        field=field,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )
@@ -109,7 +273,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         ],
         "shadow": [row for row in seen.shadow if row.model == name],
         "field": field_rows(name, release, seen.field),
-        "alarms": [one for one in seen.field.alarms if one.model == name] if seen.field else [],
+        "alarms": seen.field.of(name).alarms if seen.field else [],
     }
 
 
@@ -126,11 +290,14 @@ def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[Table]:
     ]
 
 
-def field_rows(name: str, release: LoadedRelease, field: FieldView | None) -> list[FieldRow]:
-    """Figures of the field, those of versions that answer now first."""
+def field_rows(
+    name: str, release: LoadedRelease, field: FieldView | None
+) -> list[tuple[SubgroupReport, dict[tuple[str, str], Share]]]:
+    """Metrics of the field, those of versions that answer now first."""
     now = {one.version.number for one in release.versions.values()}
-    rows = [row for row in field.rows if row.model == name] if field else []
-    return sorted(rows, key=lambda row: (row.version not in now, row.subgroup, -row.version))
+    reports = field.of(name).reports if field else ()
+    ordered = sorted(reports, key=lambda row: (row.version not in now, row.subgroup, -row.version))
+    return [(row, shares_of(row)) for row in ordered]
 
 
 def told_once(rows: Sequence[DriftRow]) -> list[DriftRow]:

@@ -1,4 +1,4 @@
-"""Templates, and the files that pages load."""
+"""Templates, the files that pages load, shares for people, and the page of a problem."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -9,8 +9,31 @@ from typing import Any, Final
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
 
 from registry.views.tables import PAGE_OPTIONS
+from serving.protocol.problems import ProblemResponse
 from serving.protocol.schemas import DISCLAIMER
-from serving.web.numbers import percent
+
+NOT_KNOWN = "not known"
+
+
+def percent(share: float | None) -> str:
+    """A share for people: whole per cents, a tenth where there is little or little missing.
+
+    Nothing is rounded to none or to all.
+    """
+    if share is None:
+        return NOT_KNOWN
+    value = 100 * share
+    if 0 < value < 0.1:
+        return "under 0.1 %"
+    if 99.9 < value < 100:
+        return "over 99.9 %"
+    return "{share} %".format(share=f"{value:.1f}" if 0 < value < 1 or 99 < value < 100 else f"{value:.0f}")
+
+
+def plain(name: str) -> str:
+    """A name of the vocabulary for people: `head_neck` is `head neck`."""
+    return name.replace("_", " ")
+
 
 ASSETS: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
@@ -51,3 +74,15 @@ def _templates() -> Environment:
     )
     environment.filters |= {"percent": percent}
     return environment
+
+
+def problem_page(problem: ProblemResponse, request_id: str) -> str:
+    """The page of a problem with a request."""
+    return render(
+        "problem.html",
+        here="",
+        title=problem.title,
+        detail=problem.detail,
+        status=problem.status,
+        request_id=request_id,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from serving.decoding.decoders import Decoders
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
 
 

@@ -17,7 +17,7 @@ from serving.decoding.decoder import DecoderEnded
 from serving.decoding.decoders import LEAST, OFTEN, OWN, Decoders
 from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.wire import SHARED
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import DECODE_SHARE, ServeSettings
 from tests.serving.hostile.apart import held

@@ -20,7 +20,7 @@ from serving.decoding.decoder import DecoderEnded
 from serving.decoding.decoders import ENOUGH, Decoders
 from serving.decoding.forking import Template
 from serving.decoding.wire import Pixels
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
 from tests.serving.hostile.piece import encoded
 

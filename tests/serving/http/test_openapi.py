@@ -10,7 +10,7 @@ from serving.http.app import build_app
 from serving.http.openapi import ANY, describe, docs_page, kind
 from serving.http.openapi import OPERATIONS as TABLE
 from serving.inference.reasons import CODES
-from serving.metrics.metrics import OTHER
+from serving.metrics import OTHER
 from serving.protocol import problems
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
 from serving.protocol.problems import MEDIA_TYPE, ProblemResponse

@@ -16,7 +16,7 @@ from registry.bundle.model import Outputs
 from serving.inference.batcher import GPU_BATCH, Batcher, run_batch
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
 from tests.case_bundles import CASE
 

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import io
 from dataclasses import replace
-from types import SimpleNamespace
 
 import anyio
 import numpy as np
@@ -13,13 +12,12 @@ from PIL import Image
 
 from registry.registry import Registry
 from registry.releases.rollout import Share
-from serving.http.endpoints import diagnoses
-from serving.metrics.metrics import Metrics
+from serving.http import diagnoses
+from serving.metrics import Metrics
 from serving.protocol.parameters import Parameters
-from serving.releases import canary_releases
-from serving.releases.canary_releases import CanaryReleases
-from serving.releases.canary_share import place_of
+from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
+from serving.releases.rollout import Rollout, place_of
 from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
@@ -158,12 +156,13 @@ def test_one_of_a_subgroup_answers_its_share_of_them_and_nobody_else(versions, s
         assert by_tone == {"V": {2, 4}, "1": {1}, "none": {1}, "other": {1}}
 
 
-def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(versions):
+def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(versions, monkeypatch):
     """Where that has not been loaded, what answers in its place is none that the gates compared."""
     versions.promote(MODEL, [3], **TO, share=Share(0.999))
     settings, metrics = ServeSettings(records=None), Metrics()
+    monkeypatch.setattr(CurrentRelease, "_poll_until_closed", lambda self: None)
     current = CurrentRelease(versions, settings, metrics)
-    canaries = CanaryReleases(settings, metrics, current)
+    canaries = Rollout(settings, metrics, current)
     try:
         production, content = current.served.releases[MODEL], next(pictures(1))
 
@@ -178,14 +177,12 @@ def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(version
         assert chosen(replace(current.served, canaries={})) == 1
 
         # What has ended is held while production is loading, which may be what it has become.
-        canaries._stop.set()
-        canaries._thread.join()
-        canaries._current = SimpleNamespace(served=current.served, loader=current.loader)
-        canaries._look()
-        for loading, held in (({MODEL: 0.0}, 1), ({}, 0)):
-            canaries._current.served = replace(current.served, canaries={}, loading=loading)
-            canaries._look()
-            assert len(canaries._held) == held
+        versions.promote(MODEL, [3], **TO)
+        (release,) = current.poll()
+        assert (list(current.served.candidates), current.served.canaries) == ([MODEL], {})
+        current.load(release)
+        assert current.poll() == []
+        assert current.served.candidates == {}
     finally:
         canaries.close()
         current.close()
@@ -195,7 +192,7 @@ def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(version
 
 
 def test_one_that_cannot_be_loaded_takes_no_answer_and_is_told(versions, places, serve, monkeypatch):
-    monkeypatch.setattr(canary_releases, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(current_release, "RETRY_SECONDS", 0.2)
     versions.promote(MODEL, [3], **TO, share=HALF)
     damaged = versions.version(MODEL, 3).digest
     places.spoil(damaged)

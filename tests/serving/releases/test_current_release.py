@@ -12,7 +12,7 @@ import pytest
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import Gaussians
 from registry.errors import DatabaseError, ObjectCorrupt
-from serving.metrics.metrics import Metrics
+from serving.metrics import Metrics
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
 from serving.releases.loading import Loader
@@ -33,13 +33,13 @@ class Source:
         self.loading = threading.Event()
         self.loaded = []
 
-    def current(self, alias="production"):
+    def __getattr__(self, name):
+        return getattr(self.registry, name)
+
+    def standing(self, alias):
         if self.error:
             raise self.error
-        return self.registry.current(alias)
-
-    def keys(self):
-        return self.registry.keys()
+        return self.registry.standing(alias)
 
     def bundle(self, version):
         if version.number in self.slow:
@@ -63,8 +63,6 @@ def test_a_release_is_loaded_with_the_prevalence_that_was_stated(registry, promo
     source = Source(registry)
     loader = Loader(source, None)
     (release,) = source.current().values()
-    assert loader.load(release).prevalence == {}  # of a source that knows of none
-    source.prevalence = registry.prevalence
     assert loader.load(release).prevalence == {}
     stated = {"prevalence": {"light": 0.12}, "override_gates": True, "reason": "t"}
     registry.promote(release.model, [1, 2], to="production", **stated)
@@ -355,22 +353,22 @@ def test_a_registry_that_does_not_answer_at_all_leaves_the_old_release_serving(
 ):
     monkeypatch.setattr(current_release, "SILENT_SECONDS", 0.5)
     hanging, go = threading.Event(), threading.Event()
-    current = source.current
+    standing = source.standing
 
     def hang(alias):
         hanging.set()
         assert go.wait(120)
-        return current(alias)
+        return standing(alias)
 
     with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
-        source.current = hang
+        source.standing = hang
         assert hanging.wait(60)
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
         (health_issue,) = service.client.get("/readyz").json()["troubles"]
         assert "the registry cannot be read: it has not answered for" in health_issue
         assert answering(service) == (1, 2)
         promote(source.registry, bundle(seed=1))
-        source.current = current
+        source.standing = standing
         go.set()
         service.eventually(lambda: answering(service) == (3, 2))
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
@@ -395,19 +393,6 @@ def test_a_model_that_cannot_answer_is_not_put_in_place(following, source, promo
     following._failed.clear()
     following.refresh()
     assert following.served.releases["skin-lesion"].release.id == 2
-
-
-def test_what_two_aliases_share_is_loaded_once(following, source, promote, bundle):
-    candidate = source.registry.add([bundle(seed=1)])[0].number
-    source.registry.promote("skin-lesion", [candidate], to="staging", reason="t", override_gates=True)
-    beside = CurrentRelease(source, ServeSettings(), alias="staging", loader=following.loader)
-    assert source.loaded == [1, 2, 3]
-    assert set(beside.served.releases["skin-lesion"].versions) == {"global"}
-    source.registry.promote("skin-lesion", [candidate], to="production", reason="t", override_gates=True)
-    following.refresh()
-    assert source.loaded == [1, 2, 3]
-    served = following.served.releases["skin-lesion"].versions["global"]
-    assert served is beside.served.releases["skin-lesion"].versions["global"]
 
 
 def test_metrics_tell_of_releases(source, promote, bundle, monkeypatch):

@@ -30,16 +30,13 @@ class Source:
         self.go = threading.Event()
         self.hides = False  # whether it is one of before, that knows no withdrawals
 
-    def current(self, alias="production"):
-        return self.registry.current(alias)
+    def __getattr__(self, name):
+        return getattr(self.registry, name)
 
     def standing(self, alias):
         if self.error:
             raise self.error
         return Standing(self.registry.current(alias)) if self.hides else self.registry.standing(alias)
-
-    def keys(self):
-        return self.registry.keys()
 
     def bundle(self, version):
         if version.number in self.slow:
@@ -47,9 +44,6 @@ class Source:
         if version.number in self.broken:
             raise self.broken[version.number]
         return self.registry.bundle(version)
-
-    def history(self, model):
-        return self.registry.history(model)
 
 
 @pytest.fixture

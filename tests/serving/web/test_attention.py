@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from serving.web.attention import attention
+from serving.web.operator_page import attention
 
 RELEASE = SimpleNamespace(release=SimpleNamespace(id=7))
 SERVED = SimpleNamespace(releases={"skin-lesion": RELEASE}, silenced={})

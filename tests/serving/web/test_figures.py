@@ -5,7 +5,7 @@ from pydantic import Field
 
 from serving.protocol.fields import PROBABILITY, Fact, Figure, Unit, example
 from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk
-from serving.web.figures import Row, figures
+from serving.web.answer import Row, figures
 
 
 def test_a_working_point_has_rows_of_its_own_where_there_is_one():

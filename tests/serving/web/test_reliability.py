@@ -5,7 +5,7 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import ScoreHistograms
-from serving.web.reliability import LEAST, reliability
+from serving.web.operator_page import LEAST, reliability
 
 
 def histograms(confidences, right):

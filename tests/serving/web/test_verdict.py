@@ -15,8 +15,8 @@ from serving.protocol.schemas import (
     PredictiveValues,
     TriageEvidence,
 )
+from serving.web.answer import verdict
 from serving.web.rendering import asset
-from serving.web.verdict import verdict
 
 
 def answer(decision="report", *findings, left_open=(), above=None, triage=None, concluded=None, **evidence):

@@ -13,7 +13,7 @@ from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import DISTANCE_BINS, Gaussians
 from registry.records import Release, Version
 from serving.inference.predictor import LoadedVersion
-from serving.releases.current_release import LoadedRelease
+from serving.releases.loading import LoadedRelease
 
 MALIGNANT = np.array([True, False, False])
 

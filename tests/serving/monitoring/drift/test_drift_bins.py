@@ -7,7 +7,7 @@ import pytest
 
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.model import DISTANCE_BINS, distance_bin, upper_edge
-from serving.monitoring.drift.bins import (
+from serving.monitoring.drift_counting import (
     DISTANCE_EDGES,
     LOG_ODDS_EDGES,
     coarse_distances,

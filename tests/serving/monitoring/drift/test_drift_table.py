@@ -8,12 +8,9 @@ import pytest
 
 from registry.bundle.model import DISTANCE_BINS, distance_bin
 from serving.inference.quality.judging import QualityAssessment
-from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
-from serving.monitoring.drift.counting import DriftCounters
-from serving.monitoring.drift.distance import compare
-from serving.monitoring.drift.reference import MEASURES
-from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
+from serving.metrics import Metrics
+from serving.monitoring.drift import MEASURES, compare, counts_of, decisions, drift_metrics, drift_table
+from serving.monitoring.drift_counting import TOGETHER, BackgroundDriftCounter, DriftCounters
 from tests.thresholds import concluding
 
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])

@@ -9,10 +9,8 @@ import pytest
 
 from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
-from serving.monitoring.drift.bins import coarse_scores
-from serving.monitoring.drift.distance import Distance, Merged, compare
-from serving.monitoring.drift.reference import expected
-from serving.monitoring.drift.table import SHIFTED
+from serving.monitoring.drift import SHIFTED, Distance, Merged, compare, expected
+from serving.monitoring.drift_counting import coarse_scores
 
 MALIGNANT = np.array([True, False, False])
 COMPARISONS = 60

@@ -1,0 +1,323 @@
+"""What the page shows of an answer: its head, its metrics, what it rests on, and where the model looked.
+
+`report` says that the model is sure, and not that the lesion is harmless. So a reported malignancy is said
+first and looks like a referral, and nothing at all looks like an all-clear.
+
+A picture is a copy of what the model saw, small, where it lies in the picture as it was sent: what was cut
+off is grey. It goes back to whoever sent it, within the page and nowhere else.
+"""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from registry.bundle.manifest import Guarantee
+from registry.bundle.pictures.rule import Placement, frame_size, pixel_box
+from serving.protocol.fields import PROBABILITY, Unit, facts
+from serving.protocol.schemas import Answer, Diagnosis, MissingInput
+from serving.protocol.triage import headline, shown
+from serving.web.rendering import NOT_KNOWN, percent, plain
+
+_TITLES: Final[Mapping[str, str]] = {
+    "report": "Report",
+    "refer": "Refer",
+    "retake": "Take another picture",
+}
+_SENTENCES: Final[Mapping[str, str]] = {
+    "report": "The model is confident enough for this answer to be reported to a clinician.",
+    "refer": "The model is not sure enough. A clinician has to see the lesion.",
+    "retake": "This picture cannot be judged.",
+}
+_NO_DIAGNOSIS: Final = "The model is not sure enough of a diagnosis."
+_NO_ALL_CLEAR: Final = "This is no all-clear: the model can be wrong. A clinician has to judge the lesion."
+_SAYS_NOTHING: Final = "A referral says nothing about how dangerous the lesion is."
+
+SERIOUS: Final = ("malignant", "premalignant")
+"""The kinds of disease for which a report looks like a referral."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The head of an answer.
+
+    Attributes:
+        triage: who has to see the lesion; None without triage.
+        shown: what triage rests on, a sentence each.
+        title: the decision, in a word or two.
+        found: the disease that is reported, and how likely it is; None where none is.
+        sentence: what the decision means.
+        caution: what it does not mean; None where it cannot be misread.
+        look: of which decision it has the look: what is ruled out looks like a report.
+        serious: whether the lesion is urgent, or the answer reports, or leaves open, a disease that must
+            not be overlooked.
+    """
+
+    triage: str | None
+    shown: list[str]
+    title: str
+    found: str | None
+    sentence: str
+    caution: str | None
+    look: str
+    serious: bool
+
+
+def verdict(diagnosis: Diagnosis) -> Verdict:
+    """The head of an answer."""
+    decision = diagnosis.decision
+    triaged = diagnosis.triage is not None
+    return Verdict(
+        triage=headline(diagnosis),
+        shown=shown(diagnosis),
+        title=_TITLES[decision],
+        found=_found(diagnosis) if decision == "report" else None,
+        sentence=_NO_DIAGNOSIS if triaged and decision == "refer" else _SENTENCES[decision],
+        caution=_caution(diagnosis),
+        look="report" if diagnosis.triage == "ruled-out" else decision,
+        serious=diagnosis.triage == "urgent" or (decision == "report" and _is_serious(diagnosis)),
+    )
+
+
+def _found(diagnosis: Diagnosis) -> str | None:
+    if (sure := diagnosis.conclusion) is not None:
+        return f"{sure.name[:1].upper()}{sure.name[1:]}, {percent(sure.probability)}"
+    if not diagnosis.findings:
+        return None
+    first = diagnosis.findings[0]
+    return f"Most likely: {first.name} ({first.malignancy}), {percent(first.probability)}"
+
+
+def _is_serious(diagnosis: Diagnosis) -> bool:
+    if diagnosis.conclusion is not None and diagnosis.conclusion.malignant:
+        return True
+    left_open = set(diagnosis.prediction_set.codes)
+    first = diagnosis.findings[:1]
+    return bool(diagnosis.malignancy.above) or any(
+        one.malignancy in SERIOUS for one in diagnosis.findings if one in first or one.code in left_open
+    )
+
+
+def _caution(diagnosis: Diagnosis) -> str | None:
+    if diagnosis.decision == "refer" and diagnosis.triage is None:
+        return _SAYS_NOTHING
+    if diagnosis.decision == "retake" or diagnosis.triage == "urgent":
+        return None
+    if diagnosis.decision == "refer":
+        return _NO_ALL_CLEAR if diagnosis.triage == "ruled-out" else None
+    if diagnosis.malignancy.above:
+        return "The probability of malignancy reaches the working point: the lesion is suspicious."
+    if diagnosis.conclusion is not None and diagnosis.conclusion.malignant:
+        return "A malignant disease is concluded. A clinician has to see the lesion."
+    if diagnosis.findings and diagnosis.findings[0].malignancy == "malignant":
+        return "A malignant disease is reported. A clinician has to see the lesion."
+    if diagnosis.findings and diagnosis.findings[0].malignancy == "premalignant":
+        return "A premalignant disease is reported. A clinician has to see the lesion."
+    if _is_serious(diagnosis):
+        return "A malignant or premalignant disease is possible. A clinician has to judge the lesion."
+    return _NO_ALL_CLEAR
+
+
+FIRST: Final = ("malignancy",)
+"""The parts of an answer that a clinician reads first; the others follow in their own order."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure, as texts."""
+
+    title: str
+    text: str
+    note: str
+
+
+def figures(diagnosis: Diagnosis) -> list[Row]:
+    """The rows of an answer, those of its parts that are read first before all others."""
+    rest = [name for name in type(diagnosis).model_fields if name not in FIRST]
+    parts = [getattr(diagnosis, name) for name in (*FIRST, *rest)]
+    return [row for part in (*parts, diagnosis) if isinstance(part, Answer) for row in _rows(part)]
+
+
+def _rows(part: Answer) -> Iterator[Row]:
+    said = facts(type(part))
+    if any(fact.page for _, _, fact in said):
+        texts = {name: _text(getattr(part, name), fact.unit) for name, _, fact in said}
+        for name, _, fact in said:
+            if fact.page is not None and not (fact.optional and getattr(part, name) is None):
+                yield Row(fact.page.title, texts[name], fact.page.note.format(**texts))
+
+
+def _text(value: Any, unit: Unit | None) -> str:
+    """A value for people."""
+    if unit == PROBABILITY:
+        return percent(value)
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    said = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{said} {unit.name}" if unit else said
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "close-up": "a close-up",
+    "dermoscopic": "a dermoscopic picture",
+    "overview": "an overview",
+    "unknown": "a picture of which nobody said the kind",
+}
+
+_OF_PICTURES: Final[Mapping[Guarantee, str]] = {
+    "subgroup": (
+        "Such lists hold the right answer for {coverage} of pictures; that is promised for people with the "
+        "declared skin tone."
+    ),
+    "global": (
+        "Such lists hold the right answer for {coverage} of pictures; that is promised over all skin tones "
+        "together, not for each of them."
+    ),
+    "none": (
+        "Nothing is promised for this list: too few pictures to calibrate on, or a skin tone it was not "
+        "calibrated on."
+    ),
+}
+_OF_LESIONS: Final[Mapping[Guarantee, str]] = {
+    **_OF_PICTURES,
+    "subgroup": (
+        "Such lists hold the right answer for {coverage} of lesions; that is promised for people with the "
+        "declared skin tone."
+    ),
+    "global": (
+        "Such lists hold the right answer for {coverage} of lesions; that is promised over all skin tones "
+        "together, not for each of them."
+    ),
+}
+
+
+def promise(diagnosis: Diagnosis) -> list[str]:
+    """What is promised for the list of what is possible, and on how many lesions that rests."""
+    found = diagnosis.prediction_set
+    templates = _OF_PICTURES if diagnosis.inputs is None else _OF_LESIONS
+    said = [templates[found.guarantee].format(coverage=percent(found.coverage))]
+    if found.calibration_n:
+        said.append(
+            (
+                "It was calibrated on {n} lesion."
+                if found.calibration_n == 1
+                else "It was calibrated on {n} lesions."
+            ).format(n=found.calibration_n)
+        )
+    return said
+
+
+def given(diagnosis: Diagnosis) -> list[str]:
+    """What was used of a case, an item each; nothing where the model takes single pictures."""
+    if diagnosis.inputs is None:
+        return []
+    inputs = diagnosis.inputs
+    return [
+        *(_KINDS.get(kind, kind) for kind in inputs.pictures),
+        *(f"{plain(name)}: {plain(value)}" for name, value in inputs.facts.items()),
+    ]
+
+
+def helpful(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """What would help, with what it brought in calibration."""
+    return [
+        (" and ".join([_KINDS.get(name, plain(name)) for name in one.missing]), " and ".join(_brought(one)))
+        for one in diagnosis.would_help
+    ]
+
+
+def _brought(one: MissingInput) -> list[str]:
+    said = []
+    if one.fewer_classes:
+        fewer = f"{one.fewer_classes:g}"
+        said.append(f"{fewer} fewer classes were possible")
+    if one.more_reported:
+        more = f"{100 * one.more_reported:.0f}"
+        said.append(f"{more} more of 100 lesions were reported")
+    return said
+
+
+_GREY: Final = (128, 128, 128)
+_LONGEST: Final = 256  # pixels of the longer side
+_QUALITY: Final = 85  # of the JPEG
+
+_PLACES: Final = (
+    ("upper left", "upper middle", "upper right"),
+    ("middle left", "middle", "middle right"),
+    ("lower left", "lower middle", "lower right"),
+)
+"""Where in a picture something is, in rows and columns of three."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One picture and its map.
+
+    Attributes:
+        picture: its address, `data:` with the picture itself.
+        overlay: that of the map.
+        width: of both as they are shown, in pixels.
+        height: likewise.
+        strongest: where the map is strongest; None where it is nowhere.
+    """
+
+    picture: str
+    overlay: str
+    width: int
+    height: int
+    strongest: str | None
+
+
+def looked_at(diagnosis: Diagnosis, pixels: NDArray[np.uint8], where: Sequence[Placement]) -> list[Looked]:
+    """Each picture with its map; empty where there are no maps.
+
+    Args:
+        diagnosis: the answer.
+        pixels: what the model saw, `(pictures, size, size, 3)`.
+        where: where it lies in each picture.
+    """
+    if diagnosis.explanation is None:
+        return []
+    shown = []
+    for one, seen, place in zip(diagnosis.explanation.maps, pixels, where, strict=False):
+        width, height = frame_size(place, _LONGEST)
+        content = base64.b64encode(_seen(seen, place)).decode()
+        shown.append(
+            Looked(
+                f"data:image/jpeg;base64,{content}",
+                f"data:image/png;base64,{one.png}",
+                width,
+                height,
+                _strongest(np.array(one.grid), place),
+            )
+        )
+    return shown
+
+
+def _seen(pixels: NDArray[np.uint8], where: Placement) -> bytes:
+    """What the model saw, as a JPEG of the whole picture's shape."""
+    size = frame_size(where, _LONGEST)
+    left, upper, right, lower = pixel_box(where, size)
+    frame = Image.new("RGB", size, _GREY)
+    frame.paste(Image.fromarray(pixels).resize((right - left, lower - upper)), (left, upper))
+    file = io.BytesIO()
+    frame.save(file, format="JPEG", quality=_QUALITY)
+    return file.getvalue()
+
+
+def _strongest(grid: NDArray[np.float64], where: Placement) -> str | None:
+    """In which ninth of the whole picture the middle of the strongest cell is."""
+    if not grid.any():
+        return None
+    row, column = np.unravel_index(int(grid.argmax()), grid.shape)
+    left, upper, right, lower = where.box
+    across = left + (right - left) * (int(column) + 0.5) / grid.shape[1]
+    down = upper + (lower - upper) * (int(row) + 0.5) / grid.shape[0]
+    return _PLACES[min(int(3 * down), 2)][min(int(3 * across), 2)]

@@ -1,0 +1,117 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+
+from serving.monitoring.day_files import DayFiles, days_in
+
+DAY = date(2026, 1, 31)
+NEXT = date(2026, 2, 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "data" / "records"
+
+
+@pytest.fixture
+def files(folder):
+    kept = DayFiles(folder)
+    yield kept
+    kept.close()
+
+
+def held(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_each_day_has_a_file_that_nobody_else_can_read(files, folder):
+    files.append(b"one\n", DAY)
+    files.append(b"two\n", DAY)
+    files.append(b"three\n", NEXT)
+    files.append(b"late\n", DAY)  # of a request that was answered around midnight
+    assert held(folder) == {
+        "diagnoses-2026-01-31.jsonl": b"one\ntwo\nlate\n",
+        "diagnoses-2026-02-01.jsonl": b"three\n",
+    }
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_there_stays(files, folder):
+    files.append(b"one\n", DAY)
+    files.close()
+    again = DayFiles(folder)
+    again.append(b"two\n", DAY)
+    again.close()
+    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\ntwo\n"}
+
+
+def test_a_line_that_a_killed_worker_left_unfinished_stands_alone(files, folder):
+    folder.mkdir(parents=True)
+    (folder / "diagnoses-2026-01-31.jsonl").write_bytes(b'one\n{"half')
+    files.append(b"two\n", DAY)
+    files.append(b"three\n", DAY)
+    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b'one\n{"half\ntwo\nthree\n'}
+
+
+def test_half_a_line_is_taken_back(files, folder, monkeypatch):
+    files.append(b"one\n", DAY)
+    real = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, line: real(file, line[:3]))
+        with pytest.raises(OSError, match="No space left") as caught:
+            files.append(b"two two\n", DAY)
+    assert caught.value.errno == errno.ENOSPC
+    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\n"}
+    files.append(b"three\n", DAY)
+    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\nthree\n"}
+
+
+def test_a_link_is_not_followed(files, folder, tmp_path):
+    folder.mkdir(parents=True)
+    (folder / "diagnoses-2026-01-31.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.append(b"one\n", DAY)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_days_of_a_folder_are_those_of_its_files(files, folder):
+    assert days_in(folder) == []
+    files.append(b"one\n", DAY)
+    files.append(b"one\n", NEXT)
+    others = [
+        "notes.txt",
+        "diagnoses-2020.jsonl",
+        "diagnoses-2020-01-01.jsonl.gz",
+        "x-diagnoses-2020-01-01.jsonl",
+    ]
+    for name in (*others, "diagnoses-2020-02-31.jsonl"):
+        (folder / name).touch()
+    assert sorted(days_in(folder)) == [DAY, NEXT]
+
+
+WRITE = """
+import json, sys
+from datetime import date
+from pathlib import Path
+from serving.monitoring.day_files import DayFiles
+files = DayFiles(Path(sys.argv[1]))
+for n in range(500):
+    line = json.dumps([sys.argv[2], n, "x" * (n % 200)]).encode() + b"\\n"
+    files.append(line, date(2026, 1, 31 - n // 250))
+"""
+
+
+def test_lines_of_several_workers_do_not_mix(folder):
+    command = [sys.executable, "-c", WRITE, str(folder)]
+    writing = [subprocess.Popen([*command, str(n)]) for n in range(4)]
+    assert [one.wait(60) for one in writing] == [0] * 4
+    lines = [line for content in held(folder).values() for line in content.splitlines()]
+    told = [json.loads(line) for line in lines]
+    assert sorted((who, n) for who, n, _ in told) == [(f"{who}", n) for who in range(4) for n in range(500)]
+    assert len(held(folder)) == 2

@@ -1,0 +1,147 @@
+import re
+
+import numpy as np
+import pytest
+
+from registry.bundle.counts.counting import count
+from registry.bundle.evaluation import ReferenceHistograms
+from serving.metrics import Metrics
+from serving.monitoring import drift
+
+
+@pytest.fixture
+def counted(serve, registry, promote, bundle, light):
+    promote(registry, bundle(), bundle(light))
+    with serve() as service:
+        yield service
+
+
+def series(service):
+    """Every sample, by its name with its labels."""
+    text = service.client.get("/metrics").text
+    found = (re.fullmatch(r"(\S+?(?:\{.*\})?) (\S+)", line) for line in text.splitlines() if line[0] != "#")
+    return {one[1]: float(one[2]) for one in found}
+
+
+def of(found, name):
+    return {key.removeprefix(name): value for key, value in found.items() if key.startswith(name + "{")}
+
+
+def test_no_caller_makes_the_series_grow(counted):
+    counted.client.get("/nothing")
+    counted.client.request("BREW", "/v1/models")
+    before = series(counted)
+    before = series(counted)  # the first look has been counted itself
+    for n in range(1000):
+        assert counted.client.get(f"/nothing/{n}?{n}").status_code == 404
+    for n in range(20):
+        counted.client.request(f"BREW{n}", "/v1/models")
+        counted.client.get(f"/v1/models/{n}/card")
+    after = series(counted)
+    new = {name for name in set(after) - set(before) if "/card" not in name}
+    assert new == set()
+    unknown = '{method="GET",path="other",status="404"}'
+    assert of(after, "dermfed_requests_total")[unknown] == 1001
+    assert of(after, "dermfed_requests_total")['{method="other",path="/v1/models",status="405"}'] == 21
+
+
+def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
+    sure, unsure = picture(), picture("PNG", colour=(90, 90, 90))
+    counted.diagnose(sure)
+    counted.diagnose(sure, params={"skin_tone": "1", "top": "1"})
+    counted.diagnose(unsure, "image/png", params={"skin_tone": "5"})
+    counted.diagnose(picture(size=(2, 2)), params={"skin_tone": "V"})
+    answers = [counted.diagnose(sure).json(), counted.diagnose(unsure, "image/png").json()]
+    decided = "dermfed_decisions_total"
+    counted.eventually(lambda: sum(of(series(counted), decided).values()) == 6)  # counted after the answer
+    found = series(counted)
+    name, version, light = 'model="skin-lesion"', 'version="1"}', 'version="2"}'
+    assert of(found, "dermfed_diagnosis_seconds_count") == {
+        f'{{decision="report",{name},route="unknown-tone",{version}': 2,
+        f'{{decision="refer",{name},route="unknown-tone",{version}': 1,
+        f'{{decision="refer",{name},route="declared",{light}': 1,
+        f'{{decision="refer",{name},route="no-model-for-subgroup",{version}': 1,
+        f'{{decision="retake",{name},route="no-model-for-subgroup",{version}': 1,
+    }
+    for stage in ("waiting", "decoding", "model"):
+        told = of(found, "dermfed_stage_seconds_count")
+        assert told[f'{{{name},stage="{stage}",{version}'] == 5
+        assert told[f'{{{name},stage="{stage}",{light}'] == 1
+    assert of(found, "dermfed_prediction_sets_total") == {
+        f'{{guarantee="global",{name},subgroup="global",{version}': 5,
+        f'{{guarantee="subgroup",{name},subgroup="light",{light}': 1,
+    }
+    sizes = of(found, "dermfed_prediction_set_codes_total")
+    assert sizes[f'{{guarantee="global",{name},subgroup="global",{version}'] >= sum(
+        len(one["prediction_set"]["codes"]) for one in answers
+    )
+    reasons = of(found, "dermfed_reasons_total")
+    assert reasons == {
+        f'{{{name},reason="confident",{version}': 2,
+        f'{{{name},reason="low-confidence",{light}': 1,
+        f'{{{name},reason="low-confidence",{version}': 2,
+        f'{{{name},reason="too-small",{version}': 1,
+    }
+    assert of(found, decided) == {
+        f'{{decision="report",{name},subgroup="undeclared",{version}': 2,
+        f'{{decision="refer",{name},subgroup="undeclared",{version}': 1,
+        f'{{decision="refer",{name},subgroup="light",{light}': 1,
+        f'{{decision="refer",{name},subgroup="fitzpatrick 5",{version}': 1,
+        f'{{decision="retake",{name},subgroup="fitzpatrick 5",{version}': 1,
+    }
+    issues = of(found, "dermfed_quality_issues_total")
+    assert issues[f'{{bad="yes",issue="too-small",{name},subgroup="fitzpatrick 5",{version}'] == 1
+
+
+def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, bundle, picture, monkeypatch):
+    monkeypatch.setattr(drift, "FEWEST", 10)
+    monkeypatch.setattr("registry.releases.add.check_counts", lambda *_: None)  # drawn apart
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet((2, 2, 2), 800)
+    counts = count(shares, np.zeros(800, dtype=int), malignant=np.array([True, False, False])).point
+    promote(registry, bundle(reference=ReferenceHistograms.from_counts(counts)))
+    with serve() as service:
+        for n in range(9):
+            service.diagnose(picture("PNG", colour=(20 * n, 255 - 20 * n, 60)), "image/png")
+        place = '{measure="confidence",model="skin-lesion",subgroup="all",version="1"}'
+        total = "dermfed_confidence_log_odds_count"
+        service.eventually(lambda: sum(of(series(service), total).values()) == 9)
+        assert of(series(service), "dermfed_drift_psi") == {}
+        service.diagnose(picture("PNG"), "image/png")
+        service.eventually(lambda: sum(of(series(service), total).values()) == 10)
+        found = series(service)
+        assert found["dermfed_drift_pictures" + place] == 10
+        up_to = of(found, "dermfed_confidence_log_odds_bucket")
+        kept = np.diff([0, *up_to.values()])
+        confidence = shares.max(axis=1)
+        edges = [-np.inf, *np.arange(-15.5, 16, 0.5), np.inf]
+        expected = np.histogram(np.log(confidence / (1 - confidence)), edges)[0]
+        oracle = drift.compare(expected, kept)
+        assert found["dermfed_drift_psi" + place] == oracle.psi
+        assert found["dermfed_drift_psi_by_chance" + place] == oracle.by_chance
+        assert found["dermfed_drift_jensen_shannon" + place] == oracle.jensen_shannon
+
+
+def test_refusals_and_lost_records_are_counted_by_what_was_in_the_way():
+    metrics = Metrics()
+    for refusal in (metrics.busy, metrics.deadline, metrics.limited, metrics.cancelled, metrics.draining):
+        refusal()
+    metrics.busy()
+    metrics.record_lost()
+    metrics.waiting(4)
+    assert metrics.requests_waiting
+    metrics.waiting(0)
+    assert not metrics.requests_waiting
+    metrics.batch(3)
+    totals = metrics.totals()
+    assert {labels["why"]: value for labels, value in totals.named("dermfed_refused_total")} == {
+        "busy": 2,
+        "deadline": 1,
+        "limited": 1,
+        "cancelled": 1,
+        "draining": 1,
+    }
+    assert list(totals.named("dermfed_records_lost_total")) == [({}, 1)]
+    assert list(totals.named("dermfed_waiting")) == [({}, 0)]
+    batches = {labels["le"]: value for labels, value in totals.named("dermfed_batch_size_bucket")}
+    assert (batches["2.0"], batches["4.0"], batches["+Inf"]) == (0, 1, 1)
