@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.access import gcra
-from serving.access.gcra import MINUTE, Rate, RateLimiter, conform
+from serving.access import limits
+from serving.access.limits import MINUTE, Rate, RateLimiter, conform
 
 RATES = st.builds(Rate, per_minute=st.integers(1, 1_000_000), burst=st.integers(1, 300))
 STEPS = st.lists(st.integers(0, 3 * MINUTE) | st.integers(0, 10**8), min_size=1, max_size=60)
@@ -58,7 +58,7 @@ def test_a_time_from_nowhere_harms_for_a_window_at_most(rate, stored, now):
 def clock(monkeypatch):
     """A clock that stands still until it is moved; nanoseconds."""
     now = [10 * MINUTE]
-    monkeypatch.setattr(gcra.time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(limits.time, "monotonic_ns", lambda: now[0])
     return now
 
 
@@ -78,7 +78,7 @@ def test_each_name_has_its_own(kept, clock):
 
 
 def test_any_number_of_names_fit_once_their_time_has_passed(kept, clock, monkeypatch):
-    monkeypatch.setattr(gcra, "MOST_NAMES", 100)
+    monkeypatch.setattr(limits, "MOST_NAMES", 100)
     rate = Rate(per_minute=1, burst=1)
     for start in range(0, 1_000, 100):
         assert all(kept.spend(f"{start + n}", rate).admitted for n in range(100))
@@ -88,7 +88,7 @@ def test_any_number_of_names_fit_once_their_time_has_passed(kept, clock, monkeyp
 
 
 def test_more_names_than_fit_get_no_burst_of_their_own(kept, clock, monkeypatch):
-    monkeypatch.setattr(gcra, "MOST_NAMES", 10)
+    monkeypatch.setattr(limits, "MOST_NAMES", 10)
     rate = Rate(per_minute=1, burst=2)
     for n in range(10):
         assert [kept.spend(f"{n}", rate).admitted for _ in range(2)] == [True, True]

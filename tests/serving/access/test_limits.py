@@ -3,9 +3,8 @@ import time
 import pytest
 from starlette.requests import Request
 
-from serving.access import gcra
-from serving.access.gcra import MINUTE
-from serving.access.limits import UNKNOWN_KEY_RATE, network_address
+from serving.access import limits
+from serving.access.limits import MINUTE, UNKNOWN_KEY_RATE, network_address
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def clock(monkeypatch):
         def monotonic_ns():
             return now[0]
 
-    monkeypatch.setattr(gcra, "time", Standing)
+    monkeypatch.setattr(limits, "time", Standing)
     return now
 
 
