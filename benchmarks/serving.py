@@ -8,12 +8,13 @@ All use the same model (a ResNet-18, then an EfficientNet-Lite0, with random wei
 load comes from a process of its own, each caller waiting for its answer. The four take turns for some seconds
 each, several times, and who comes first changes, so that a machine whose speed drifts slows all alike.
 Throughputs are given as ratios to the limit, medians over the turns; latencies are over all requests of all
-turns. Processor time is of the contestant and its processes alone, a picture: on a machine that does other
-work too, it is the figure to compare.
+turns. Processor time is of the contestant and its processes alone, those that have ended included, a picture:
+on a machine that does other work too, it is the figure to compare.
 
-Half load: requests come whether or not earlier ones are answered, as those of people do, on average half as
-many a second as the same contestant answered in the median turn at concurrency 8. Each is timed from when it
-came. FastAPI is only needed here (pip install fastapi), and left out where it is not installed.
+Half load (with several concurrencies): requests come whether or not earlier ones are answered, as those of
+people do, on average half as many a second as the same contestant answered in the median turn at concurrency
+8. Each is timed from when it came. FastAPI is only needed here (pip install fastapi), and left out where it
+is not installed.
 """
 
 import json
@@ -21,7 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Measured:
     latencies: list[float] = field(default_factory=list)
     of_limit: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
+    of_limits_processor: float = 1.0
 
     def add(self, latencies: list[float], seconds: float, processor: float) -> None:
         """One turn."""
@@ -75,13 +77,22 @@ class Measured:
         p50, p99 = self.percentile(50), self.percentile(99)
         throughput, ratio = median(self.per_second), median(self.of_limit)
         took = [f"{p50:.0f}", f"{p99:.0f}", f"{p99 / p50:.1f}", f"{median(self.processor):.1f}"]
+        took.append(f"{self.of_limits_processor:.2f}")
         return [f"{throughput:.1f}", f"{ratio:.2f}", *took]
 
 
-def make_picture(path: Path) -> None:
-    """A JPEG of about the size of a phone's picture after an app has scaled it: 1280 x 960."""
-    noise = np.random.default_rng(0).integers(0, 256, (960, 1280, 3), dtype=np.uint8)
-    Image.fromarray(noise).filter(ImageFilter.GaussianBlur(3)).save(path, quality=88)
+PICTURES: Mapping[str, tuple[tuple[int, int], float, int]] = {
+    "app": ((1280, 960), 3, 88),
+    "phone": ((4000, 3000), 2, 95),
+}
+"""Width and height, blur and quality of JPEGs: as a phone takes them, and as an app scales them before."""
+
+
+def make_picture(path: Path, kind: str) -> None:
+    """A JPEG of blurred noise: 131 KB for an app's, 3 to 4 MB for a phone's."""
+    (width, height), blur, quality = PICTURES[kind]
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(noise).filter(ImageFilter.GaussianBlur(blur)).save(path, quality=quality)
 
 
 def make_bundle(size: int, name: str = "resnet18") -> Bundle:
@@ -175,19 +186,22 @@ def main(
     ] = "resnet18@224,efficientnet_lite0@192",
     seconds: Annotated[float, typer.Option(help="Length of one turn.")] = 5.0,
     turns: Annotated[int, typer.Option(help="Turns of each contestant at each concurrency.")] = 5,
+    pictures: Annotated[str, typer.Option(help="Which pictures are sent: app, phone.")] = "app,phone",
+    callers: Annotated[str, typer.Option(help="Concurrencies; with 8 among them also half load.")] = "1,8,32",
 ) -> None:
-    """Measure throughput and latency at concurrency 1, 8 and 32, and at half load."""
+    """Measure throughput, latency and processor time by concurrency, and at half load."""
     for model in models.split(","):
         name, _, size = model.partition("@")
-        compare(name, int(size), seconds, turns)
+        for kind in pictures.split(","):
+            compare(name, int(size), seconds, turns, kind, [int(one) for one in callers.split(",")])
 
 
-def compare(name: str, size: int, seconds: float, turns: int) -> None:
-    """All contestants with one network."""
+def compare(name: str, size: int, seconds: float, turns: int, kind: str, callers: Sequence[int]) -> None:
+    """All contestants with one network and one picture."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
         picture = folder / "lesion.jpg"
-        make_picture(picture)
+        make_picture(picture, kind)
         bundle = make_bundle(size, name)
         (folder / "model.onnx").write_bytes(bundle.model)
         environment = {
@@ -233,19 +247,20 @@ def compare(name: str, size: int, seconds: float, turns: int) -> None:
             contestants[service] = over_http(url + path, how, picture, process)
         conditions = {
             "model": f"{name} at {size} px, {len(bundle.model) / 2**20:.0f} MiB",
-            "picture": f"1280 x 960 JPEG, {picture.stat().st_size / 1024:.0f} KiB",
+            "picture": f"{kind}, JPEG, {picture.stat().st_size / 1024:.0f} KiB",
             "turns": f"{turns} of {seconds:g} s each",
         }
         print_conditions("The service beside others", conditions)
         rows, halves = [], {one: Load("a-second", 1.0) for one in contestants}
-        for concurrency in (1, 8, 32):
+        for concurrency in callers:
             loads = dict.fromkeys(contestants, Load("at-once", concurrency))
             for one, found in measure(contestants, loads, turns, seconds).items():
                 rows.append([concurrency, one, *found.row()])
                 if concurrency == 8:
                     halves[one] = Load("a-second", median(found.per_second) / 2)
-        for one, found in measure(contestants, halves, turns, seconds).items():
-            rows.append(["half load", one, *found.row()])
+        if 8 in callers and len(callers) > 1:
+            for one, found in measure(contestants, halves, turns, seconds).items():
+                rows.append(["half load", one, *found.row()])
         header = [
             "at once",
             "service",
@@ -255,6 +270,7 @@ def compare(name: str, size: int, seconds: float, turns: int) -> None:
             "p99, ms",
             "p99 / p50",
             "processor, ms",
+            "of the limit's",
         ]
         print_table(header, rows)
 
@@ -272,6 +288,7 @@ def measure(
         for name in names[first:] + names[:first]:
             measured[name].add(*contestants[name](loads[name], seconds))
     for found in measured.values():
+        found.of_limits_processor = median(found.processor) / median(measured["limit"].processor)
         found.of_limit = [
             ours / limit for ours, limit in zip(found.per_second, measured["limit"].per_second, strict=True)
         ]
@@ -279,4 +296,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    start(main, "--models resnet18@64,efficientnet_lite0@64 --seconds 0.5 --turns 1")
+    start(main, "--models resnet18@64,efficientnet_lite0@64 --seconds 0.5 --turns 1 --pictures app")

@@ -62,6 +62,14 @@ def is_running(pid):
         return False
 
 
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def started(released, tmp_path_factory, home):
     """Two workers over the release, from a folder with nothing in it."""
@@ -93,7 +101,7 @@ def started(released, tmp_path_factory, home):
     service = Started(process, port, log)
     try:
         deadline = time.monotonic() + 180
-        while log.read_text().count("serving release") < 2:
+        while log.read_text().count("serving release") < 2 or not answers(port):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
