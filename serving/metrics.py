@@ -10,7 +10,7 @@ what it held at the moment (how many waited, which release) goes with it.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -119,7 +119,6 @@ _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LOAD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_VERSION: Final = ("model", "version")
 
 
 class Metrics:
@@ -135,112 +134,80 @@ class Metrics:
         own = self.registry = CollectorRegistry()
         self.requests_waiting = False
         self._computed: list[Callable[[WorkerTotals], Iterable[Metric]]] = []
-        self._requests = Counter("dermfed_requests", "Requests", ["method", "path", "status"], registry=own)
-        self._seconds = Histogram(
+
+        def counter(name: str, about: str, labels: str = "") -> Counter:
+            return Counter(name, about, labels.split(), registry=own)
+
+        def histogram(name: str, about: str, buckets: Sequence[float], labels: str = "") -> Histogram:
+            return Histogram(name, about, labels.split(), buckets=buckets, registry=own)
+
+        def gauge(name: str, about: str, mode: Literal["livesum", "livemax"], labels: str = "") -> Gauge:
+            return Gauge(name, about, labels.split(), registry=own, multiprocess_mode=mode)
+
+        self._requests = counter("dermfed_requests", "Requests", "method path status")
+        self._seconds = histogram(
             "dermfed_request_seconds",
             "From the first byte of a request to the last of its answer",
-            ["path"],
-            buckets=_SECONDS,
-            registry=own,
+            _SECONDS,
+            "path",
         )
-        self._diagnoses = Counter(
-            "dermfed_diagnoses",
-            "Diagnoses",
-            [*_VERSION, "subgroup", "route", "decision"],
-            registry=own,
-        )
-        self._diagnosis_seconds = Histogram(
+        self._diagnoses = counter("dermfed_diagnoses", "Diagnoses", "model version subgroup route decision")
+        self._diagnosis_seconds = histogram(
             "dermfed_diagnosis_seconds",
             "From the first byte of a request to its diagnosis",
-            [*_VERSION, "route", "decision"],
-            buckets=_SECONDS,
-            registry=own,
+            _SECONDS,
+            "model version route decision",
         )
-        self._stage_seconds = Histogram(
-            "dermfed_stage_seconds",
-            "What a diagnosis spends its time with",
-            [*_VERSION, "stage"],
-            buckets=_SECONDS,
-            registry=own,
+        self._stage_seconds = histogram(
+            "dermfed_stage_seconds", "What a diagnosis spends its time with", _SECONDS, "model version stage"
         )
-        self._sets = Counter(
+        self._sets = counter(
             "dermfed_prediction_sets",
             "Prediction sets, by what is promised of them",
-            [*_VERSION, "subgroup", "guarantee"],
-            registry=own,
+            "model version subgroup guarantee",
         )
-        self._set_codes = Counter(
+        self._set_codes = counter(
             "dermfed_prediction_set_codes",
             "Classes in all prediction sets together",
-            [*_VERSION, "subgroup", "guarantee"],
-            registry=own,
+            "model version subgroup guarantee",
         )
-        self._reasons = Counter(
-            "dermfed_reasons",
-            "Reasons for decisions, by their code",
-            [*_VERSION, "reason"],
-            registry=own,
+        self._reasons = counter(
+            "dermfed_reasons", "Reasons for decisions, by their code", "model version reason"
         )
-        self._refused = Counter(
-            "dermfed_refused",
-            "Requests that were not worked on, by what was in the way",
-            ["why"],
-            registry=own,
+        self._refused = counter(
+            "dermfed_refused", "Requests that were not worked on, by what was in the way", "why"
         )
-        self._outcomes_lost = Counter(
-            "dermfed_answers_not_kept", "Answers that could not be kept for their outcomes", registry=own
+        self._outcomes_lost = counter(
+            "dermfed_answers_not_kept", "Answers that could not be kept for their outcomes"
         )
-        self._records_lost = Counter(
-            "dermfed_records_lost", "Records of diagnoses that could not be written", registry=own
+        self._records_lost = counter("dermfed_records_lost", "Records of diagnoses that could not be written")
+        self._waiting = gauge("dermfed_waiting", "Requests that wait for their turn", "livesum")
+        self._batches = histogram("dermfed_batch_size", "Pictures that a model was shown together", _BATCHES)
+        self._loads = counter(
+            "dermfed_release_loads", "Releases that were loaded, or could not be", "alias model outcome"
         )
-        self._waiting = Gauge(
-            "dermfed_waiting", "Requests that wait for their turn", registry=own, multiprocess_mode="livesum"
+        self._load_seconds = histogram(
+            "dermfed_release_load_seconds", "How long loading a release took", _LOAD_SECONDS, "alias model"
         )
-        self._batches = Histogram(
-            "dermfed_batch_size", "Pictures that a model was shown together", buckets=_BATCHES, registry=own
+        self._serving = gauge(
+            RELEASE_WORKERS, "Workers that serve a release now", "livesum", "alias model release"
         )
-        self._loads = Counter(
-            "dermfed_release_loads",
-            "Releases that were loaded, or could not be",
-            ["alias", "model", "outcome"],
-            registry=own,
-        )
-        self._load_seconds = Histogram(
-            "dermfed_release_load_seconds",
-            "How long loading a release took",
-            ["alias", "model"],
-            buckets=_LOAD_SECONDS,
-            registry=own,
-        )
-        self._serving = Gauge(
-            RELEASE_WORKERS,
-            "Workers that serve a release now",
-            ["alias", "model", "release"],
-            registry=own,
-            multiprocess_mode="livesum",
-        )
-        self._health_issues = Gauge(
+        self._health_issues = gauge(
             "dermfed_troubles",
             "Workers in which a model's newest release is not served, or (no model) the registry not read",
-            ["alias", "model"],
-            registry=own,
-            multiprocess_mode="livesum",
+            "livesum",
+            "alias model",
         )
-        self._canary_requests = Counter(
+        self._canary_requests = counter(
             "dermfed_canary_requests",
             "Requests that a canary might have answered, by what answered them and why",
-            ["model", "release", "answered"],
-            registry=own,
+            "model release answered",
         )
-        self._canary_share = Gauge(
-            CANARY_SHARE,
-            "The share of requests that a canary is to answer",
-            ["model", "release"],
-            registry=own,
-            multiprocess_mode="livemax",
+        self._canary_share = gauge(
+            CANARY_SHARE, "The share of requests that a canary is to answer", "livemax", "model release"
         )
-        self._decoders_killed = Counter(
-            "dermfed_decoders_killed", "Decoders that ended with a picture, by why", ["reason"], registry=own
+        self._decoders_killed = counter(
+            "dermfed_decoders_killed", "Decoders that ended with a picture, by why", "reason"
         )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
         self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}

@@ -171,13 +171,13 @@ _KINDS: Final[Mapping[str, str]] = {
     "unknown": "a picture of which nobody said the kind",
 }
 
-_OF_PICTURES: Final[Mapping[Guarantee, str]] = {
+_PROMISES: Final[Mapping[Guarantee, str]] = {
     "subgroup": (
-        "Such lists hold the right answer for {coverage} of pictures; that is promised for people with the "
+        "Such lists hold the right answer for {coverage} of {what}; that is promised for people with the "
         "declared skin tone."
     ),
     "global": (
-        "Such lists hold the right answer for {coverage} of pictures; that is promised over all skin tones "
+        "Such lists hold the right answer for {coverage} of {what}; that is promised over all skin tones "
         "together, not for each of them."
     ),
     "none": (
@@ -185,32 +185,16 @@ _OF_PICTURES: Final[Mapping[Guarantee, str]] = {
         "calibrated on."
     ),
 }
-_OF_LESIONS: Final[Mapping[Guarantee, str]] = {
-    **_OF_PICTURES,
-    "subgroup": (
-        "Such lists hold the right answer for {coverage} of lesions; that is promised for people with the "
-        "declared skin tone."
-    ),
-    "global": (
-        "Such lists hold the right answer for {coverage} of lesions; that is promised over all skin tones "
-        "together, not for each of them."
-    ),
-}
 
 
 def promise(diagnosis: Diagnosis) -> list[str]:
     """What is promised for the list of what is possible, and on how many lesions that rests."""
     found = diagnosis.prediction_set
-    templates = _OF_PICTURES if diagnosis.inputs is None else _OF_LESIONS
-    said = [templates[found.guarantee].format(coverage=percent(found.coverage))]
+    what = "pictures" if diagnosis.inputs is None else "lesions"
+    said = [_PROMISES[found.guarantee].format(coverage=percent(found.coverage), what=what)]
     if found.calibration_n:
-        said.append(
-            (
-                "It was calibrated on {n} lesion."
-                if found.calibration_n == 1
-                else "It was calibrated on {n} lesions."
-            ).format(n=found.calibration_n)
-        )
+        lesions = "lesion" if found.calibration_n == 1 else "lesions"
+        said.append(f"It was calibrated on {found.calibration_n} {lesions}.")
     return said
 
 
@@ -236,11 +220,9 @@ def helpful(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 def _brought(one: MissingInput) -> list[str]:
     said = []
     if one.fewer_classes:
-        fewer = f"{one.fewer_classes:g}"
-        said.append(f"{fewer} fewer classes were possible")
+        said.append(f"{one.fewer_classes:g} fewer classes were possible")
     if one.more_reported:
-        more = f"{100 * one.more_reported:.0f}"
-        said.append(f"{more} more of 100 lesions were reported")
+        said.append(f"{100 * one.more_reported:.0f} more of 100 lesions were reported")
     return said
 
 

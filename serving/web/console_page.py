@@ -41,11 +41,6 @@ class Choice:
     versions: tuple[int, ...] = ()
     without: tuple[str, ...] = ()
 
-    @property
-    def anything(self) -> bool:
-        """Whether there is something to compare."""
-        return bool(self.versions or self.without)
-
 
 @dataclass(frozen=True)
 class Row:
@@ -240,7 +235,7 @@ def promoted(choice: Choice) -> str:
 
 def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str]:
     """What would change, or why it cannot be told."""
-    if choice.model is None or not choice.anything:
+    if choice.model is None or not (choice.versions or choice.without):
         return None, ""
     try:
         found = registry.compare(choice.model, choice.versions, to=choice.alias, without=choice.without)

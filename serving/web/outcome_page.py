@@ -77,14 +77,6 @@ class OutcomeForm:
     confirmed: Sequence[tuple[str, str]] = tuple(CONFIRMED.items())
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """Why what was sent was not taken, as the page tells it."""
-
-    title: str
-    detail: str
-
-
 def form_of(id_: str, labels: Sequence[Label], today: date | None = None) -> OutcomeForm:
     """The form that stands with an answer that has just been given."""
     diseases = [Disease(one.code, one.name, one.malignancy == "malignant") for one in labels]
@@ -118,7 +110,7 @@ def answer_page(
         decision=_DECISIONS[seen.decision],
         said=[(one, CONFIRMED[read_confirmed_by(one.confirmed_by)]) for one in reversed(seen.said)],
         form=_form(seen.id, diseases, sent or {}, seen=seen),
-        trouble=None if problem is None else _trouble(problem),
+        trouble=problem,
     )
 
 
@@ -129,12 +121,11 @@ def looking_page(sent: str = "", problem: ProblemResponse | None = None) -> str:
         sent: what was looked for and not found.
         problem: why not.
     """
-    trouble = None if problem is None else _trouble(problem)
     return render(
         "looking.html",
         here="diagnosis",
         sent=sent,
-        trouble=trouble,
+        trouble=problem,
         action=PATH,
     )
 
@@ -207,7 +198,3 @@ def _day(sent: str) -> str:
         return read_date(sent).isoformat()
     except OutcomeRefused:
         return ""
-
-
-def _trouble(problem: ProblemResponse) -> Trouble:
-    return Trouble(problem.title, problem.detail)

@@ -124,15 +124,7 @@ _SCALES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A value that can be chosen, and what it is called."""
-
-    value: str
-    text: str
-
-
-def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
+def tones(state: ServedRelease) -> list[tuple[str, list[tuple[str, str]]]]:
     """Skin tones to choose from, by scale: those first that a served version names."""
     used = {
         scale
@@ -143,7 +135,7 @@ def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
     return [
         (
             f"{_SCALES[scale][0]} ({_SCALES[scale][1]})",
-            [Choice(f"{scale} {value}", f"{_SCALES[scale][0]} {value}") for value in values],
+            [(f"{scale} {value}", f"{_SCALES[scale][0]} {value}") for value in values],
         )
         for scale, values in sorted(SCALES.items(), key=lambda one: one[0] not in used)
     ]
