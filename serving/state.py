@@ -56,7 +56,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
-        self.batcher = Batcher(settings, self.metrics)
+        self.batcher = Batcher(settings, self.metrics, self.decoders)
         self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url

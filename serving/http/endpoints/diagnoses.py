@@ -120,7 +120,7 @@ class Diagnoses:
             settings.max_pixels,
             explain=parameters.explain and settings.explain,
         )
-        decoded, outputs = await service.batcher.infer(loaded, partial(decode_in, service.decoders.decode))
+        decoded, outputs = await service.batcher.infer(loaded, decode_in, request.state.key)
         await service.may_leave(loaded.version)
         diagnosis = build_diagnosis(
             loaded,

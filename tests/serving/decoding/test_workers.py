@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,12 @@ import psutil
 import pytest
 from PIL import Image
 
+from registry.bundle.errors import NotAPicture
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoder import DecoderEnded
 from serving.decoding.decoders import ENOUGH, Decoders
 from serving.decoding.forking import Template
-from serving.decoding.wire import Pixels
 from serving.metrics.metrics import Metrics
+from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
 from tests.serving.hostile.piece import encoded
 
@@ -45,8 +44,9 @@ def pool(one_template: Any) -> Iterator[Decoders]:
 
 
 def worker(pool: Decoders) -> psutil.Process:
-    """The worker that waits."""
-    return psutil.Process(pool._idle[0]._forked.pid)
+    """The one worker that there is."""
+    (decoder,) = pool._decoders
+    return psutil.Process(decoder._forked.pid)
 
 
 def until(process: psutil.Process, *states: str) -> None:
@@ -57,23 +57,26 @@ def until(process: psutil.Process, *states: str) -> None:
 
 def sound(pool: Decoders) -> bool:
     """Whether a sound picture is decoded."""
-    answer, pixels = pool._ask(SOUND, RULE)
-    return answer == Pixels(width=40, height=30) and pixels is not None and pixels.shape == (16, 16, 3)
+    found = pool.decode(SOUND, RULE)
+    return (found.width, found.height, found.pixels.shape) == (40, 30, (16, 16, 3))
 
 
-def test_a_worker_is_used_again_until_it_has_done_enough(pool, monkeypatch):
+def test_a_worker_is_used_again_until_it_has_done_enough(pool):
     assert sound(pool)
     first = worker(pool).pid
-    assert pool._ask(b"nothing", RULE)[0].answer == "refused"
+    with pytest.raises(NotAPicture):
+        pool.decode(b"nothing", RULE)
     assert worker(pool).pid == first
-    monkeypatch.setattr(pool._idle[0], "questions", ENOUGH)
+    (decoder,) = pool._decoders
+    decoder.questions = ENOUGH
     assert sound(pool)
-    assert not pool._idle
+    assert not pool._decoders
 
 
 def test_nothing_of_a_picture_stays_in_the_shared_memory(pool):
     assert sound(pool)
-    assert not any(pool._idle[0]._forked.pixels[: 2**20])
+    (decoder,) = pool._decoders
+    assert not any(decoder._forked.pixels[: 2**20])
     assert sound(pool)
 
 
@@ -88,56 +91,41 @@ def test_one_that_ended_between_two_pictures_is_replaced(pool, number):
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crash"), (signal.SIGXCPU, "time")]
+    ("number", "why"),
+    [(signal.SIGKILL, "more memory"), (signal.SIGSEGV, "ended the decoder"), (signal.SIGXCPU, "longer than")],
 )
-def test_one_that_ends_with_a_picture_says_why(pool, number, reason):
+def test_one_that_ends_with_a_picture_says_why(pool, number, why):
     assert sound(pool)
     asked = worker(pool)
     asked.suspend()
     until(asked, psutil.STATUS_STOPPED)
-    found: list[str] = []
-
-    def ask() -> None:
-        try:
-            pool._ask(SOUND, RULE)
-        except DecoderEnded as ended:
-            found.append(ended.reason)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    while not pool._busy:
+    told = pool.submit(lambda decode: decode(SOUND, RULE), "key")
+    while not told.running():
         os.sched_yield()
     asked.send_signal(number)
     with contextlib.suppress(psutil.NoSuchProcess):
         asked.resume()
-    asking.join()
-    assert found == [reason]
+    with pytest.raises(PictureTooCostly, match=why):
+        told.result(60)
     assert sound(pool)
 
 
-def test_closing_a_pool_ends_what_is_in_work(pool):
+def test_closing_a_pool_ends_what_is_in_work_and_refuses_what_waits(pool):
     assert sound(pool)
     asked = worker(pool)
     asked.suspend()
     until(asked, psutil.STATUS_STOPPED)
-    found: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            pool._ask(SOUND, RULE)
-        except DecoderEnded as ended:
-            found.append(ended)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    while not pool._busy:
+    told = pool.submit(lambda decode: decode(SOUND, RULE), "key")
+    while not told.running():
         os.sched_yield()
+    waits = pool.submit(lambda decode: decode(SOUND, RULE), "key")
     pool.close()
-    asking.join()
-    assert len(found) == 1
+    with pytest.raises(PictureTooCostly):
+        told.result(60)
     assert not asked.is_running()
-    with pytest.raises(DecoderEnded):
-        pool._ask(SOUND, RULE)
+    for late in (waits, pool.submit(lambda decode: decode(SOUND, RULE), "key")):
+        with pytest.raises(NoDecoder, match="ending"):
+            late.result(60)
 
 
 def test_what_a_terminal_sends_to_all_is_left_to_the_service(pool):
