@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before this folder, which 
 
 from registry.bundle.pictures.rule import PictureRule
 from serving.cores import cores
-from serving.decoding.decoded import decode_here
 from serving.decoding.decoders import Decoders
+from serving.decoding.messages import decode_here
 from serving.metrics.metrics import Metrics
 from serving.settings import ServeSettings
 

@@ -102,7 +102,6 @@ class ServiceState:
         canaries, self._canaries = self._canaries, None
         # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
         await anyio.to_thread.run_sync(self.decoders.close)
-        await anyio.to_thread.run_sync(self.batcher.close)
         await anyio.to_thread.run_sync(self.monitoring.close)
         if self.answers is not None:
             await anyio.to_thread.run_sync(self.answers.close)

@@ -1,9 +1,10 @@
-"""The decoders of a service: one queue of pictures, shared out by API key, and a worker for each.
+"""The decoders of a service: one queue of pictures, shared out by API key.
 
-There is a worker for each thread of the service and one more, as far as the memory goes. The next picture is
-of the key whose pictures have held workers for the least time, the last free worker goes to a key that holds
-none: so whoever sends costly pictures waits for them, and another key's picture is decoded meanwhile. Where
-the memory suffices for one worker alone, keys take turns, and a picture waits for one of another key at most.
+There are threads that decode, and then run models, and a worker for each, as far as the memory goes. The next
+picture is of the key whose pictures have held workers for the least time, the last free worker goes to a key
+that holds none: so whoever sends costly pictures waits for them, and another key's picture is decoded
+meanwhile. Where the memory suffices for one worker alone, keys take turns, and a picture waits for one of
+another key at most.
 
 The memory is divided among the workers for good: together they cannot take more, and none waits for
 another's. A picture that takes more memory than its worker has, or more time than the settings give, is
@@ -21,10 +22,8 @@ from typing import Any, Final, TypeVar
 
 from registry.bundle import errors
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoded import Decode, DecodedPicture
-from serving.decoding.decoder import Decoder, DecoderEnded, Reason
-from serving.decoding.forking import NoTemplateError, Template
-from serving.decoding.wire import Pixels, Question
+from serving.decoding.messages import PIXELS, Decode, DecodedPicture, Refused
+from serving.decoding.template import Decoder, DecoderEnded, NoTemplateError, Reason, Template
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
@@ -93,7 +92,10 @@ class Decoders:
         self._held: Counter[Key] = Counter()  # workers by key
         self._used: dict[Key, float] = {}  # seconds that a key has held workers, or is taken to have
         self._threads: list[threading.Thread] = []
-        self._decoders: set[Decoder] = set()
+        self._most_threads = settings.threads + 1
+        self._decoders: list[Decoder] = []
+        self._idle: list[Decoder] = []
+        self._shared = max(PIXELS, settings.max_bytes)
         self._changed = threading.Condition()
         self._ended: deque[float] = deque(maxlen=OFTEN)
         self._closed = False
@@ -123,7 +125,8 @@ class Decoders:
         """Ends all workers, and with them what is being decoded."""
         with self._changed:
             self._closed = True
-            waiting, self._waiting, decoders = self._waiting, [], [*self._decoders]
+            waiting, self._waiting, idle, self._idle = self._waiting, [], self._idle, []
+            decoders = [*self._decoders]
             self._changed.notify_all()
         for job in waiting:
             _refuse(job)
@@ -131,6 +134,8 @@ class Decoders:
             decoder.kill()
         for thread in self._threads:
             thread.join()
+        for decoder in idle:
+            self._give(decoder, keep=False)
         if self._own:
             self._template.close()
 
@@ -185,7 +190,7 @@ class Decoders:
             if key not in self._used:
                 self._used[key] = min(self._used.values(), default=0.0)
             self._waiting.append(job)
-            if len(self._threads) < self.count:
+            if len(self._threads) < self._most_threads:
                 self._threads.append(threading.Thread(target=self._run, name="decoding", daemon=True))
                 self._threads[-1].start()
             self._changed.notify()
@@ -209,18 +214,17 @@ class Decoders:
 
     def _choose(self) -> _Job | None:
         """The first job of the key that has held workers least; the last worker is for a key without one."""
-        last = self._held.total() == self.count - 1
-        may = [job for job in self._waiting if not last or not self._held[job.key]]
+        free = self.count - self._held.total()
+        may = [job for job in self._waiting if free > 1 or (free and not self._held[job.key])]
         return min(may, key=lambda job: self._used[job.key], default=None)
 
     def _run(self) -> None:
-        """The loop of every thread: each has a worker of its own."""
-        own = _Own(self)
+        """The loop of every thread."""
         while (job := self._next()) is not None:
             began, result, error = time.monotonic(), None, None
             if started := job.result.set_running_or_notify_cancel():
                 try:
-                    result = job.work(own.decode)
+                    result = job.work(self._decode)
                 except Exception as raised:  # noqa: BLE001 - raised again for whoever waits for it
                     error = raised
             self._done(job.key, time.monotonic() - began)
@@ -229,7 +233,6 @@ class Decoders:
             elif started:
                 job.result.set_result(result)
             del job, result, error  # until the next one comes, no picture is held
-        own.close()
 
     def _done(self, key: Key, seconds: float) -> None:
         with self._changed:
@@ -240,27 +243,56 @@ class Decoders:
             least = min((self._used[key] for key in active), default=float("inf"))
             self._used = {key: used for key, used in self._used.items() if key in active or used > least}
 
-    def open_decoder(self) -> Decoder:
-        """Has a worker forked, which `close` ends.
+    def _decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
+        """Decodes a picture in a worker, which is replaced when it ended or has done enough."""
+        decoder, keep = None, False
+        try:
+            decoder = self._take()
+            found = decoder.ask(content, rule, self.seconds)
+            full = isinstance(found, Refused) and found.error == "MemoryError"
+            keep = decoder.questions < ENOUGH and not full
+        except NoTemplateError as error:
+            log.error("no picture is decoded: %s", error)  # noqa: TRY400
+            raise NoDecoder(
+                "no process can be started to decode the picture in; try again", {"Retry-After": "5"}
+            ) from error
+        except DecoderEnded as ended:
+            raise self._too_costly(ended.reason, content) from ended
+        finally:
+            if decoder is not None:
+                self._give(decoder, keep=keep)
+        if isinstance(found, DecodedPicture):
+            return found
+        if found.error == "MemoryError":
+            raise self._too_costly("memory", content)
+        kind: type[errors.PictureError] = getattr(errors, found.error)
+        raise kind(found.said)
 
-        Raises:
-            NoTemplateError: none can be.
-        """
-        decoder = Decoder(self._template, self.memory)
+    def _take(self) -> Decoder:
+        """The worker that has waited longest, so that each that ended is noticed; or a new one."""
         with self._changed:
-            self._decoders.add(decoder)
+            decoder = self._idle.pop(0) if self._idle else None
+        if decoder is not None:
+            if decoder.lives:
+                return decoder
+            self._give(decoder, keep=False)
+        decoder = self._template.fork(self.memory, self._shared)
+        with self._changed:
+            self._decoders.append(decoder)
             closed = self._closed
         if closed:
             decoder.kill()
         return decoder
 
-    def close_decoder(self, decoder: Decoder) -> None:
-        """Ends a worker."""
+    def _give(self, decoder: Decoder, *, keep: bool) -> None:
         with self._changed:
-            self._decoders.discard(decoder)
+            if keep and not self._closed:
+                self._idle.append(decoder)
+                return
+            self._decoders.remove(decoder)
         decoder.close()
 
-    def too_costly(self, reason: Reason, content: bytes) -> PictureTooCostly:
+    def _too_costly(self, reason: Reason, content: bytes) -> PictureTooCostly:
         """Counts a worker that ended with a picture, unless the service ended it; returns the refusal."""
         if not self._closed:
             self._metrics.decoder_killed(reason)
@@ -280,50 +312,3 @@ class Decoders:
 def _refuse(job: _Job) -> None:
     if job.result.set_running_or_notify_cancel():
         job.result.set_exception(NoDecoder("the service is ending; ask again", {"Retry-After": "5"}))
-
-
-class _Own:
-    """The worker of one thread, replaced when it ended or has done enough."""
-
-    def __init__(self, decoders: Decoders) -> None:
-        self._decoders = decoders
-        self._decoder: Decoder | None = None
-
-    def close(self) -> None:
-        if self._decoder is not None:
-            self._decoders.close_decoder(self._decoder)
-        self._decoder = None
-
-    def decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
-        """Decodes a picture; raises as `Decoders.submit` says."""
-        if self._decoder is not None and not self._decoder.lives:
-            self.close()
-        keep = False
-        try:
-            if self._decoder is None:
-                self._decoder = self._decoders.open_decoder()
-            decoder = self._decoder
-            answer = decoder.ask(Question(rule.model_dump_json().encode(), content), self._decoders.seconds)
-            pixels = decoder.pixels(rule.size) if isinstance(answer, Pixels) else None
-            decoder.forget()
-            full = not isinstance(answer, Pixels) and answer.error == "MemoryError"
-            keep = decoder.questions < ENOUGH and not full
-        except NoTemplateError as error:
-            log.error("no picture is decoded: %s", error)  # noqa: TRY400
-            raise NoDecoder(
-                "no process can be started to decode the picture in; try again",
-                {"Retry-After": "5"},
-            ) from error
-        except DecoderEnded as ended:
-            raise self._decoders.too_costly(ended.reason, content) from ended
-        finally:
-            if not keep:
-                self.close()
-        if isinstance(answer, Pixels):
-            assert pixels is not None
-            why = answer.unused_profile
-            return DecodedPicture(answer.width, answer.height, pixels, why, answer.on_its_side)
-        if answer.error == "MemoryError":
-            raise self._decoders.too_costly("memory", content)
-        kind: type[errors.PictureError] = getattr(errors, answer.error)
-        raise kind(answer.said)

@@ -1,10 +1,10 @@
-"""The dynamic batcher: threads that run the models on batches of decoded pictures.
+"""The dynamic batcher: runs the models on batches of decoded pictures.
 
-A free thread runs the picture that has waited longest, together with up to `max_batch` in all that wait for
-the same version (of cases, those of as many pictures). Where `max_batch` is more than one, one batch runs at
-a time: what is decoded meanwhile is the next batch as soon as that one ran. Nothing waits for pictures that
-are yet to come. What is decoded next is up to `serving.decoding.decoders`, which takes turns between API
-keys.
+The thread that has decoded a picture runs what waits, unless as many threads as may do already: the picture
+that has waited longest, together with up to `max_batch` in all that wait for the same version (of cases,
+those of as many pictures). Where `max_batch` is more than one, one batch runs at a time: what is decoded
+meanwhile is the next batch as soon as that one ran. Nothing waits for pictures that are yet to come. What is
+decoded next is up to `serving.decoding.decoders`, which takes turns between API keys.
 
 How many requests wait is bounded by `serving.access.admission`, which also ends those that take too long:
 what is given up is neither decoded nor run. A version is referenced by its pictures only: one that was
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,8 +30,8 @@ from numpy.typing import NDArray
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph, Outputs
-from serving.decoding.decoded import Decode
 from serving.decoding.decoders import Decoders
+from serving.decoding.messages import Decode
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.settings import ServeSettings
@@ -45,19 +46,27 @@ Answer = tuple[Decoded, Outputs]
 
 @dataclass(eq=False)
 class _Picture:
-    """A decoded picture, or case, that waits for its model.
+    """A picture, or a case, on its way.
 
     Attributes:
         loaded: the version that it is for.
-        question: what the model is shown.
-        outputs: the model's, as a batch of one.
-        since: when it began to wait; on the monotonic clock.
+        answer: the decoded picture, and the model's outputs as a batch of one.
+        since: when it began to wait, for its decoder or its model; on the monotonic clock.
+        waited: seconds that it waited for its decoder.
+        decoded: it decoded; None before.
     """
 
     loaded: LoadedVersion
-    question: Question
-    outputs: "Future[Outputs]" = field(default_factory=Future)
+    answer: "Future[Answer]" = field(default_factory=Future)
     since: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    decoded: Decoded | None = None
+
+    @property
+    def question(self) -> Question:
+        """What the model is shown."""
+        assert self.decoded is not None
+        return self.decoded.question
 
     def goes_with(self, other: "_Picture") -> bool:
         """Whether two may be run together: of one version, and of as many pictures each.
@@ -72,10 +81,10 @@ class Batcher:
     """Runs the models of all versions on decoded pictures, batching those of one version."""
 
     def __init__(self, settings: ServeSettings, metrics: Metrics, decoders: Decoders) -> None:
-        """Starts no thread yet; threads are started when there is work for them.
+        """Starts nothing.
 
         Args:
-            settings: how many threads run models, and how many pictures a model is shown at once.
+            settings: how many models run at once, and how many pictures a model is shown at once.
             metrics: where queue length, batch sizes and the time of each stage are counted.
             decoders: decode the pictures.
         """
@@ -84,10 +93,8 @@ class Batcher:
         self._metrics = metrics
         self._decoders = decoders
         self._waiting: list[_Picture] = []
-        self._threads: list[threading.Thread] = []
         self._running = 0
-        self._closed = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     async def infer(
         self, loaded: LoadedVersion, prepare: Callable[[Decode], Decoded], key: str | None = None
@@ -103,96 +110,87 @@ class Batcher:
             Exception: whatever `prepare` raises.
             GraphError: the picture is not what the model takes, or its outputs are broken.
         """
-        version, began = loaded.version, time.monotonic()
-
-        def timed(decode: Decode) -> tuple[float, Decoded]:
-            self._count_waiting()
-            turn = time.monotonic()
-            decoded = prepare(decode)
-            self._metrics.stage(version.model, version.number, "decoding", time.monotonic() - turn)
-            return turn - began, decoded
-
-        try:
-            decoding = self._decoders.submit(timed, key)
-            self._count_waiting()
-            waited, decoded = await asyncio.wrap_future(decoding)
-            picture = _Picture(loaded, decoded.question)
-            picture.since -= waited
-            return decoded, await asyncio.wrap_future(self._submit(picture))
-        finally:
-            self._count_waiting()
-
-    def close(self) -> None:
-        """Ends the threads, each after what it is doing."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
-
-    def _submit(self, picture: _Picture) -> "Future[Outputs]":
-        picture.outputs.add_done_callback(self._forget)
-        with self._changed:
-            self._waiting.append(picture)
-            if len(self._threads) < self._max_running:
-                self._threads.append(threading.Thread(target=self._run, name="pictures", daemon=True))
-                self._threads[-1].start()
-            self._changed.notify()
+        picture = _Picture(loaded)
+        picture.answer.add_done_callback(self._forget)
+        decoding = self._decoders.submit(partial(self._decode, picture, prepare), key)
+        decoding.add_done_callback(partial(self._decoded, picture))
         self._count_waiting()
-        return picture.outputs
+        try:
+            return await asyncio.wrap_future(picture.answer)
+        finally:
+            decoding.cancel()  # where it has not begun, it was given up
+            self._count_waiting()
 
-    def _forget(self, outputs: "Future[Outputs]") -> None:
-        if outputs.cancelled():
-            with self._changed:
-                self._waiting = [one for one in self._waiting if one.outputs is not outputs]
+    def _decode(self, picture: _Picture, prepare: Callable[[Decode], Decoded], decode: Decode) -> None:
+        self._count_waiting()
+        began = time.monotonic()
+        picture.waited = began - picture.since
+        picture.decoded = prepare(decode)
+        picture.since = time.monotonic()
+        version = picture.loaded.version
+        self._metrics.stage(version.model, version.number, "decoding", picture.since - began)
+
+    def _decoded(self, picture: _Picture, decoding: "Future[None]") -> None:
+        """Runs models, in the thread that has decoded the picture."""
+        if decoding.cancelled() or picture.answer.cancelled():
+            return
+        if error := decoding.exception():
+            _deliver(picture, error)
+            return
+        with self._lock:
+            self._waiting.append(picture)
+        del picture  # it references a version, which may be freed when its last answer is out
+        while batch := self._next():
+            self._show(*batch)
+            del batch
+
+    def _forget(self, answer: "Future[Answer]") -> None:
+        if answer.cancelled():
+            with self._lock:
+                self._waiting = [one for one in self._waiting if one.answer is not answer]
 
     def _count_waiting(self) -> None:
         self._metrics.waiting(self._decoders.waiting + len(self._waiting))
 
-    def _run(self) -> None:
-        """The loop of every thread."""
-        while (work := self._next()) is not None:
-            self._show(*work)
-            del work  # it references a version, which may be freed when its last answer is out
-
     def _next(self) -> tuple[Graph, list[_Picture]] | None:
-        """Waits for the next batch, and chooses the graph that it is shown to; None once this is closed."""
-        with self._changed:
-            while not self._closed:
-                if batch := [one for one in self._waiting if one.goes_with(self._waiting[0])][
-                    : self._max_batch
-                ]:
-                    self._waiting = [one for one in self._waiting if one not in batch]
-                    loaded = batch[0].loaded
-                    alone = (
-                        len(batch) == 1 and not self._running and not self._waiting and self._decoders.idle
-                    )
-                    self._running += 1
-                    lone = loaded.lone_graph if alone or self._max_running == 1 else None
-                    return lone or loaded.graph, batch
-                self._changed.wait()
-        return None
+        """The next batch and its graph; None where there is none, or as many run as may."""
+        with self._lock:
+            if not self._waiting or self._running == self._max_running:
+                return None
+            batch = [one for one in self._waiting if one.goes_with(self._waiting[0])][: self._max_batch]
+            self._waiting = [one for one in self._waiting if one not in batch]
+            alone = len(batch) == 1 and not self._running and not self._waiting and self._decoders.idle
+            self._running += 1
+        loaded = batch[0].loaded
+        lone = loaded.lone_graph if alone or self._max_running == 1 else None
+        return lone or loaded.graph, batch
 
     def _show(self, graph: Graph, batch: Sequence[_Picture]) -> None:
         self._count_waiting()
-        pictures = [one for one in batch if one.outputs.set_running_or_notify_cancel()]
         began = time.monotonic()
         try:
-            outputs = run_batch(graph, [one.question for one in pictures])
+            found = run_batch(graph, [one.question for one in batch])
         except Exception as error:  # noqa: BLE001 - raised again for each request
-            outputs = [error] * len(pictures)
+            found = [error] * len(batch)
         seconds = time.monotonic() - began
-        with self._changed:
+        with self._lock:
             self._running -= 1
-        self._metrics.batch(len(pictures))
-        for one, found in zip(pictures, outputs, strict=True):
+        self._metrics.batch(len(batch))
+        for one, outputs in zip(batch, found, strict=True):
             version = one.loaded.version
-            self._metrics.stage(version.model, version.number, "waiting", began - one.since)
+            self._metrics.stage(version.model, version.number, "waiting", one.waited + began - one.since)
             self._metrics.stage(version.model, version.number, "model", seconds)
-            if isinstance(found, Exception):
-                one.outputs.set_exception(found)
-            else:
-                one.outputs.set_result(found)
+            _deliver(one, outputs)
+
+
+def _deliver(picture: _Picture, outputs: Outputs | BaseException) -> None:
+    if not picture.answer.set_running_or_notify_cancel():
+        return  # it was given up
+    if isinstance(outputs, BaseException):
+        picture.answer.set_exception(outputs)
+    else:
+        assert picture.decoded is not None
+        picture.answer.set_result((picture.decoded, outputs))
 
 
 def run_batch(graph: Graph, questions: Sequence[Question]) -> list[Outputs | Exception]:

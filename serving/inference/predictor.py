@@ -22,7 +22,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph, Outputs
 from registry.bundle.pictures.rule import Placement, placement
 from registry.records import Version
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.inference.device import Device
 from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
@@ -128,7 +128,13 @@ def decode(
         decoded.append(picture.pixels)
         where.append(placement(*picture.looked_at, rule))
         qualities.append(
-            assess_quality(picture.width, picture.height, rule, picture.pixels, picture.unused_profile)
+            assess_quality(
+                picture.answer.width,
+                picture.answer.height,
+                rule,
+                picture.pixels,
+                picture.answer.unused_profile,
+            )
         )
     shown = _skin_shown(decoded, given)
     return Decoded(

@@ -11,7 +11,7 @@ from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Outputs
 from registry.outcomes.alarms import Monitoring as Monitored
 from registry.outcomes.metrics import SubgroupReport, released_report
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import BackgroundDriftCounter

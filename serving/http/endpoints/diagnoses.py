@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from registry.bundle.cases import Kind
 from serving.access.auth import refuse_other_sites
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import request_id

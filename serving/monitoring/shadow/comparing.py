@@ -22,7 +22,7 @@ from registry.bundle.cases import GivenCase, read_given, read_kind
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow.counting import ShadowCounters

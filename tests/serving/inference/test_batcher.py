@@ -75,8 +75,8 @@ def batcher(one_template):
         given, metrics = ServeSettings(threads=threads, max_batch=max_batch, **settings), Metrics()
         decoders = Decoders(given, metrics, one_template)
         decoders.count = 1  # what is asked for first is decoded first
-        made.extend((decoders, Batcher(given, metrics, decoders)))
-        return made[-1]
+        made.append(decoders)
+        return Batcher(given, metrics, decoders)
 
     yield make
     for one in made:

@@ -1,12 +1,15 @@
-"""Workers that are ended, that end, and that outlive nobody; and what is in them."""
+"""Workers that are ended, that end, and what is in them; and what one says that has been taken over."""
 
 import contextlib
 import json
+import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from PIL import Image
 from registry.bundle.errors import NotAPicture
 from registry.bundle.pictures.rule import PictureRule
 from serving.decoding.decoders import ENOUGH, Decoders
-from serving.decoding.forking import Template
+from serving.decoding.messages import LONGEST_PACKET, PIXELS, QUESTION, Pixels, Refused
+from serving.decoding.template import Decoder, DecoderEnded, Template
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
@@ -46,7 +50,7 @@ def pool(one_template: Any) -> Iterator[Decoders]:
 def worker(pool: Decoders) -> psutil.Process:
     """The one worker that there is."""
     (decoder,) = pool._decoders
-    return psutil.Process(decoder._forked.pid)
+    return psutil.Process(decoder.pid)
 
 
 def until(process: psutil.Process, *states: str) -> None:
@@ -58,7 +62,7 @@ def until(process: psutil.Process, *states: str) -> None:
 def sound(pool: Decoders) -> bool:
     """Whether a sound picture is decoded."""
     found = pool.decode(SOUND, RULE)
-    return (found.width, found.height, found.pixels.shape) == (40, 30, (16, 16, 3))
+    return (found.answer, found.pixels.shape) == (Pixels(width=40, height=30), (16, 16, 3))
 
 
 def test_a_worker_is_used_again_until_it_has_done_enough(pool):
@@ -76,7 +80,7 @@ def test_a_worker_is_used_again_until_it_has_done_enough(pool):
 def test_nothing_of_a_picture_stays_in_the_shared_memory(pool):
     assert sound(pool)
     (decoder,) = pool._decoders
-    assert not any(decoder._forked.pixels[: 2**20])
+    assert not decoder._shared.any()
     assert sound(pool)
 
 
@@ -174,9 +178,10 @@ def test_nothing_of_the_service_is_in_them(template, monkeypatch):
 def test_they_end_with_the_service_however_it_ends():
     program = (
         "import json, sys\n"
-        "from serving.decoding.forking import Template\n"
+        "from serving.decoding.template import Template\n"
         "template = Template()\n"
-        "print(json.dumps([template.fork(2**28).pid for _ in range(3)]), flush=True)\n"
+        "made = [template.fork(2**28, 2**20) for _ in range(3)]\n"
+        "print(json.dumps([one.pid for one in made]), flush=True)\n"
         "sys.stdin.read()\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -188,3 +193,112 @@ def test_they_end_with_the_service_however_it_ends():
         service.kill()
     _, left = psutil.wait_procs(below, 60)
     assert not left
+
+
+class Pretended:
+    """A template with one worker, which is a function: it gets the socket."""
+
+    def __init__(self, work: Callable[[socket.socket], None]) -> None:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line, self.ended = ours, 0
+
+        def run() -> None:
+            with its:
+                work(its)
+
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        self.decoder = Decoder(self, None, 0, ours, mmap.mmap(-1, PIXELS))  # type: ignore[arg-type]
+        self.decoder._limit = lambda seconds: None  # type: ignore[method-assign]
+
+    def end(self, control: None, pid: int) -> int | None:
+        self.ended += 1
+        self._line.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        return None
+
+
+def asked(said: bytes) -> Any:
+    """What comes of a worker that says this to the first question."""
+
+    def work(line: socket.socket) -> None:
+        question = line.recv(LONGEST_PACKET)
+        assert QUESTION.unpack_from(question) == (len(SOUND),)
+        if said:
+            line.send(said)
+
+    pretended = Pretended(work)
+    try:
+        return pretended.decoder.ask(SOUND, RULE, 3600.0)
+    finally:
+        pretended.decoder.close()
+        assert pretended.ended == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Pixels(width=3, height=2**31),
+        Pixels(width=3, height=4, unused_profile="it is damaged", on_its_side=True),
+        Refused(error="DamagedPicture", said="ä" * 1000),
+        Refused(error="MemoryError", said=""),
+    ],
+)
+def test_an_answer_comes_as_it_was_meant(answer):
+    told = asked(answer.model_dump_json().encode())
+    assert (told.answer if isinstance(answer, Pixels) else told) == answer
+
+
+REFUSED = {"error": "NotAPicture", "said": ""}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\0",
+        b"\x80\x04N.",
+        b"{}",
+        b'{"width": 3, "height": 4, "unused_profile": "' + b"t" * LONGEST_PACKET + b'"}',
+        *(
+            json.dumps(answer).encode()
+            for answer in (
+                {"width": 0, "height": 1},
+                {"width": "3", "height": 1},
+                {"width": 2**40, "height": 1},
+                {"width": 3, "height": 1, "more": 1},
+                {"width": 3, "height": 1, **REFUSED},
+                {"error": "SystemExit", "said": ""},
+                {"error": "NotAPicture", "said": "t" * 1001},
+                {"error": "NotAPicture", "said": None},
+                {"error": "NotAPicture", "said": {"text": ""}},
+            )
+        ),
+    ],
+)
+def test_whatever_else_is_said_ends_it(said):
+    with pytest.raises(DecoderEnded, match="crash"):
+        asked(said)
+
+
+def test_one_that_speaks_unasked_is_not_asked():
+    begun, over = threading.Event(), threading.Event()
+
+    def work(line: socket.socket) -> None:
+        line.send(b"x")
+        begun.set()
+        over.wait(60)
+
+    pretended = Pretended(work)
+    assert begun.wait(60)
+    assert not pretended.decoder.lives
+    over.set()
+    pretended.decoder.close()
+
+
+def test_one_that_does_not_answer_is_ended_by_the_clock():
+    pretended = Pretended(lambda line: line.recv(1) and line.recv(1))
+    with pytest.raises(DecoderEnded, match="time"):
+        pretended.decoder.ask(SOUND, RULE, 0.02)
+    assert pretended.ended == 1
+    pretended.decoder.close()
