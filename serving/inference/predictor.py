@@ -141,7 +141,7 @@ def decode(
         Question(np.stack(decoded), given, with_map=explain and loaded.has_map),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
-        same_file=len(set(pictures)) < len(pictures),
+        same_file=len(pictures) > 1 and len(set(pictures)) < len(pictures),
         where=tuple(where),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.model import DISTANCE_BINS, distance_bin
-from serving.inference.quality.judging import QualityAssessment
+from serving.inference.quality import QualityAssessment
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters
