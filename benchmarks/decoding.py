@@ -25,8 +25,8 @@ from tables import print_conditions, print_table
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before this folder, which has a `serving` too
 
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoded import decode_here
 from serving.decoding.decoders import Decoders
+from serving.decoding.messages import decode_here
 from serving.machine import cores
 from serving.metrics import Metrics
 from serving.settings import ServeSettings

@@ -36,9 +36,15 @@ from clients.data.manifests.manifest import Row
 from clients.data.pictures.files import PictureReader, locate
 from clients.data.progress import progress
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from serving.inference.quality.judging import QualityAssessment, assess_quality
-from serving.inference.quality.measures import measure
-from serving.inference.quality.rules import BLUR, BRIGHTEST, BURNT, CONTRAST
+from serving.inference.quality import (
+    BLUR,
+    BRIGHTEST,
+    BURNT,
+    CONTRAST,
+    QualityAssessment,
+    assess_quality,
+    measure,
+)
 
 SIZES: Final = (128, 64)
 TROUBLES: Final = ("too-dark", "too-bright", "nothing-to-see", "blurred")

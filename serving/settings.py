@@ -40,7 +40,7 @@ class ServeSettings(BaseModel):
         default_model: the model that answers where a request names none; by default the only one.
         max_bytes: the largest body that is read.
         max_pixels: the largest picture that is decoded; a bundle's own ceiling holds as well.
-        threads: pictures that are worked on at once.
+        threads: pictures that models are shown at once; one more is decoded at once.
         lone_threads: threads that share a picture while no other is worked on; more than one need a second
             copy of each model in memory. By default the cores, and four at most.
         max_batch: pictures that a model is shown at once, where so many wait; by default 32 on a GPU and 1 on

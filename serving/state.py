@@ -58,7 +58,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
-        self.batcher = Batcher(settings, self.metrics)
+        self.batcher = Batcher(settings, self.metrics, self.decoders)
         self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
@@ -104,7 +104,6 @@ class ServiceState:
         canaries, self._canaries = self._canaries, None
         # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
         await anyio.to_thread.run_sync(self.decoders.close)
-        await anyio.to_thread.run_sync(self.batcher.close)
         await anyio.to_thread.run_sync(self.monitoring.close)
         if self.answers is not None:
             await anyio.to_thread.run_sync(self.answers.close)

@@ -1,30 +1,40 @@
-"""The decoders of a service: workers that are forked when they are needed, each for one picture at a time.
+"""The decoders of a service: one queue of pictures, shared out by API key.
 
-There is a worker for each thread of the service, as far as the memory goes. The memory is divided among them
-for good: together they cannot take more, and none waits for another's. A picture that takes more memory than
-its worker has, or more time than the settings give, is refused, and its worker is replaced.
+There are threads that decode, and then run models, and a worker for each, as far as the memory goes. The next
+picture is of the key whose pictures have held workers for the least time, the last free worker goes to a key
+that holds none: so whoever sends costly pictures waits for them, and another key's picture is decoded
+meanwhile. Where the memory suffices for one worker alone, keys take turns, and a picture waits for one of
+another key at most.
+
+The memory is divided among the workers for good: together they cannot take more, and none waits for
+another's. A picture that takes more memory than its worker has, or more time than the settings give, is
+refused, and its worker is replaced.
 """
 
 import logging
 import threading
 import time
-from collections import deque
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 from registry.bundle import errors
 from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoded import DecodedPicture
-from serving.decoding.decoder import Decoder, DecoderEnded, Reason
-from serving.decoding.forking import NoTemplateError, Template
-from serving.decoding.wire import Pixels, Question, Refused
+from serving.decoding.messages import PIXELS, Decode, DecodedPicture, Refused
+from serving.decoding.template import Decoder, DecoderEnded, NoTemplateError, Reason, Template
 from serving.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
+
+Result = TypeVar("Result")
+Key = str | None
+
+BACKGROUND: Final = ""
+"""The key of pictures that no request waits for; it is no API key's."""
 
 LEAST: Final = 512 * 2**20
 """Bytes that a worker has at least, unless it is the only one: enough for a PNG of 40 million pixels."""
@@ -39,10 +49,20 @@ OFTEN: Final = 10
 OFTEN_WITHIN: Final = 600.0  # seconds
 
 
+@dataclass(eq=False)
+class _Job:
+    """What waits for a worker: `work` is given a function that decodes a picture."""
+
+    key: Key
+    work: Callable[[Decode], Any]
+    result: "Future[Any]" = field(default_factory=Future)
+
+
 class Decoders:
-    """Decodes pictures in workers; several threads may ask at once.
+    """Decodes pictures in workers, for each key in its turn.
 
     Attributes:
+        count: workers there are at most.
         memory: bytes that decoding may take in each worker.
         seconds: of one core that a picture may take.
     """
@@ -56,23 +76,27 @@ class Decoders:
             template: what workers are forked from; by default a process of its own.
         """
         memory = settings.decode_memory // settings.workers
-        workers = min(settings.threads, max(1, memory // LEAST))
-        if workers < settings.threads:
+        self.count = min(settings.threads + 1, max(1, memory // LEAST))
+        if self.count <= settings.threads:
             log.warning(
                 "%d pictures are decoded at once, not %d: DERMFED_SERVE_DECODE_MEMORY is enough for no more",
-                workers,
-                settings.threads,
+                self.count,
+                settings.threads + 1,
             )
-        self.memory = memory // workers - OWN
+        self.memory = memory // self.count - OWN
         self.seconds = settings.decode_seconds
         self._own = template is None
         self._template = template or Template()
         self._metrics = metrics
-        self._free = threading.Semaphore(workers)
-        # The one that has waited longest is next: so each is looked at, and one that ended is noticed.
-        self._idle: deque[Decoder] = deque()
-        self._busy: set[Decoder] = set()
-        self._lock = threading.Lock()
+        self._waiting: list[_Job] = []
+        self._held: Counter[Key] = Counter()  # workers by key
+        self._used: dict[Key, float] = {}  # seconds that a key has held workers, or is taken to have
+        self._threads: list[threading.Thread] = []
+        self._most_threads = settings.threads + 1
+        self._decoders: list[Decoder] = []
+        self._idle: list[Decoder] = []
+        self._shared = max(PIXELS, settings.max_bytes)
+        self._changed = threading.Condition()
         self._ended: deque[float] = deque(maxlen=OFTEN)
         self._closed = False
 
@@ -99,16 +123,31 @@ class Decoders:
 
     def close(self) -> None:
         """Ends all workers, and with them what is being decoded."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-            idle, busy = [*self._idle], [*self._busy]
-            self._idle.clear()
-        for decoder in idle:
-            decoder.close()
-        for decoder in busy:
+            waiting, self._waiting, idle, self._idle = self._waiting, [], self._idle, []
+            decoders = [*self._decoders]
+            self._changed.notify_all()
+        for job in waiting:
+            _refuse(job)
+        for decoder in decoders:
             decoder.kill()
+        for thread in self._threads:
+            thread.join()
+        for decoder in idle:
+            self._give(decoder, keep=False)
         if self._own:
             self._template.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a worker."""
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for a worker or is in one."""
+        return not self._waiting and not self._held
 
     @property
     def health_issues(self) -> list[str]:
@@ -123,77 +162,134 @@ class Decoders:
         ]
 
     def decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
-        """Decodes a picture; blocks until it is done or refused.
-
-        Args:
-            content: its bytes.
-            rule: the picture rule, which says how.
+        """Decodes a picture that no request waits for; blocks until it is done or refused.
 
         Raises:
-            PictureError: it cannot be decoded, as in `registry.bundle.pictures.rule.decode_picture`.
-            PictureTooCostly: it takes too much time or memory, or ended its worker.
-            NoDecoder: no worker can be forked.
+            PictureError, PictureTooCostly, NoDecoder: as the function that `submit` gives.
         """
+        return self.submit(lambda decode: decode(content, rule), BACKGROUND).result()
+
+    def submit(self, work: Callable[[Decode], Result], key: Key) -> "Future[Result]":
+        """Does something in a thread that has a worker, when it is the key's turn.
+
+        Args:
+            work: is given a function that decodes a picture by a rule. It raises `PictureError` of one that
+                cannot be decoded, `PictureTooCostly` of one that takes too much time or memory or ended its
+                worker, and `NoDecoder` where no worker can be forked.
+            key: the id of the API key that asks.
+
+        Returns:
+            What `work` returns or raises; cancelled before its turn, it is not done.
+        """
+        job = _Job(key, work)
+        job.result.add_done_callback(self._forget)
+        with self._changed:
+            if self._closed:
+                _refuse(job)
+                return job.result
+            if key not in self._used:
+                self._used[key] = min(self._used.values(), default=0.0)
+            self._waiting.append(job)
+            if len(self._threads) < self._most_threads:
+                self._threads.append(threading.Thread(target=self._run, name="decoding", daemon=True))
+                self._threads[-1].start()
+            self._changed.notify()
+        return job.result
+
+    def _forget(self, result: "Future[Any]") -> None:
+        if result.cancelled():
+            with self._changed:
+                self._waiting = [job for job in self._waiting if job.result is not result]
+
+    def _next(self) -> _Job | None:
+        """Waits for a job; None once the decoders are closed."""
+        with self._changed:
+            while not self._closed:
+                if job := self._choose():
+                    self._waiting.remove(job)
+                    self._held[job.key] += 1
+                    return job
+                self._changed.wait()
+        return None
+
+    def _choose(self) -> _Job | None:
+        """The first job of the key that has held workers least; the last worker is for a key without one."""
+        free = self.count - self._held.total()
+        may = [job for job in self._waiting if free > 1 or (free and not self._held[job.key])]
+        return min(may, key=lambda job: self._used[job.key], default=None)
+
+    def _run(self) -> None:
+        """The loop of every thread."""
+        while (job := self._next()) is not None:
+            began, result, error = time.monotonic(), None, None
+            if started := job.result.set_running_or_notify_cancel():
+                try:
+                    result = job.work(self._decode)
+                except Exception as raised:  # noqa: BLE001 - raised again for whoever waits for it
+                    error = raised
+            self._done(job.key, time.monotonic() - began)
+            if started and error is not None:
+                job.result.set_exception(error)
+            elif started:
+                job.result.set_result(result)
+            del job, result, error  # until the next one comes, no picture is held
+
+    def _done(self, key: Key, seconds: float) -> None:
+        with self._changed:
+            self._held -= Counter([key])
+            self._used[key] += seconds
+            active = self._held.keys() | {job.key for job in self._waiting}
+            # A key that comes back has no more than what others had meanwhile, and no less.
+            least = min((self._used[key] for key in active), default=float("inf"))
+            self._used = {key: used for key, used in self._used.items() if key in active or used > least}
+
+    def _decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
+        """Decodes a picture in a worker, which is replaced when it ended or has done enough."""
+        decoder, keep = None, False
         try:
-            answer, pixels = self._ask(content, rule)
+            decoder = self._take()
+            found = decoder.ask(content, rule, self.seconds)
+            full = isinstance(found, Refused) and found.error == "MemoryError"
+            keep = decoder.questions < ENOUGH and not full
         except NoTemplateError as error:
             log.error("no picture is decoded: %s", error)  # noqa: TRY400
             raise NoDecoder(
-                "no process can be started to decode the picture in; try again",
-                {"Retry-After": "5"},
+                "no process can be started to decode the picture in; try again", {"Retry-After": "5"}
             ) from error
         except DecoderEnded as ended:
             raise self._too_costly(ended.reason, content) from ended
-        if isinstance(answer, Pixels):
-            assert pixels is not None
-            why = answer.unused_profile
-            return DecodedPicture(answer.width, answer.height, pixels, why, answer.on_its_side)
-        if answer.error == "MemoryError":
-            raise self._too_costly("memory", content)
-        kind: type[errors.PictureError] = getattr(errors, answer.error)
-        raise kind(answer.said)
-
-    def _ask(self, content: bytes, rule: PictureRule) -> tuple[Pixels | Refused, NDArray[np.uint8] | None]:
-        """Asks a worker, once one is free; returns its answer, and pixels if it has any.
-
-        Raises:
-            DecoderEnded: the worker ended with the picture.
-            NoTemplateError: no worker can be forked.
-        """
-        with self._free:
-            decoder = self._take()
-            keep = False
-            try:
-                answer = decoder.ask(Question(rule.model_dump_json().encode(), content), self.seconds)
-                found = decoder.pixels(rule.size) if isinstance(answer, Pixels) else None
-                decoder.forget()
-                full = isinstance(answer, Refused) and answer.error == "MemoryError"
-                keep = decoder.questions < ENOUGH and not full
-            finally:
+        finally:
+            if decoder is not None:
                 self._give(decoder, keep=keep)
-        return answer, found
+        if isinstance(found, DecodedPicture):
+            return found
+        if found.error == "MemoryError":
+            raise self._too_costly("memory", content)
+        kind: type[errors.PictureError] = getattr(errors, found.error)
+        raise kind(found.said)
 
     def _take(self) -> Decoder:
-        while True:
-            with self._lock:
-                if self._closed:
-                    raise DecoderEnded("crash")
-                decoder = self._idle.popleft() if self._idle else None
-            if decoder is None:
-                decoder = Decoder(self._template, self.memory)
-            elif not decoder.lives:
-                decoder.close()
-                continue
-            with self._lock:
-                self._busy.add(decoder)
-            return decoder
+        """The worker that has waited longest, so that each that ended is noticed; or a new one."""
+        with self._changed:
+            decoder = self._idle.pop(0) if self._idle else None
+        if decoder is not None:
+            if decoder.lives:
+                return decoder
+            self._give(decoder, keep=False)
+        decoder = self._template.fork(self.memory, self._shared)
+        with self._changed:
+            self._decoders.append(decoder)
+            closed = self._closed
+        if closed:
+            decoder.kill()
+        return decoder
 
     def _give(self, decoder: Decoder, *, keep: bool) -> None:
-        with self._lock:
-            self._busy.discard(decoder)
+        with self._changed:
             if keep and not self._closed:
                 self._idle.append(decoder)
                 return
+            self._decoders.remove(decoder)
         decoder.close()
 
     def _too_costly(self, reason: Reason, content: bytes) -> PictureTooCostly:
@@ -211,3 +307,8 @@ class Decoders:
             f"decoding the picture {what[reason]}; open it elsewhere and save it anew as a JPEG, or send a "
             "smaller copy"
         )
+
+
+def _refuse(job: _Job) -> None:
+    if job.result.set_running_or_notify_cancel():
+        job.result.set_exception(NoDecoder("the service is ending; ask again", {"Retry-After": "5"}))

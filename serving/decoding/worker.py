@@ -1,37 +1,126 @@
-"""A worker: decodes one picture after the other that it is sent, and can do nothing else."""
+"""The processes next to the service: a template, and the workers that are forked from it.
 
+The template has everything imported that workers need, and no secret in it. It has a socket to the service,
+on which it is asked to fork a worker or to end one, and ends when that is closed. Signals that a terminal or
+a system sends to all processes of the service are left to the service: a worker that ended while it drains
+would lose its picture. A worker that ended stays a zombie until the service asks for it, so that its number
+is given to no other process while the service still means the worker.
+
+A worker decodes one picture after the other that it is sent, and can do nothing else.
+"""
+
+import gc
+import io
 import mmap
 import os
+import signal
 import socket
+import struct
+import sys
+import warnings
+from contextlib import suppress
 from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageCms
 
 from registry.bundle.errors import PictureError
-from registry.bundle.pictures.open_file import open_picture
-from registry.bundle.pictures.rule import (
-    PictureRule,
-    decode_opened,
-    lies_on_its_side,
-    refuse_too_large,
-    unused_profile,
-)
-from serving.decoding.confine import close_others, confine, die_with_parent
-from serving.decoding.wire import (
+from registry.bundle.pictures.rule import PictureRule
+from serving.decoding.confine import NoFilterError, build_filter, close_others, confine, die_with_parent
+from serving.decoding.messages import (
     LONGEST,
-    SHARED,
-    Answer,
+    LONGEST_PACKET,
+    PIXELS,
+    QUESTION,
     Pixels,
-    Question,
     Refused,
     RefusedAs,
-    answer_bytes,
-    read_question,
+    decode_here,
 )
 
 LINE: Final = 3
 """The descriptor of the socket to the service, in every worker."""
+
+REQUEST: Final = struct.Struct("<q")
+"""The bytes of memory that decoding may take in a new worker, sent with its socket and its shared memory; or
+the negative id of a worker that is to end."""
+
+REPLY: Final = struct.Struct("<i")
+"""The id of a worker, or an error as a negative number; or how a worker ended, as of `waitpid`."""
+
+
+def main() -> None:
+    """Serves the socket whose descriptor is the first argument, until it is closed."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        _warm_up()
+        rules, missing = _filter()
+        gc.collect()
+        gc.freeze()
+        control.send(b"here" + missing.encode()[:LONGEST])
+        workers: set[int] = set()
+        with suppress(ConnectionError):
+            while _serve(control, rules, workers):
+                pass
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _serve(control: socket.socket, rules: Any, workers: set[int]) -> bool:
+    """Does what it is asked next; whether there was something."""
+    message, descriptors, _, _ = socket.recv_fds(control, REQUEST.size, 2)
+    if not message:
+        return False
+    (asked,) = REQUEST.unpack(message)
+    if asked > 0:
+        reply = _fork(control, descriptors, asked, rules)
+        if reply > 0:
+            workers.add(reply)
+    else:
+        workers.remove(-asked)
+        os.kill(-asked, signal.SIGKILL)  # no harm to one that has ended
+        _, reply = os.waitpid(-asked, 0)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    control.send(REPLY.pack(reply))
+    return True
+
+
+def _fork(control: socket.socket, descriptors: list[int], memory: int, rules: Any) -> int:
+    template = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return -(error.errno or 1)
+    if pid == 0:
+        try:
+            control.detach()  # a worker closes what it does not need by number
+            line, shared = descriptors
+            work(line, shared, memory, rules, template)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def _filter() -> tuple[Any, str]:
+    """The filter of system calls, and what is missing where there is none."""
+    try:
+        rules = build_filter(LINE)
+    except NoFilterError as error:
+        return None, str(error)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        with suppress(Exception):
+            rules.load()
+            code = 0
+        os._exit(code)
+    if os.waitpid(pid, 0)[1] != 0:
+        return None, "this system does not let processes filter their system calls"
+    return rules, ""
 
 
 def work(line: int, shared: int, memory: int, rules: Any, parent: int) -> None:
@@ -39,53 +128,33 @@ def work(line: int, shared: int, memory: int, rules: Any, parent: int) -> None:
 
     Args:
         line: descriptor of the socket to the service.
-        shared: descriptor of the memory that pixels are put into.
+        shared: descriptor of the memory that pictures and pixels are put into.
         memory: bytes that decoding may take.
         rules: a filter of system calls, or None.
         parent: the id of the process that this one was forked from.
     """
     die_with_parent(parent)
-    pixels = np.frombuffer(mmap.mmap(shared, SHARED, mmap.MAP_SHARED), np.uint8)
+    pixels = np.frombuffer(mmap.mmap(shared, 0, mmap.MAP_SHARED), np.uint8)
     os.dup2(line, LINE)
     close_others(LINE + 1)
     with socket.socket(fileno=LINE) as asked:
         confine(memory, rules)
-        while (question := _next(asked, pixels)) is not None:
-            answer = decode(question, pixels)
-            del question
-            asked.sendall(answer_bytes(answer))
+        while question := asked.recv(LONGEST_PACKET):
+            asked.send(decode(question, pixels).model_dump_json().encode())
 
 
-def _next(asked: socket.socket, shared: NDArray[np.uint8]) -> Question | None:
-    def read(length: int) -> bytes:
-        content = bytearray(length)
-        view, got = memoryview(content), 0
-        while got < length:
-            more = asked.recv_into(view[got:])
-            if not more:
-                raise EOFError
-            got += more
-        return bytes(content)
-
+def decode(question: bytes, shared: NDArray[np.uint8]) -> Pixels | Refused:
+    """Decodes the picture of a question, which lies in the shared memory, and puts its pixels there."""
+    (length,) = QUESTION.unpack_from(question)
+    rule = PictureRule.model_validate_json(question[QUESTION.size :])
     try:
-        return read_question(read, shared)
-    except (EOFError, ConnectionError):
-        return None
-
-
-def decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
-    """Decodes the picture of a question.
-
-    Args:
-        question: the picture and its rule.
-        pixels: where its pixels are put, `(n,)` bytes.
-    """
-    try:
-        return _decode(question, pixels)
+        found = decode_here(shared[:length].tobytes(), rule)
     except PictureError as error:
         return Refused(error=_known(error), said=str(error)[:LONGEST])
     except MemoryError:
         return Refused(error="MemoryError", said="")
+    shared[: found.pixels.size] = found.pixels.reshape(-1)
+    return found.answer
 
 
 def _known(error: PictureError) -> RefusedAs:
@@ -96,14 +165,76 @@ def _known(error: PictureError) -> RefusedAs:
     return next((name for name in reversed(names) if name in kinds), "DamagedPicture")
 
 
-def _decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
-    rule = PictureRule.model_validate_json(question.rule)
-    image = open_picture(question.content)
-    width, height = image.size  # before the decoder scales down
-    refuse_too_large(width, height, rule)
-    not_used = unused_profile(image)
-    decoded = decode_opened(image, rule)
-    pixels[: decoded.size] = decoded.reshape(-1)
-    why = None if not_used is None else not_used[:LONGEST]
-    on_its_side = lies_on_its_side(image)
-    return Pixels(width=width, height=height, unused_profile=why, on_its_side=on_its_side)
+def _warm_up() -> None:
+    """Decodes pictures of every kind: a worker, which can open no file, has nothing left to import."""
+    rule = PictureRule(size=8).model_dump_json().encode()
+    shared = np.zeros(PIXELS, np.uint8)
+    for content in samples():
+        shared[: len(content)] = np.frombuffer(content, np.uint8)
+        decode(QUESTION.pack(len(content)) + rule, shared)
+    for name in ("ascii", "cp1252", "idna", "latin-1", "utf-16", "utf-32", "utf-8-sig"):
+        b"".decode(name)
+
+
+def samples() -> list[bytes]:
+    """Small pictures in every format and mode, whole and cut."""
+    colour = Image.fromarray(np.arange(1200, dtype=np.uint8).reshape(20, 20, 3))
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    # Colours that have to be converted.
+    other = profile.replace(b"rXYZ", b"....").replace(b"bXYZ", b"rXYZ").replace(b"....", b"bXYZ")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    saved: list[tuple[str, Image.Image, dict[str, Any]]] = [
+        ("JPEG", colour, {"exif": exif}),
+        ("JPEG", colour, {"progressive": True}),
+        ("JPEG", colour.convert("CMYK"), {}),
+        ("JPEG", colour, {"icc_profile": profile}),
+        ("JPEG", colour, {"icc_profile": other}),
+        ("JPEG", colour, {"icc_profile": other[:200]}),
+        ("PNG", colour.convert("L"), {"icc_profile": other}),
+        ("WEBP", colour, {"icc_profile": other}),
+        ("PNG", colour, {"exif": exif}),
+        ("PNG", colour.convert("P"), {"transparency": 0}),
+        ("PNG", Image.new("I;16", (20, 20), 900), {}),
+        ("WEBP", colour, {"exif": exif}),
+        ("WEBP", colour.convert("RGBA"), {"lossless": True}),
+    ]
+    found: list[bytes] = []
+    for form, image, options in saved:
+        file = io.BytesIO()
+        image.save(file, form, **options)
+        found.append(file.getvalue())
+    # What is cut is refused, and saying why needs code as well.
+    found += _dicom()
+    return [*found, *(one[: len(one) * 2 // 3] for one in found)]
+
+
+def _dicom() -> list[bytes]:
+    """A photograph in a DICOM file, and one whose kind is unknown: its name is looked up."""
+
+    def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
+        value += b"\0" * (len(value) % 2)
+        return struct.pack("<HH2sH", group, number, kind, len(value)) + value
+
+    found = []
+    for sop in (b"1.2.840.10008.5.1.4.1.1.77.1.4", b"1.2.840.10008.5.1.4.1.1.2"):
+        meta = element(2, 0x10, b"UI", b"1.2.840.10008.1.2.1")
+        found.append(
+            bytes(128)
+            + b"DICM"
+            + element(2, 0, b"UL", struct.pack("<I", len(meta)))
+            + meta
+            + element(8, 0x16, b"UI", sop)
+            + element(0x28, 2, b"US", b"\3\0")
+            + element(0x28, 4, b"CS", b"RGB")
+            + element(0x28, 6, b"US", b"\0\0")
+            + element(0x28, 0x10, b"US", b"\2\0")
+            + element(0x28, 0x11, b"US", b"\2\0")
+            + element(0x28, 0x100, b"US", b"\x08\0")
+            + element(0x28, 0x101, b"US", b"\x08\0")
+            + element(0x28, 0x102, b"US", b"\7\0")
+            + element(0x28, 0x103, b"US", b"\0\0")
+            + struct.pack("<HH2sHI", 0x7FE0, 0x10, b"OB", 0, 12)
+            + bytes(12)
+        )
+    return found

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from registry.bundle.cases import Kind
 from serving.access.auth import refuse_other_sites
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import DIAGNOSES, request_id
@@ -120,7 +120,7 @@ class Diagnoses:
             settings.max_pixels,
             explain=parameters.explain and settings.explain,
         )
-        decoded, outputs = await service.batcher.infer(loaded, partial(decode_in, service.decoders.decode))
+        decoded, outputs = await service.batcher.infer(loaded, decode_in, request.state.key)
         await service.may_leave(loaded.version)
         diagnosis = build_diagnosis(
             loaded,

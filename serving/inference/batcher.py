@@ -1,10 +1,10 @@
-"""The dynamic batcher: threads that decode pictures and run the models on batches of them.
+"""The dynamic batcher: runs the models on batches of decoded pictures.
 
-A free thread runs the decoded picture that has waited longest, together with up to `max_batch` in all that
-wait for the same version (of cases, those of as many pictures); where some of these are not decoded yet, it
-decodes one. Where no picture is decoded, it decodes the next one. Where `max_batch` is more than one, one
-batch runs at a time: threads decode meanwhile, and what they have decoded is the next batch as soon as that
-one ran. Nothing waits for pictures that are yet to come.
+The thread that has decoded a picture runs what waits, unless as many threads as may do already: the picture
+that has waited longest, together with up to `max_batch` in all that wait for the same version (of cases,
+those of as many pictures). Where `max_batch` is more than one, one batch runs at a time: what is decoded
+meanwhile is the next batch as soon as that one ran. Nothing waits for pictures that are yet to come. What is
+decoded next is up to `serving.decoding.decoders`, which takes turns between API keys.
 
 How many requests wait is bounded by `serving.access.admission`, which also ends those that take too long:
 what is given up is neither decoded nor run. A version is referenced by its pictures only: one that was
@@ -18,8 +18,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 from registry.bundle.diagnose import Question, ask
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph, Outputs
+from serving.decoding.decoders import Decoders
+from serving.decoding.messages import Decode
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
 from serving.settings import ServeSettings
@@ -44,197 +46,151 @@ Answer = tuple[Decoded, Outputs]
 
 @dataclass(eq=False)
 class _Picture:
-    """A picture, or a case, in the queue.
+    """A picture, or a case, on its way.
 
     Attributes:
         loaded: the version that it is for.
-        decode: decodes it for the version's model.
-        answer: the future of the decoded picture and the model's outputs.
-        waiting_since: when it began to wait, to be decoded or to be run; on the monotonic clock.
-        waited: seconds that it waited to be decoded.
-        decoded: what `decode` returned; None before.
+        answer: the decoded picture, and the model's outputs as a batch of one.
+        since: when it began to wait, for its decoder or its model; on the monotonic clock.
+        waited: seconds that it waited for its decoder.
+        decoded: it decoded; None before.
     """
 
     loaded: LoadedVersion
-    decode: Callable[[], Decoded]
-    answer: "asyncio.Future[Answer]"
-    waiting_since: float = field(default_factory=time.monotonic)
+    answer: "Future[Answer]" = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
     waited: float = 0.0
     decoded: Decoded | None = None
 
+    @property
+    def question(self) -> Question:
+        """What the model is shown."""
+        assert self.decoded is not None
+        return self.decoded.question
+
     def goes_with(self, other: "_Picture") -> bool:
-        """Whether two decoded ones may be run together: of one version, and of as many pictures each.
+        """Whether two may be run together: of one version, and of as many pictures each.
 
         A case with fewer pictures would get empty slots, which cost as much as pictures.
         """
-        assert self.decoded is not None
-        assert other.decoded is not None
-        as_many = len(self.decoded.question.images) == len(other.decoded.question.images)
+        as_many = len(self.question.images) == len(other.question.images)
         return self.loaded is other.loaded and as_many
 
 
 class Batcher:
-    """Decodes pictures and runs the models of all versions, batching pictures of one version."""
+    """Runs the models of all versions on decoded pictures, batching those of one version."""
 
-    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
-        """Starts no thread yet; threads are started when there is work for them.
+    def __init__(self, settings: ServeSettings, metrics: Metrics, decoders: Decoders) -> None:
+        """Starts nothing.
 
         Args:
-            settings: how many threads work, and how many pictures a model is shown at once.
+            settings: how many models run at once, and how many pictures a model is shown at once.
             metrics: where queue length, batch sizes and the time of each stage are counted.
+            decoders: decode the pictures.
         """
-        self._max_threads = settings.threads
         self._max_batch = settings.max_batch or (1 if settings.providers == "cpu" else GPU_BATCH)
         self._max_running = 1 if self._max_batch > 1 else settings.threads
         self._metrics = metrics
-        self._undecoded: deque[_Picture] = deque()
-        self._decoded: deque[_Picture] = deque()
-        self._threads: list[threading.Thread] = []
-        self._busy = 0  # threads that decode or run a model
-        self._running = 0  # those of them that run one
-        self._closed = False
-        self._changed = threading.Condition()
+        self._decoders = decoders
+        self._waiting: list[_Picture] = []
+        self._running = 0
+        self._lock = threading.Lock()
 
-    async def infer(self, loaded: LoadedVersion, decode: Callable[[], Decoded]) -> Answer:
+    async def infer(
+        self, loaded: LoadedVersion, prepare: Callable[[Decode], Decoded], key: str | None = None
+    ) -> Answer:
         """Decodes one picture and runs the version's model; returns both, the outputs as a batch of one.
 
         Args:
             loaded: the version.
-            decode: decodes the picture.
+            prepare: decodes the picture by the function that it is given.
+            key: the id of the API key that asks, for its turn.
 
         Raises:
-            Exception: whatever `decode` raises.
+            Exception: whatever `prepare` raises.
             GraphError: the picture is not what the model takes, or its outputs are broken.
         """
-        picture = _Picture(loaded, decode, asyncio.get_running_loop().create_future())
-        with self._changed:
-            self._undecoded.append(picture)
-            self._count_waiting()
-            if len(self._threads) < self._max_threads:
-                self._threads.append(threading.Thread(target=self._run, name="pictures", daemon=True))
-                self._threads[-1].start()
-            self._changed.notify()
+        picture = _Picture(loaded)
+        picture.answer.add_done_callback(self._forget)
+        decoding = self._decoders.submit(partial(self._decode, picture, prepare), key)
+        decoding.add_done_callback(partial(self._decoded, picture))
+        self._count_waiting()
         try:
-            return await picture.answer
+            return await asyncio.wrap_future(picture.answer)
         finally:
-            if picture.answer.cancelled():
-                self._discard(picture)
-
-    def close(self) -> None:
-        """Ends the threads, each after what it is doing."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
-
-    def _discard(self, picture: _Picture) -> None:
-        with self._changed:
-            for waiting in (self._undecoded, self._decoded):
-                if picture in waiting:
-                    waiting.remove(picture)
+            decoding.cancel()  # where it has not begun, it was given up
             self._count_waiting()
+
+    def _decode(self, picture: _Picture, prepare: Callable[[Decode], Decoded], decode: Decode) -> None:
+        self._count_waiting()
+        began = time.monotonic()
+        picture.waited = began - picture.since
+        picture.decoded = prepare(decode)
+        picture.since = time.monotonic()
+        version = picture.loaded.version
+        self._metrics.stage(version.model, version.number, "decoding", picture.since - began)
+
+    def _decoded(self, picture: _Picture, decoding: "Future[None]") -> None:
+        """Runs models, in the thread that has decoded the picture."""
+        if decoding.cancelled() or picture.answer.cancelled():
+            return
+        if error := decoding.exception():
+            _deliver(picture, error)
+            return
+        with self._lock:
+            self._waiting.append(picture)
+        del picture  # it references a version, which may be freed when its last answer is out
+        while batch := self._next():
+            self._show(*batch)
+            del batch
+
+    def _forget(self, answer: "Future[Answer]") -> None:
+        if answer.cancelled():
+            with self._lock:
+                self._waiting = [one for one in self._waiting if one.answer is not answer]
 
     def _count_waiting(self) -> None:
-        self._metrics.waiting(len(self._undecoded) + len(self._decoded))
+        self._metrics.waiting(self._decoders.waiting + len(self._waiting))
 
-    def _run(self) -> None:
-        """The loop of every thread."""
-        while (work := self._next()) is not None:
-            work()
-            del work  # it references a version, which may be freed when its last answer is out
-
-    def _next(self) -> Callable[[], None] | None:
-        """Waits for the next piece of work; None once the batcher is closed."""
-        with self._changed:
-            while not self._closed:
-                if self._decoded and self._running < self._max_running:
-                    first = self._decoded[0]
-                    batch = [one for one in self._decoded if one.goes_with(first)][: self._max_batch]
-                    more = next((one for one in self._undecoded if one.loaded is first.loaded), None)
-                    if more is None or len(batch) == self._max_batch:
-                        return self._begin_run(batch)
-                    return self._begin_decoding(more)
-                if self._undecoded:
-                    return self._begin_decoding(self._undecoded[0])
-                self._changed.wait()
-        return None
-
-    def _begin_decoding(self, picture: _Picture) -> Callable[[], None]:
-        self._undecoded.remove(picture)
-        self._count_waiting()
-        self._busy += 1
-        return partial(self._decode, picture)
-
-    def _begin_run(self, batch: Sequence[_Picture]) -> Callable[[], None]:
+    def _next(self) -> tuple[Graph, list[_Picture]] | None:
+        """The next batch and its graph; None where there is none, or as many run as may."""
+        with self._lock:
+            if not self._waiting or self._running == self._max_running:
+                return None
+            batch = [one for one in self._waiting if one.goes_with(self._waiting[0])][: self._max_batch]
+            self._waiting = [one for one in self._waiting if one not in batch]
+            alone = len(batch) == 1 and not self._running and not self._waiting and self._decoders.idle
+            self._running += 1
         loaded = batch[0].loaded
-        for one in batch:
-            self._decoded.remove(one)
+        lone = loaded.lone_graph if alone or self._max_running == 1 else None
+        return lone or loaded.graph, batch
+
+    def _show(self, graph: Graph, batch: Sequence[_Picture]) -> None:
         self._count_waiting()
-        alone = len(batch) == 1 and not (self._busy or self._undecoded or self._decoded)
-        graph = loaded.graph
-        if loaded.lone_graph is not None and (alone or self._max_running == 1):
-            graph = loaded.lone_graph
-        self._busy += 1
-        self._running += 1
-        return partial(self._show, graph, batch)
-
-    def _decode(self, picture: _Picture) -> None:
-        began = time.monotonic()
-        picture.waited = began - picture.waiting_since
-        try:
-            picture.decoded = picture.decode()
-        except Exception as error:  # noqa: BLE001 - raised again for the request
-            _deliver([(picture, error)])
-        else:
-            picture.waiting_since = time.monotonic()
-            version = picture.loaded.version
-            self._metrics.stage(version.model, version.number, "decoding", picture.waiting_since - began)
-        with self._changed:
-            self._busy -= 1
-            # This thread looks for work at once, and whatever runs does when it has: no other need be woken.
-            if picture.decoded is not None and not picture.answer.done():
-                self._decoded.append(picture)
-
-    def _show(self, graph: Graph, pictures: Sequence[_Picture]) -> None:
-        decoded = [one.decoded for one in pictures if one.decoded is not None]
         began = time.monotonic()
         try:
-            outputs = run_batch(graph, [one.question for one in decoded])
+            found = run_batch(graph, [one.question for one in batch])
         except Exception as error:  # noqa: BLE001 - raised again for each request
-            outputs = [error] * len(pictures)
+            found = [error] * len(batch)
         seconds = time.monotonic() - began
-        with self._changed:
-            self._busy -= 1
+        with self._lock:
             self._running -= 1
-        self._metrics.batch(len(pictures))
-        for one in pictures:
+        self._metrics.batch(len(batch))
+        for one, outputs in zip(batch, found, strict=True):
             version = one.loaded.version
-            waited = one.waited + began - one.waiting_since
-            self._metrics.stage(version.model, version.number, "waiting", waited)
+            self._metrics.stage(version.model, version.number, "waiting", one.waited + began - one.since)
             self._metrics.stage(version.model, version.number, "model", seconds)
-        found = zip(decoded, outputs, strict=True)
-        answers = [output if isinstance(output, Exception) else (one, output) for one, output in found]
-        _deliver([*zip(pictures, answers, strict=True)])
+            _deliver(one, outputs)
 
 
-def _deliver(answers: Sequence[tuple[_Picture, Answer | Exception]]) -> None:
-    """Resolves the futures of pictures in their event loop, from another thread."""
-    futures = [(picture.answer, answer) for picture, answer in answers]
-    try:
-        futures[0][0].get_loop().call_soon_threadsafe(_resolve, futures)
-    except RuntimeError:  # the loop has ended, and with it every request
-        log.warning("%d answers came after the service had ended", len(futures))
-
-
-def _resolve(answers: Sequence[tuple["asyncio.Future[Answer]", Answer | Exception]]) -> None:
-    for future, answer in answers:
-        if future.done():
-            continue  # it was given up
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
+def _deliver(picture: _Picture, outputs: Outputs | BaseException) -> None:
+    if not picture.answer.set_running_or_notify_cancel():
+        return  # it was given up
+    if isinstance(outputs, BaseException):
+        picture.answer.set_exception(outputs)
+    else:
+        assert picture.decoded is not None
+        picture.answer.set_result((picture.decoded, outputs))
 
 
 def run_batch(graph: Graph, questions: Sequence[Question]) -> list[Outputs | Exception]:

@@ -22,7 +22,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph, Outputs
 from registry.bundle.pictures.rule import Placement, placement
 from registry.records import Version
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.inference.device import Device
 from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
@@ -127,14 +127,20 @@ def decode(
         decoded.append(picture.pixels)
         where.append(placement(*picture.looked_at, rule))
         qualities.append(
-            assess_quality(picture.width, picture.height, rule, picture.pixels, picture.unused_profile)
+            assess_quality(
+                picture.answer.width,
+                picture.answer.height,
+                rule,
+                picture.pixels,
+                picture.answer.unused_profile,
+            )
         )
     shown = _skin_shown(decoded, given)
     return Decoded(
         Question(np.stack(decoded), given, with_map=explain and loaded.has_map),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
-        same_file=len(set(pictures)) < len(pictures),
+        same_file=len(pictures) > 1 and len(set(pictures)) < len(pictures),
         where=tuple(where),
     )
 

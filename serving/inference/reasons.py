@@ -7,7 +7,7 @@
 | `refers-all` | `refer`: the version concludes nothing of any picture |
 | `possible-malignancy` | `refer`: suspicious at the working point, and the first finding is not malignant |
 | `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
-| what is wrong with the picture | `retake`: see `serving.inference.quality.rules` |
+| what is wrong with the picture | `retake`: see `serving.inference.quality` |
 
 The last reason is the route's, by the route's own name, or `tone-not-represented`: the declared tone had too
 few patients in the calibration, or none. There may be new codes: a program that meets one it
@@ -21,8 +21,7 @@ from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.decision import Conclusion, Decision
 from registry.bundle.manifest import BundleManifest
 from registry.records import Version
-from serving.inference.quality import QualityAssessment
-from serving.inference.quality.rules import IssueCode
+from serving.inference.quality import IssueCode, QualityAssessment
 from serving.protocol.parameters import ROUTE_REASONS, Parameters, RouteReason
 from serving.protocol.schemas import Reason
 

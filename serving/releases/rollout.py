@@ -38,7 +38,7 @@ from registry.bundle.metrics.intervals import mean_interval
 from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Canary
-from serving.decoding.decoded import Decode, decode_here
+from serving.decoding.messages import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.metrics import Metrics, WorkerTotals
 from serving.protocol.parameters import Parameters, RouteReason, select_subgroup, subgroup_of

@@ -23,7 +23,7 @@ from registry.bundle.manifest import BundleManifest, Conformal, Lineage, ModelFi
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Release
 from registry.registry import Registry
-from serving.decoding.forking import Template
+from serving.decoding.template import Template
 from serving.http.app import build_app
 from serving.settings import ServeSettings
 from tests.measured import evaluation_of

@@ -8,7 +8,7 @@ import pytest
 from pydicom import uid
 from pydicom.dataset import Dataset
 
-from serving.decoding.forking import PROGRAM, Template
+from serving.decoding.template import PROGRAM, Template
 from tests.dicom_files import PATIENT, dicom_file, saved
 
 DICOM = "application/dicom"
@@ -97,7 +97,7 @@ def test_without_the_extra_it_says_what_to_install(
 ):
     promote(registry, bundle())
     hidden = f"import sys; sys.modules['pydicom'] = None; {PROGRAM}"
-    monkeypatch.setattr("serving.decoding.forking.PROGRAM", hidden)
+    monkeypatch.setattr("serving.decoding.template.PROGRAM", hidden)
     monkeypatch.setattr("serving.decoding.decoders.Template", Template)
     with serve() as service:
         assert "dermfed[dicom]" in problem(service.diagnose(dicom_file(pixels), DICOM), 415)["detail"]

@@ -15,8 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from serving.decoding.confine import confine
-from serving.decoding.system_calls import build_filter
+from serving.decoding.confine import build_filter, confine
 from serving.decoding.worker import LINE
 
 libc = ctypes.CDLL(None, use_errno=True)

@@ -13,6 +13,7 @@ from registry.bundle.cases import read_given
 from registry.bundle.diagnose import Question
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Outputs
+from serving.decoding.decoders import Decoders
 from serving.inference.batcher import GPU_BATCH, Batcher, run_batch
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
@@ -66,13 +67,16 @@ def version(graph, lone_graph=None, number=1):
 
 
 @pytest.fixture
-def batcher():
+def batcher(one_template):
     """Makes one, and ends its threads."""
     made = []
 
     def make(threads=1, max_batch=4, **settings):
-        made.append(Batcher(ServeSettings(threads=threads, max_batch=max_batch, **settings), Metrics()))
-        return made[-1]
+        given, metrics = ServeSettings(threads=threads, max_batch=max_batch, **settings), Metrics()
+        decoders = Decoders(given, metrics, one_template)
+        decoders.count = 1  # what is asked for first is decoded first
+        made.append(decoders)
+        return Batcher(given, metrics, decoders)
 
     yield make
     for one in made:
@@ -81,7 +85,13 @@ def batcher():
 
 async def run(asked, loaded, pixels):
     """What the model answers for a picture that is there."""
-    return (await asked.infer(loaded, lambda: Decoded(Question(pixels[None]), QualityAssessment())))[1]
+    return (await asked.infer(loaded, lambda _: Decoded(Question(pixels[None]), QualityAssessment())))[1]
+
+
+async def waiting(asked, number):
+    """Waits until so many are decoded and wait for their model."""
+    while len(asked._waiting) < number:
+        await asyncio.sleep(0)
 
 
 async def begun(graph):
@@ -97,9 +107,9 @@ def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(batcher):
         first.open.clear()
         tasks = [asyncio.create_task(run(asked, one, plain(0)))]
         await begun(first)
-        waiting = [(other, 1), (one, 2), (other, 3), (one, 4)]
-        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for loaded, value in waiting]
-        await asyncio.sleep(0)
+        others = [(other, 1), (one, 2), (other, 3), (one, 4)]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for loaded, value in others]
+        await waiting(asked, 4)
         first.open.set()
         return [float(told.logits[0, 0]) for told in await asyncio.gather(*tasks)]
 
@@ -123,8 +133,7 @@ def test_single_pictures_run_on_each_thread_and_batches_one_at_a_time(batcher, s
         tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(1, 6)]
         for _ in range(at_once - 1):
             await begun(graph)
-        while at_once == 1 and len(asked._decoded) < 5:  # the other thread decodes them
-            await asyncio.sleep(0)
+        await waiting(asked, 5 if at_once == 1 else 4)
         graph.open.set()
         await asyncio.gather(*tasks)
 
@@ -168,7 +177,7 @@ def test_one_that_cannot_be_answered_harms_no_other(batcher):
         tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
         tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, BAD, 2)]
-        await asyncio.sleep(0)
+        await waiting(asked, 3)
         graph.open.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -228,7 +237,7 @@ def test_a_version_goes_with_its_last_picture(batcher):
 def decoding(order, name, *, begun=None, go=None):
     """Gives a picture, when it may, and writes down that it did."""
 
-    def decode():
+    def decode(_):
         if begun is not None:
             begun.set()
             assert go.wait(60)
@@ -250,39 +259,8 @@ class Told(Shown):
         return super().run(images)
 
 
-@pytest.mark.parametrize(
-    ("max_batch", "order"),
-    [
-        (1, ["decoded 0", "shown 0", "decoded 1", "shown 1", "decoded 2", "shown 2", "decoded 3", "shown 3"]),
-        (2, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
-        (9, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
-    ],
-)
-def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(batcher, max_batch, order):
-    """One thread, and while it decodes the first come three others, every other of another version."""
-    found, begun, go = [], threading.Event(), threading.Event()
-
-    async def main():
-        asked = batcher(1, max_batch)
-        versions = [version(Told(found)), version(Told(found), number=2)]
-        tasks = [
-            asyncio.create_task(asked.infer(versions[0], decoding(found, 0, begun=begun, go=go))),
-        ]
-        await asyncio.to_thread(begun.wait, 60)
-        tasks += [
-            asyncio.create_task(asked.infer(versions[name % 2], decoding(found, name))) for name in (1, 2, 3)
-        ]
-        await asyncio.sleep(0)
-        go.set()
-        answers = await asyncio.gather(*tasks)
-        assert [float(outputs.logits[0, 0]) for _, outputs in answers] == [0, 1, 2, 3]
-
-    asyncio.run(main())
-    assert found == order
-
-
 def test_a_picture_that_cannot_be_decoded_harms_no_other(batcher):
-    def broken():
+    def broken(_):
         raise ValueError("no picture")
 
     async def main():
@@ -360,12 +338,12 @@ def test_cases_of_as_many_pictures_go_together(batcher):
         asked, loaded = batcher(), version(graph)
 
         def start(value, pictures):
-            return asyncio.create_task(asked.infer(loaded, lambda: case(value, pictures)))
+            return asyncio.create_task(asked.infer(loaded, lambda _: case(value, pictures)))
 
         tasks = [start(0, 1)]
         await begun(graph)
         tasks += [start(value, pictures) for value, pictures in ((1, 2), (2, 1), (3, 2), (4, 1))]
-        await asyncio.sleep(0)
+        await waiting(asked, 4)
         graph.open.set()
         return await asyncio.gather(*tasks)
 

@@ -16,8 +16,7 @@ from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import OutOfDistribution, WorkingPoint
 from registry.bundle.model import Gaussians
 from registry.records import Version
-from serving.inference.quality import QualityAssessment
-from serving.inference.quality.rules import IssueCode, QualityIssue
+from serving.inference.quality import IssueCode, QualityAssessment, QualityIssue
 from serving.inference.reasons import CODES, outcome, reasons
 from serving.protocol.parameters import ROUTES, Parameters
 from tests.thresholds import at_log_odds, concluding

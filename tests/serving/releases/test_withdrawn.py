@@ -156,16 +156,16 @@ def test_an_answer_waits_for_a_registry_that_is_behind_and_a_silent_one_is_not_w
 
 def test_a_request_on_its_way_is_not_answered_by_it(serve, source, problem, monkeypatch):
     inside, go = threading.Event(), threading.Event()
-    decode = Batcher._decode
+    show = Batcher._show
 
-    def held(batcher, picture):
+    def held(batcher, graph, batch):
         inside.set()
         assert go.wait(60)
-        decode(batcher, picture)
+        show(batcher, graph, batch)
 
     with serve(lambda: nullcontext(source), poll_seconds=0.05) as service:
         assert service.diagnose().json()["model"]["version"] == 2
-        monkeypatch.setattr(Batcher, "_decode", held)
+        monkeypatch.setattr(Batcher, "_show", held)
         got = []
         asking = threading.Thread(target=lambda: got.append(service.diagnose()))
         asking.start()

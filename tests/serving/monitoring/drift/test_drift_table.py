@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.model import DISTANCE_BINS, distance_bin
-from serving.inference.quality.judging import QualityAssessment
+from serving.inference.quality import QualityAssessment
 from serving.metrics import Metrics
 from serving.monitoring.drift import MEASURES, compare, counts_of, decisions, drift_metrics, drift_table
 from serving.monitoring.drift_counting import TOGETHER, BackgroundDriftCounter, DriftCounters

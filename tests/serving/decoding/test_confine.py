@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.decoding import system_calls
-from serving.decoding.system_calls import NoFilterError, build_filter
+from serving.decoding.confine import ALLOWED, ENDING, NoFilterError, build_filter
 
 ATTACKS = Path(__file__).with_name("attacks.py")
 ROOT = Path(__file__).parents[3]
@@ -54,4 +53,4 @@ def test_what_is_missing_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(NoFilterError, match="libseccomp2"):
         build_filter(3)
-    assert set(system_calls.ALLOWED).isdisjoint(system_calls.ENDING)
+    assert set(ALLOWED).isdisjoint(ENDING)

@@ -1,0 +1,120 @@
+"""What the service and a worker say to each other, and the decoded picture that comes of it.
+
+A question is one packet: how long the picture is, and its picture rule as JSON. The picture lies in memory
+that both share, and its pixels take its place there. An answer is one packet of JSON, which is read strictly:
+a worker may have been taken over by what it decoded.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from registry.bundle.frozen import Frozen
+from registry.bundle.pictures.open_file import open_picture
+from registry.bundle.pictures.rule import PictureRule, decode_opened, lies_on_its_side, unused_profile
+
+PIXELS: Final = 3 * 2048 * 2048
+"""Bytes of the largest picture that a picture rule may ask for."""
+
+LONGEST_PACKET: Final = 65536
+LONGEST: Final = 1000
+"""Characters of a sentence from a worker."""
+
+QUESTION: Final = struct.Struct("<Q")
+"""The bytes of the picture; the rule follows."""
+
+Sentence = Annotated[str, Field(max_length=LONGEST)]
+
+RefusedAs = Literal[
+    "NotAPicture",
+    "UnsupportedPicture",
+    "PictureTooLarge",
+    "DamagedPicture",
+    "TruncatedPicture",
+    "MemoryError",
+]
+"""Why a picture is not decoded: the name of a `PictureError`, or that there is not enough memory."""
+
+
+class Pixels(Frozen):
+    """The picture is decoded, and lies in the shared memory.
+
+    Attributes:
+        width: of the picture as it was sent, in pixels.
+        height: likewise.
+        unused_profile: why its colour profile was not applied; None where it has none, or it was.
+        on_its_side: whether it is looked at with its sides exchanged, by the turn that EXIF asks for.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    width: int = Field(ge=1, le=2**31)
+    height: int = Field(ge=1, le=2**31)
+    unused_profile: Sentence | None = None
+    on_its_side: bool = False
+
+
+class Refused(Frozen):
+    """The picture cannot be decoded.
+
+    Attributes:
+        error: the name of a `PictureError`; `MemoryError` where there was not enough.
+        said: what is wrong with it.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    error: RefusedAs
+    said: Sentence
+
+
+ANSWER: Final[TypeAdapter[Pixels | Refused]] = TypeAdapter(Pixels | Refused)
+
+
+@dataclass(frozen=True)
+class DecodedPicture:
+    """A decoded picture.
+
+    Attributes:
+        answer: its size as it was sent, its colours, and its turn.
+        pixels: what the model sees of it, `(size, size, 3)` RGB.
+    """
+
+    answer: Pixels
+    pixels: NDArray[np.uint8]
+
+    @property
+    def looked_at(self) -> tuple[int, int]:
+        """Width and height of the picture as it is looked at."""
+        found = self.answer
+        return (found.height, found.width) if found.on_its_side else (found.width, found.height)
+
+
+Decode = Callable[[bytes, PictureRule], DecodedPicture]
+"""Decodes the bytes of a picture by a picture rule; raises `PictureError`."""
+
+
+def decode_here(content: bytes, rule: PictureRule) -> DecodedPicture:
+    """Decodes in this process, without limits on time and memory; the service itself never does.
+
+    Raises:
+        PictureError: as `registry.bundle.pictures.rule.decode_picture`.
+    """
+    image = open_picture(content)
+    width, height = image.size  # before the decoder scales down
+    why = unused_profile(image)
+    pixels = decode_opened(image, rule)
+    return DecodedPicture(
+        Pixels(
+            width=width,
+            height=height,
+            unused_profile=None if why is None else why[:LONGEST],
+            on_its_side=lies_on_its_side(image),
+        ),
+        pixels,
+    )
