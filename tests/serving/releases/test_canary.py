@@ -13,7 +13,7 @@ from PIL import Image
 
 from registry.registry import Registry
 from registry.releases.rollout import Share
-from serving.http.endpoints import diagnoses
+from serving.http import diagnoses
 from serving.metrics.metrics import Metrics
 from serving.protocol.parameters import Parameters
 from serving.releases import canary_releases
