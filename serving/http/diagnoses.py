@@ -16,7 +16,7 @@ from serving.access.auth import refuse_other_sites
 from serving.decoding.messages import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
-from serving.http.middleware import DIAGNOSES, request_id
+from serving.http.middleware import DIAGNOSES, document, request_id
 from serving.http.upload import FIELD, Upload, check_format, read_upload
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.monitoring.decision_log import PendingEntry
@@ -58,7 +58,7 @@ class Diagnoses:
             bundle = fhir_bundle(result.diagnosis, result.loaded.manifest.labels, result.parameters)
             answer = JSONResponse(bundle, media_type=FHIR)
         else:
-            answer = Response(result.diagnosis.model_dump_json(), media_type="application/json")
+            answer = document(result.diagnosis)
         return await self.respond(request, entry, result, answer)
 
     async def respond(

@@ -21,10 +21,11 @@ from functools import lru_cache
 from typing import Final
 
 import anyio
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -211,8 +212,8 @@ def _sent(scope: Scope, name: str, pattern: re.Pattern[str]) -> str:
 def _response(error: Exception, scope: Scope, request_id: str, *, in_fhir: bool) -> ASGIApp:
     problem = _as_problem(error, request_id)
     if in_fhir and asks_for_fhir(Request(scope)):
-        document = operation_outcome(problem)
-        return JSONResponse(document, problem.status, headers=problem.headers, media_type=FHIR)
+        outcome = operation_outcome(problem)
+        return JSONResponse(outcome, problem.status, headers=problem.headers, media_type=FHIR)
     return problem_response(problem, request_id)
 
 
@@ -234,6 +235,11 @@ def _as_problem(error: Exception, request_id: str) -> ProblemResponse:
     return ProblemResponse(
         "the service failed; tell whoever runs it the request_id, under which its log says why"
     )
+
+
+def document(answer: BaseModel) -> Response:
+    """The response with an answer, which is written as JSON in one step."""
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def request_id(request: Request) -> str:

@@ -1,13 +1,15 @@
 """What is served, and whether it is well: `/v1/models`, their cards, `/livez`, `/readyz` and `/metrics`."""
 
+from typing import Literal
+
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from registry.bundle.manifest import BundleManifest
 from registry.records import Canary, Version
-from serving.http.middleware import POLICY, policy_for
+from serving.http.middleware import POLICY, document, policy_for
 from serving.metrics import MEDIA_TYPE
 from serving.protocol.documents import (
     Models,
@@ -18,7 +20,6 @@ from serving.protocol.documents import (
     ServedVersion,
 )
 from serving.protocol.problems import NothingServed
-from serving.releases.current_release import ServedRelease
 from serving.releases.loading import LoadedRelease, card, card_page
 from serving.state import NOT_TOLD, ServiceState, nothing_served, select_release
 
@@ -40,7 +41,7 @@ class ServedModels:
         alias = self._service.settings.alias
         canaries = self._service.canaries.answering()
         models = [served_model(one, alias, canaries.get(name)) for name, one in served.releases.items()]
-        return JSONResponse(Models(models=models).model_dump(mode="json"))
+        return document(Models(models=models))
 
     async def card(self, request: Request) -> Response:
         """One model's card: JSON, or a page where one is asked for."""
@@ -55,7 +56,7 @@ class ServedModels:
         if as_page:
             page = card_page(shown)
             return HTMLResponse(page, headers={POLICY: policy_for(page)})
-        return JSONResponse(shown.model_dump(mode="json"))
+        return document(shown)
 
 
 def served_model(
@@ -75,11 +76,9 @@ def served_model(
 
 
 def _served_canary(canary: Canary, loaded: LoadedRelease) -> ServedCanary:
+    versions = _served_versions(loaded)
     return ServedCanary(
-        release=canary.release.id,
-        share=canary.share,
-        subgroup=canary.subgroup,
-        versions=_served_versions(loaded),
+        release=canary.release.id, share=canary.share, subgroup=canary.subgroup, versions=versions
     )
 
 
@@ -124,11 +123,8 @@ class Health:
 
     def routes(self) -> list[Route]:
         """Its paths."""
-        return [
-            Route("/livez", self.live),
-            Route("/readyz", self.ready),
-            Route("/metrics", self.prometheus),
-        ]
+        paths = {"/livez": self.live, "/readyz": self.ready, "/metrics": self.prometheus}
+        return [Route(path, endpoint) for path, endpoint in paths.items()]
 
     async def live(self, request: Request) -> Response:
         """Liveness: the process answers."""
@@ -139,19 +135,14 @@ class Health:
         self._service.admission.check_open()
         served = self._service.current_release.served
         if not served.releases:
-            raise NothingServed(self._why(served, request))
+            may = self._service.may(request, "operate")
+            alias = self._service.settings.alias
+            raise NothingServed(nothing_served(served, alias, in_full=True) if may else NOT_TOLD)
         issues = self._service.health_issues
         if issues and not self._service.may(request, "operate"):
             issues = [f"{len(issues)} troubles; the log names them, and a key with the scope operate is told"]
-        readiness = Readiness(
-            status="degraded" if issues else "ready", models=sorted(served.releases), troubles=issues
-        )
-        return JSONResponse(readiness.model_dump())
-
-    def _why(self, served: ServedRelease, request: Request) -> str:
-        if self._service.may(request, "operate"):
-            return nothing_served(served, self._service.settings.alias, in_full=True)
-        return NOT_TOLD
+        status: Literal["ready", "degraded"] = "degraded" if issues else "ready"
+        return document(Readiness(status=status, models=sorted(served.releases), troubles=issues))
 
     async def prometheus(self, request: Request) -> Response:
         """All metrics in Prometheus' text format."""

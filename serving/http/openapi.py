@@ -23,7 +23,7 @@ from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, operation_outcome
 from serving.http.middleware import POLICY, policy_for
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
-from serving.protocol import problems as no
+from serving.protocol import problems
 from serving.protocol.documents import Card, GivenOutcome, Models, OutcomeTaken, ProblemDocument, Readiness
 from serving.protocol.fields import example
 from serving.protocol.parameters import FORMAT, Asked, Parameters
@@ -35,12 +35,16 @@ PICTURES: Final = ("image/jpeg", "image/png", "image/webp", "application/dicom",
 FORM_SCHEMA: Final = "DiagnosisForm"
 JSON: Final = "application/json"
 
-Problem = type[no.ProblemResponse]
-ANY: Final[tuple[Problem, ...]] = (no.MalformedRequest, no.ProblemResponse)
-KEYED: Final[tuple[Problem, ...]] = (*(no.KeyMissing, no.ScopeMissing, no.TooManyRequests, no.NothingServed),)
-BODY: Final[tuple[Problem, ...]] = (
-    *(no.CrossSite, no.BodyTooLarge, no.WrongMediaType, no.InvalidParameter, no.Draining),
-)
+KINDS_OF_PROBLEMS: Final = {
+    kind.name: kind
+    for kind in vars(problems).values()
+    if isinstance(kind, type) and issubclass(kind, problems.ProblemResponse)
+}
+ANY: Final = "malformed-request internal"
+"""The problems that any request may be answered, by the end of their type."""
+
+KEYED: Final = "unauthorized forbidden too-many-requests no-model"
+BODY: Final = "cross-site too-large unsupported-media-type invalid-parameter draining"
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Operation:
         tag: under which it is listed.
         summary: what it is for, in a line.
         answer: the model of its document, or the media type of what is none.
-        problems: what it may answer instead, besides what any request may be answered.
+        problems: that it may answer besides `ANY`, by the end of their type.
         description: what else is to be known.
     """
 
@@ -62,7 +66,7 @@ class Operation:
     tag: str
     summary: str
     answer: type[BaseModel] | str
-    problems: tuple[Problem, ...] = ()
+    problems: str = ""
     description: str = ""
 
 
@@ -73,10 +77,7 @@ OPERATIONS: Final = (
         "diagnoses",
         "Diagnose one lesion",
         Diagnosis,
-        (
-            *(*KEYED, *BODY, no.NotAnImage, no.UnknownModel, no.NotAcceptable, no.PictureTooCostly),
-            *(no.NoDecoder, no.Busy, no.DeadlinePassed),
-        ),
+        f"{KEYED} {BODY} not-an-image not-found not-acceptable too-costly no-decoder busy deadline",
         "The body is a form with files, or a picture itself; a model that takes cases may be sent several of "
         f"one lesion ({', '.join(KINDS)}), and facts ({', '.join(KNOWN)}, or others that it takes; see GET "
         f"/v1/models). A form holds at least one file and at most {MAX_PICTURES}, which together may be as "
@@ -89,7 +90,7 @@ OPERATIONS: Final = (
         "diagnoses",
         "Say what became of the patient",
         OutcomeTaken,
-        (*KEYED, *BODY, no.UnknownDiagnosis, no.NothingKept, no.OutcomeKnown, no.OutcomesNotTaken),
+        f"{KEYED} {BODY} unknown-diagnosis nothing-kept outcome-known outcome-not-kept",
         "For diagnoses that this service keeps, and this key has asked for. The same again changes nothing; "
         "another outcome has to say that it corrects the one before.",
     ),
@@ -100,13 +101,13 @@ OPERATIONS: Final = (
         "models",
         "A model's figures by subgroup, calibration and lineage",
         Card,
-        (*KEYED, no.UnknownModel),
+        f"{KEYED} not-found",
         "A page where `Accept` asks for text/html, else JSON.",
     ),
     Operation("GET /livez", "livez", "operation", "Whether the process is alive", "text/plain"),
     Operation(
         *("GET /readyz", "readyz", "operation", "Whether a model can answer", Readiness),
-        (no.NothingServed, no.Draining),
+        "no-model draining",
     ),
     Operation("GET /metrics", "metrics", "operation", "Prometheus metrics", "text/plain", KEYED),
     Operation("GET /openapi.json", "openapi", "description", "This description", JSON),
@@ -171,7 +172,7 @@ def _operation(operation: Operation, path: str, settings: ServeSettings) -> dict
         said["requestBody"] = _upload(settings)
     elif operation.answer is OutcomeTaken:
         said["requestBody"] = {"required": True, "content": {JSON: _document(GivenOutcome)}}
-    if not set(KEYED) <= set(operation.problems):
+    if KEYED not in operation.problems:
         said["security"] = []
     return said | ({"parameters": parameters} if parameters else {}) | {"responses": _responses(operation)}
 
@@ -187,16 +188,19 @@ def _responses(operation: Operation) -> dict[str, Any]:
         shown = fhir_bundle(example(Diagnosis), (), Parameters("5"))
         content[FHIR] = {"schema": _reference("FhirBundle"), "example": shown}
     responses: dict[str, Any] = {"200": {"description": operation.summary, "content": content}}
-    by_status: dict[int, list[no.ProblemResponse]] = {}
-    for kind in sorted({*operation.problems, *ANY}, key=lambda kind: (kind.status, kind.name)):
+    by_status: dict[int, list[problems.ProblemResponse]] = {}
+    named = {*operation.problems.split(), *ANY.split()}
+    for kind in sorted(
+        (KINDS_OF_PROBLEMS[name] for name in named), key=lambda kind: (kind.status, kind.name)
+    ):
         by_status.setdefault(kind.status, []).append(kind(kind.title))
-    for status, problems in by_status.items():
-        shown = {one.name: {"value": one.document(str(example(Diagnosis).id))} for one in problems}
-        content = {no.MEDIA_TYPE: {"schema": _reference("ProblemDocument"), "examples": shown}}
+    for status, kinds in by_status.items():
+        shown = {one.name: {"value": one.document(str(example(Diagnosis).id))} for one in kinds}
+        content = {problems.MEDIA_TYPE: {"schema": _reference("ProblemDocument"), "examples": shown}}
         if in_fhir:
-            outcome = operation_outcome(problems[0])
+            outcome = operation_outcome(kinds[0])
             content[FHIR] = {"schema": _reference("OperationOutcome"), "example": outcome}
-        described = "; ".join(dict.fromkeys(one.title for one in problems))
+        described = "; ".join(dict.fromkeys(one.title for one in kinds))
         responses[str(status)] = {"description": described, "content": content}
     return responses
 

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from registry.errors import RegistryError
@@ -24,6 +24,7 @@ from registry.outcomes.store import (
     UnknownAnswer,
 )
 from serving.access.auth import refuse_other_sites
+from serving.http.middleware import document
 from serving.http.upload import media_type, read_body
 from serving.monitoring.outcomes import AnswerKeeper
 from serving.protocol.documents import GivenOutcome, OutcomeTaken
@@ -72,7 +73,7 @@ class Outcomes:
         body = await read_body(request, LARGEST, too_large)
         outcome = _read(request.path_params["id"], body)
         taken = await self.take(outcome, self.whose(request))
-        return JSONResponse(OutcomeTaken(id=outcome.answer, taken=taken).model_dump(mode="json"))
+        return document(OutcomeTaken(id=outcome.answer, taken=taken))
 
     def keeper(self) -> AnswerKeeper:
         """What keeps answers.

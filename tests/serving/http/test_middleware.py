@@ -1,4 +1,9 @@
+"""What is around every request: its ids, its log line, where it ends, who may ask, and security headers."""
+
+import base64
+import hashlib
 import html
+import json
 import logging
 import re
 import uuid
@@ -6,6 +11,7 @@ from urllib.parse import urljoin
 
 import pytest
 
+from serving.http.middleware import ANSWER_POLICY, PAGE_POLICY, PICTURE_POLICY, policy_for
 from tests.serving.conftest import Places, encode, paint, running
 
 # The asking side, and the server of the tests: `dermfed-serve` keeps no access log.
@@ -193,15 +199,125 @@ def test_without_a_list_no_other_site_is_let_in(service):
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/livez", "/docs", "/nothing"])
-def test_every_answer_is_kept_by_nobody_and_guessed_by_nobody(service, path):
-    headers = service.client.get(path).headers
-    assert headers["cache-control"] == "no-store"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "same-origin"
-
-
 def test_no_header_comes_from_a_sender(service):
     answer = service.client.get("/v1/models/a%0d%0aSet-Cookie:%20a=b/card?x=%0d%0aSet-Cookie:%20a=b")
     assert answer.status_code == 404
     assert "set-cookie" not in answer.headers
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+SIZED = b"Content-Length: 5\r\n"
+BODY = b"0\r\n\r\n"
+
+
+def asked(*headers, version=b"1.1"):
+    head = b"POST /v1/diagnoses HTTP/%s\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n" % version
+    return head + b"".join(headers) + b"\r\n" + BODY
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        asked(SIZED, CHUNKED),
+        asked(CHUNKED, SIZED),
+        asked(SIZED, b"Content-Length: 6\r\n"),
+        asked(CHUNKED, version=b"1.0"),
+    ],
+)
+def test_a_request_that_ends_in_two_ways_is_refused_and_nothing_behind_it_is_read(service, sent):
+    smuggled = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    got = service.raw(sent + smuggled)
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in head.lower()
+    assert json.loads(body)["type"] == "urn:dermfed:problem:malformed-request"
+    assert b"alive" not in service.raw(sent + smuggled, all_of_it=True)
+
+
+@pytest.mark.parametrize("header", [SIZED, CHUNKED])
+def test_one_way_is_enough(service, header):
+    head, _, body = service.raw(asked(header)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" not in head
+    assert json.loads(body)["type"] == "urn:dermfed:problem:not-an-image"
+
+
+def test_websocket_is_refused_and_closed(service):
+    headers = b"Connection: Upgrade\r\nUpgrade: WebSocket\r\n"
+    got = service.raw(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n")
+    assert got.startswith(b"HTTP/1.1 404 ")
+    assert b"connection: close" in got
+
+
+def test_a_method_is_cut_in_the_log(service, caplog):
+    with caplog.at_level(logging.INFO, "dermfed.serve"):
+        got = service.raw(b"G" * 9000 + b" /livez HTTP/1.1\r\nHost: " + b"h" * 5000 + b"\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 405 ")
+        service.eventually(lambda: any(" 405 " in line for line in caplog.messages))
+    assert all(len(line) < 200 for line in caplog.messages if " 405 " in line)
+
+
+PATHS = [
+    "/v1/models",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/nothing",
+    "/v1/models/other/card",
+]
+
+
+def read(policy):
+    """Each directive with its sources."""
+    return {
+        name: rest.split() for name, _, rest in (part.strip().partition(" ") for part in policy.split(";"))
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_is_secured_once(service, path):
+    headers = service.client.get(path).headers
+    once = {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-store",
+    }
+    assert {name: headers.get_list(name) for name in once} == {name: [value] for name, value in once.items()}
+    (policy,) = headers.get_list("content-security-policy")
+    assert read(policy)["default-src"] == read(policy)["frame-ancestors"] == ["'none'"]
+    assert (policy == ANSWER_POLICY) == (path != "/docs")
+
+
+def test_a_diagnosis_and_its_refusal_are_secured_too(service):
+    for answer in (service.diagnose(), service.diagnose(b"nothing"), service.client.put("/livez")):
+        assert answer.headers["content-security-policy"] == ANSWER_POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "policy", [ANSWER_POLICY, PAGE_POLICY, PICTURE_POLICY, policy_for("<style>a</style>")]
+)
+def test_no_policy_lets_in_what_is_not_ours(policy):
+    said = read(policy)
+    assert said["default-src"] == said["frame-ancestors"] == said["base-uri"] == ["'none'"]
+    sources = {source for given in said.values() for source in given}
+    if "data:" in sources:
+        assert [name for name, given in said.items() if "data:" in given] == ["img-src"]
+        sources.remove("data:")
+    assert {one for one in sources if not one.startswith("'sha256-")} <= {"'none'", "'self'", "blob:"}
+    assert "form-action" in said  # it does not fall back to default-src
+
+
+@pytest.mark.parametrize("path", ["/docs", "/v1/models/skin-lesion/card"])
+def test_a_page_may_use_the_style_sheet_that_it_holds_and_nothing_else(service, path):
+    answer = service.client.get(path, headers={"Accept": "text/html"})
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert read(answer.headers["content-security-policy"])["style-src"] == [f"'sha256-{digest}'"]
+    # What the policy would keep a browser from using is not there.
+    assert not re.search(r"<script|<link|<img|\sstyle=|\son\w+=", answer.text)
