@@ -242,6 +242,7 @@ class Decoders:
             # A key that comes back has no more than what others had meanwhile, and no less.
             least = min((self._used[key] for key in active), default=float("inf"))
             self._used = {key: used for key, used in self._used.items() if key in active or used > least}
+            self._changed.notify()  # this thread may run a model first
 
     def _decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
         """Decodes a picture in a worker, which is replaced when it ended or has done enough."""

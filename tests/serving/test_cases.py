@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,6 +19,7 @@ from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
 from registry.releases.rollout import Share
+from serving.inference.batcher import run_batch
 from serving.inference.predictor import LoadedVersion
 from serving.releases.loading import warm_up
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_logits, softmax
@@ -200,7 +202,12 @@ def test_a_dicom_file_says_that_it_is_dermoscopic(service, problem):
     assert "picture 1 was given as close-up, and the DICOM file says" in problem(wrong, 422)["detail"]
 
 
-def test_cases_that_are_shown_together_get_what_they_get_alone(tmp_path):
+def test_cases_that_are_shown_together_get_what_they_get_alone(tmp_path, monkeypatch):
+    def slowly(graph, questions):
+        time.sleep(0.02)  # others are decoded meanwhile
+        return run_batch(graph, questions)
+
+    monkeypatch.setattr("serving.inference.batcher.run_batch", slowly)
     places = Places(tmp_path)
     with places.open() as registry:
         release(registry, case_bundle())

@@ -156,6 +156,20 @@ def test_under_a_flood_of_one_key_every_picture_of_another_is_answered_soon(
     assert (max(taken) < PROMISED) == turns
 
 
+def test_while_a_thread_runs_a_model_the_worker_that_it_has_left_is_used(decoders, held):
+    """Control of a wake-up that was lost: the other thread had looked when the last worker was not its key's."""
+    pool = decoders(threads=1, decode_memory=2**33)
+    first = pool.submit(held("first"), "key")
+    held.wait(1)
+    second = pool.submit(held("second", at_once=True), "key")
+    time.sleep(0.2)  # the other thread looks
+    over = threading.Event()
+    first.add_done_callback(lambda _: over.wait(60))
+    held.go.set()
+    assert second.result(60) == "second"
+    over.set()
+
+
 def test_where_the_service_ends_what_waits_is_refused(decoders, held):
     pool = decoders(threads=1, decode_memory=LEAST)
     first = pool.submit(held("first"), "key")
