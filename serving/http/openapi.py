@@ -7,7 +7,7 @@ has to be there is said as "not all of them are missing": of an `anyOf` some gen
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -120,13 +120,8 @@ IN_PATH: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def describe(settings: ServeSettings, root: str = "") -> dict[str, Any]:
-    """The whole document.
-
-    Args:
-        settings: of the service.
-        root: the path under which the service is.
-    """
+def describe(settings: ServeSettings) -> dict[str, Any]:
+    """The whole document."""
     answers: list[type[BaseModel]] = [ProblemDocument]
     answers += [one.answer for one in OPERATIONS if not isinstance(one.answer, str)]
     _, schemas = models_json_schema(
@@ -145,7 +140,7 @@ def describe(settings: ServeSettings, root: str = "") -> dict[str, Any]:
             "description": "A skin picture in, a calibrated answer or `refer` out. " + DISCLAIMER,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": root or "/"}],
+        "servers": [{"url": settings.prefix or "/"}],
         "tags": [{"name": name} for name in dict.fromkeys(one.tag for one in OPERATIONS)],
         "paths": paths,
         "components": {
@@ -304,11 +299,17 @@ def docs_page(api: dict[str, Any], base: str) -> str:
         api: the document.
         base: the service's own address, for the example.
     """
+    return str(_pages().get_template("docs.html").render(api=api, base=base))
+
+
+@cache
+def _pages() -> Environment:
+    """The page's template; whatever is put into it is escaped."""
     environment = Environment(
         loader=PackageLoader("serving", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["kind"] = kind
-    return str(environment.get_template("docs.html").render(api=api, base=base))
+    return environment
 
 
 def kind(schema: dict[str, Any]) -> str:
@@ -335,10 +336,12 @@ class Description:
     """The endpoints that describe the interface: the OpenAPI document, and the page made from it."""
 
     def __init__(self, service: ServiceState) -> None:
-        settings = service.settings
-        # Open to all, and the same for all: made once for each path and host that it is asked for under.
-        self._document = lru_cache(1)(lambda root: bytes(JSONResponse(describe(settings, root)).body))
-        self._page = lru_cache(_HOSTS)(lambda base: docs_page(describe(settings), base))
+        api = describe(service.settings)  # now, for it takes a tenth of a second
+        # Open to all, and the same for all: written once for each path and host that it is asked for under.
+        self._document = lru_cache(1)(
+            lambda root: bytes(JSONResponse({**api, "servers": [{"url": root or "/"}]}).body)
+        )
+        self._page = lru_cache(_HOSTS)(partial(docs_page, api))
 
     def routes(self) -> list[Route]:
         """Its paths."""

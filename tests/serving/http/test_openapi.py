@@ -121,7 +121,7 @@ def test_a_host_that_somebody_made_up_is_escaped(service):
 
 def test_it_has_what_generators_and_gateways_ask_for():
     assert API["servers"] == [{"url": "/"}]
-    assert describe(ServeSettings(), "/derm")["servers"] == [{"url": "/derm"}]
+    assert describe(ServeSettings(prefix="/derm"))["servers"] == [{"url": "/derm"}]
     assert API["info"]["license"]["identifier"] == "Apache-2.0"
     tags = {one["name"] for one in API["tags"]}
     assert {tag for _, _, said in OPERATIONS for tag in said["tags"]} == tags
