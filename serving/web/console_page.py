@@ -11,8 +11,7 @@ from registry.errors import RegistryError
 from registry.gate_report import Comparison, set_title
 from registry.records import Event, Release, Version, Withdrawal
 from registry.registry import Registry
-from registry.views.records import NOT_SIGNED, OVERRIDDEN, event_view
-from registry.views.tables import lines_of
+from registry.views.records import NOT_SIGNED, OVERRIDDEN, EventView, event_view
 from serving.web.rendering import render
 
 MANY: Final = 100
@@ -131,29 +130,6 @@ _TOLD: Final = {"withdrawn": "WITHDRAWN", "stopped": "STOPPED"}
 
 
 @dataclass(frozen=True)
-class Done:
-    """One event of a model's history.
-
-    Attributes:
-        lines: what was done, and what was said of it.
-        gates: what gates said.
-        time: when, in UTC.
-        who: by whom.
-        sure: how sure that is, in words; empty where it takes nobody in particular.
-        forged: whether it says to be signed, and is not.
-        stands_out: what must not be overlooked, in a word; empty where nothing.
-    """
-
-    lines: Sequence[str]
-    gates: Sequence[str]
-    time: str
-    who: str
-    sure: str
-    forged: bool
-    stands_out: str
-
-
-@dataclass(frozen=True)
 class Seen:
     """What is known of one model at one moment.
 
@@ -166,7 +142,7 @@ class Seen:
         withdrawn: versions that were withdrawn.
         comparison: what would change; None where nothing was chosen, or it cannot be told.
         trouble: why it cannot be told; empty where it can.
-        history: what was done, the newest first.
+        history: what was done, the newest first, each with what must not be overlooked in a word.
         older: how many older events there are.
     """
 
@@ -178,7 +154,7 @@ class Seen:
     withdrawn: Sequence[Withdrawal] = ()
     comparison: Comparison | None = None
     trouble: str = ""
-    history: Sequence[Done] = ()
+    history: Sequence[tuple[EventView, str]] = ()
     older: int = 0
 
 
@@ -209,7 +185,10 @@ def look(
         withdrawn=withdrawn,
         comparison=comparison,
         trouble=trouble,
-        history=[_done(event, forged) for event in reversed(events)],
+        history=[
+            (event_view(event, forged), OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""))
+            for event in reversed(events)
+        ],
         older=max(registry.history_length(choice.model) - NEWEST, 0),
     )
 
@@ -224,6 +203,7 @@ def console_page(seen: Seen) -> str:
         without=WITHOUT,
         promoted=promoted(seen.choice),
         set_title=set_title,
+        not_signed=NOT_SIGNED,
     )
 
 
@@ -242,18 +222,3 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
     except (RegistryError, BundleError) as error:
         return None, str(error)
     return found, ""
-
-
-def _done(event: Event, forged: Collection[int] | None) -> Done:
-    """One event; `forged` as for `registry.views.records.event_view`."""
-    view = event_view(event, forged)
-    is_forged = view.signature == NOT_SIGNED
-    return Done(
-        lines=[lines_of([line]) for line in (view.title, *view.details)],
-        gates=[lines_of([line]) for line in view.gates],
-        time=view.time,
-        who=view.actor,
-        sure=f"{view.signature}: run dermfed-registry verify" if is_forged else view.signature,
-        forged=is_forged,
-        stands_out=OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""),
-    )

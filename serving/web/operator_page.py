@@ -170,20 +170,6 @@ def reliability(histograms: ScoreHistograms) -> list[Mark]:
     return marks
 
 
-def points(marks: Sequence[Mark], side: float) -> list[dict[str, float | int]]:
-    """The marks in a square of `side` units, whose origin is above on the left."""
-    return [
-        {
-            "x": round(side * mark.confidence, 1),
-            "y": round(side * (1 - mark.right), 1),
-            "low": round(side * (1 - mark.interval[0]), 1),
-            "high": round(side * (1 - mark.interval[1]), 1),
-            "n": mark.n,
-        }
-        for mark in marks
-    ]
-
-
 SIDE = 200.0
 """Of the square in which a reliability diagram is drawn; units of its own."""
 
@@ -257,7 +243,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         "key": key_figures(versions),
         "fairness": fairness_tables(versions),
         "reliability": [
-            {"name": subgroup, "version": one.version.number, "points": points(marks, SIDE)}
+            {"name": subgroup, "version": one.version.number, "marks": marks}
             for subgroup, one in release.versions.items()
             if one.manifest.reference is not None and (marks := reliability(one.manifest.reference))
         ],

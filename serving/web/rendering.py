@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
 
-from registry.views.tables import PAGE_OPTIONS
+from registry.views.tables import PAGE_OPTIONS, lines_of
 from serving.protocol.problems import ProblemResponse
 from serving.protocol.schemas import DISCLAIMER
 
@@ -72,7 +72,7 @@ def _templates() -> Environment:
         ),
         **PAGE_OPTIONS,
     )
-    environment.filters |= {"percent": percent}
+    environment.filters |= {"percent": percent, "line": lambda text: lines_of([text])}
     return environment
 
 

@@ -7,6 +7,7 @@ from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
 from serving.metrics import Metrics
 from serving.monitoring import drift
+from serving.web.operator_page import reliability
 
 
 @pytest.fixture
@@ -99,7 +100,8 @@ def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, 
     rng = np.random.default_rng(0)
     shares = rng.dirichlet((2, 2, 2), 800)
     counts = count(shares, np.zeros(800, dtype=int), malignant=np.array([True, False, False])).point
-    promote(registry, bundle(reference=ReferenceHistograms.from_counts(counts)))
+    reference = ReferenceHistograms.from_counts(counts)
+    promote(registry, bundle(reference=reference))
     with serve() as service:
         for n in range(9):
             service.diagnose(picture("PNG", colour=(20 * n, 255 - 20 * n, 60)), "image/png")
@@ -120,6 +122,10 @@ def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, 
         assert found["dermfed_drift_psi" + place] == oracle.psi
         assert found["dermfed_drift_psi_by_chance" + place] == oracle.by_chance
         assert found["dermfed_drift_jensen_shannon" + place] == oracle.jensen_shannon
+        drawn = re.findall(r'<circle cx="([0-9.]+)" cy="([0-9.]+)"', service.client.get("/operator").text)
+    marks = [(200 * one.confidence, 200 * (1 - one.right)) for one in reliability(reference)]
+    assert len(drawn) >= 5
+    assert [(float(x), float(y)) for x, y in drawn] == [pytest.approx(one, abs=0.051) for one in marks]
 
 
 def test_refusals_and_lost_records_are_counted_by_what_was_in_the_way():

@@ -17,10 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from registry.gates import GateSet
 from registry.gates.approval import ApprovalsGate
 from registry.gates.threshold import WorstMalignantSensitivityGate
-from registry.records import Event
 from registry.registry import Registry
 from registry.signing.keys import KeySignatory
-from serving.web.console_page import Choice, _done, promoted, read_choice
+from serving.web.console_page import Choice, promoted, read_choice
 from tests.serving.conftest import DARK, MODEL, Places, Service, draw_bundle, running
 from tests.serving.web.test_pages import Texts
 
@@ -189,26 +188,22 @@ def test_history_tells_who_signed_and_what_stands_out(desk):
     assert "3" not in options  # nobody can choose it any more
 
 
-def test_an_event_that_only_says_to_be_signed_is_told_apart():
-    def event(**details):
-        facts = {
-            "time": None,
-            "actor": "x  promoted",
-            "kind": "approved",
-            "model": MODEL,
-            "alias": "production",
-        }
-        rest = {"versions": (1,), "release": None, "before": None, "reason": "gate a: passed", "gates": None}
-        own = {"overridden": False, "host": None, "details": details, "previous": "", "hash": ""}
-        return Event(id=7, **facts, **rest, **own)
-
-    forged = _done(event(signed={"key": "sha256:0"}), {7})
-    assert forged.forged
-    assert "NOT SIGNED" in forged.sure
-    assert forged.lines == ["approved version 1 for production", "reason: gate a: passed"]
-    assert _done(event(signed={"key": "sha256:0"}), ()).sure == "signed"
-    assert _done(event(signed={"key": "sha256:0"}), None).sure == "signed, not checked"
-    assert _done(event(), ()).sure == "not signed"
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        ("newest", "NOT SIGNED, though it says so: run dermfed-registry verify"),
+        ("none", "signed"),
+        (None, "signed, not checked"),
+    ],
+)
+def test_an_event_that_only_says_to_be_signed_is_told_apart(desk, monkeypatch, forged, said):
+    newest = desk.registry.history(MODEL)[-1]  # an approval, by which nothing was overridden
+    found = None if forged is None else frozenset({newest.id} if forged == "newest" else ())
+    monkeypatch.setattr(Registry, "forged", lambda _, events: found)
+    html = desk.service.client.get("/console").text
+    event = html[html.index('class="events history"') :].split("</li>")[0]
+    assert f">{said}</span>" in event
+    assert ('class="out"' in event) is (forged == "newest")
 
 
 def test_words_of_others_are_never_markup(places, registry):
