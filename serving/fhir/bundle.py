@@ -31,7 +31,6 @@ from serving.fhir.elements import (
     public,
     quantity,
     reference,
-    urn,
 )
 from serving.protocol.fields import Unit
 from serving.protocol.parameters import Parameters
@@ -203,15 +202,11 @@ def _limits(evidence: TriageEvidence) -> Iterator[Element]:
 
 
 def _limit(code: str, text: str, x: int, n: int, high: float, limit: float) -> Iterator[Element]:
-    yield {
-        "code": observed(f"triage-{code}", f"{text}, of calibration lesions"),
-        "valueRatio": {"numerator": {"value": x}, "denominator": {"value": n}},
-    }
-    yield {
-        "code": observed(f"triage-{code}-limit", f"{text}, upper limit of the share"),
-        "valueQuantity": probability(high),
-        "referenceRange": [{"high": probability(limit), "text": "what it may be"}],
-    }
+    ratio = {"numerator": {"value": x}, "denominator": {"value": n}}
+    allowed = [{"high": probability(limit), "text": "what it may be"}]
+    yield {"code": observed(f"triage-{code}", f"{text}, of calibration lesions"), "valueRatio": ratio}
+    share = observed(f"triage-{code}-limit", f"{text}, upper limit of the share")
+    yield {"code": share, "valueQuantity": probability(high), "referenceRange": allowed}
 
 
 def _declared_tone(parameters: Parameters) -> Element:
@@ -223,10 +218,8 @@ def _declared_tone(parameters: Parameters) -> Element:
 
 
 def _reason(reason: Reason) -> Element:
-    return {
-        "code": observed("reason", "Why the decision is this one, or why this version answered"),
-        "valueCodeableConcept": own_value("reason", reason.code, reason.text),
-    }
+    code = observed("reason", "Why the decision is this one, or why this version answered")
+    return {"code": code, "valueCodeableConcept": own_value("reason", reason.code, reason.text)}
 
 
 def _class(code: str, labels: Sequence[Label]) -> Element:
@@ -240,12 +233,8 @@ def _beside_working_point(risk: MalignancyRisk, doubt: Element) -> Element:
     side = own("interpretation", "above-working-point" if risk.above else "below-working-point")
     high = [public("v3-ObservationInterpretation", "H", "High")] if risk.above else []
     said = concept("Suspicious" if risk.above else "Below the working point", side, *high)
-    return {
-        "interpretation": [*doubt.get("interpretation", []), said],
-        "referenceRange": [
-            {"high": probability(risk.threshold), "text": "the working point: from this on suspicious"}
-        ],
-    }
+    limit = {"high": probability(risk.threshold), "text": "the working point: from this on suspicious"}
+    return {"interpretation": [*doubt.get("interpretation", []), said], "referenceRange": [limit]}
 
 
 def _how_probable(risk: MalignancyRisk) -> Element:
@@ -334,7 +323,7 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
         "identifier": {"system": OWN + "diagnosis", "value": diagnosis.id},
         "type": "collection",
         "timestamp": diagnosis.created.isoformat(),
-        "entry": [{"fullUrl": urn(one["id"]), "resource": one} for one in resources],
+        "entry": [{"fullUrl": f"urn:uuid:{one['id']}", "resource": one} for one in resources],
     }
 
 

@@ -32,11 +32,6 @@ def identity(request_id: str, name: str) -> str:
     return str(uuid.uuid5(space, name))
 
 
-def urn(identifier: str) -> str:
-    """A UUID as a URI."""
-    return f"urn:uuid:{identifier}"
-
-
 def clean(text: str) -> str:
     """A text as FHIR allows it: no control characters, one space at a time, none at the ends."""
     if not text.isprintable():
@@ -103,7 +98,7 @@ def notes(texts: Sequence[str]) -> Element:
 
 def reference(identifier: str) -> Element:
     """A reference to a resource of the same bundle."""
-    return {"reference": urn(identifier)}
+    return {"reference": f"urn:uuid:{identifier}"}
 
 
 def components(part: Answer) -> list[Element]:

@@ -142,6 +142,13 @@ WRONG: dict[str, Wrong] = {
     "form with a kind": form(files={"close_up": FILE["image"], "dermoscopic": FILE["image"]}),
     "facts for a model that takes none": form({"age": "70"}),
     "a fact in the address": parameter(age="70"),
+    # an answer that there is not
+    "an answer in XML": Wrong(406, "not-acceptable", body(PNG, _format="xml")),
+    "an answer in FHIR R5": Wrong(
+        406,
+        "not-acceptable",
+        {"files": FILE, "headers": {"Accept": "application/fhir+json; fhirVersion=5.0"}},
+    ),
     # what is not there
     "unknown model": Wrong(404, "not-found", body(PNG, model="skin")),
     "unknown path": Wrong(404, "not-found", method="GET", path="/v1/nothing"),
