@@ -2,8 +2,7 @@
 
 - `app`: the ASGI application of all routes; `endpoints`: what each path answers.
 - `middleware`: id, time, log line and problem documents around every request; `headers`: security headers.
-- `body`: a body as it comes in; `upload`: the picture and the form's fields in one; `polyglot`: files that
-  are more than a picture.
+- `body`: a body as it comes in; `upload`: the picture and the form's fields in one.
 - `openapi`, `asking`, `examples`, `docs_page`: the description of the interface, of what is sent, its
   examples, and its page.
 """

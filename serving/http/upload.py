@@ -18,7 +18,6 @@ from registry.bundle.cases import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
 from serving.http.body import read_body, stream_body
-from serving.http.polyglot import other_format
 from serving.protocol.parameters import one_value_each
 from serving.protocol.problems import (
     BodyTooLarge,
@@ -132,7 +131,7 @@ def media_type(header: str) -> str:
 
 
 def check_format(content: bytes, declared: str) -> None:
-    """Refuses bytes that are no picture, are of another format than declared, or are a polyglot.
+    """Refuses bytes that are no picture, or are of another format than declared.
 
     Raises:
         NotAnImage, WrongMediaType: as their names say.
@@ -145,8 +144,6 @@ def check_format(content: bytes, declared: str) -> None:
         raise NotAnImage(str(error)) from error
     if declared not in _UNDECLARED and MEDIA_TYPES[declared] != found:
         raise WrongMediaType(f"the picture is {found}, but declared as {declared}; declare what it is")
-    if also := other_format(content):
-        raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
 
 
 def _too_large(max_bytes: int) -> str:

@@ -157,7 +157,7 @@ def test_under_a_flood_of_one_key_every_picture_of_another_is_answered_soon(
 
 
 def test_while_a_thread_runs_a_model_the_worker_that_it_has_left_is_used(decoders, held):
-    """Control of a wake-up that was lost: the other thread had looked when the last worker was not its key's."""
+    """A wake-up was lost: the other thread had looked when the last worker was not for its key."""
     pool = decoders(threads=1, decode_memory=2**33)
     first = pool.submit(held("first"), "key")
     held.wait(1)
