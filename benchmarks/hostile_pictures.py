@@ -1,10 +1,10 @@
 """Good pictures while hostile ones are sent: how long they wait, how many are lost, what memory it takes.
 
 `dermfed-serve` with one worker is asked for good pictures at half of what it can answer, as they come and
-whether or not earlier ones are answered. Beside them four callers send hostile pictures, each the next one
-when it is answered, with an API key of their own: first none, then JPEGs of two thousand scans, the same
-inside DICOM, lossless WebP of seven thousand pixels a side, and at last pictures that a mutator makes of
-sound ones (of DERMFED_DATA where it is set, else drawn ones).
+whether or not earlier ones are answered. Beside them four callers with another key send hostile pictures,
+each the next one when it is answered: first none, then JPEGs of two thousand scans, the same inside DICOM,
+lossless WebP of seven thousand pixels a side, and at last pictures that a mutator makes of sound ones (of
+DERMFED_DATA where it is set, else drawn ones).
 
 With `--code FOLDER` the service of another checkout is asked, such as one of before. A good picture is lost
 where no answer comes within a minute, or one that is neither 200 nor 503.
@@ -47,15 +47,6 @@ MUTATED = 2000
 """Pictures that the mutator makes; then they come again."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A service, the good picture, and the keys that send good and hostile pictures."""
-
-    url: str
-    good: bytes
-    keys: tuple[str, str]
-
-
 @dataclass
 class Heard:
     """What was answered in one phase.
@@ -90,18 +81,11 @@ class Heard:
         ]
 
 
-def headers(kind: str, key: str) -> dict[str, str]:
-    """Of a request with this key's secret."""
-    return {"Content-Type": kind, "Authorization": f"Bearer {key}"}
-
-
-async def ask_good(session: aiohttp.ClientSession, asked: Asked, heard: Heard) -> None:
+async def ask_good(session: aiohttp.ClientSession, url: str, content: bytes, heard: Heard) -> None:
     """One good picture."""
     began = perf_counter()
     try:
-        async with session.post(
-            asked.url, data=asked.good, headers=headers("image/jpeg", asked.keys[0])
-        ) as answer:
+        async with session.post(url, data=content, headers={"Content-Type": "image/jpeg"}) as answer:
             await answer.read()
             if answer.status == 200:
                 heard.good.append(perf_counter() - began)
@@ -113,14 +97,16 @@ async def ask_good(session: aiohttp.ClientSession, asked: Asked, heard: Heard) -
         heard.lost[type(error).__name__] += 1
 
 
-async def ask_hostile(asked: Asked, chosen: Iterator[tuple[str, bytes]], until: float, heard: Heard) -> None:
+async def ask_hostile(
+    url: str, key: dict[str, str], chosen: Iterator[tuple[str, bytes]], until: float, heard: Heard
+) -> None:
     """One caller who sends hostile pictures; each over a connection of its own."""
     while perf_counter() < until:
         kind, content = next(chosen)
         try:
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as session,
-                session.post(asked.url, data=content, headers=headers(kind, asked.keys[1])) as answer,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE), headers=key) as session,
+                session.post(url, data=content, headers={"Content-Type": kind}) as answer,
             ):
                 await answer.read()
                 heard.hostile[answer.status] += 1
@@ -128,36 +114,44 @@ async def ask_hostile(asked: Asked, chosen: Iterator[tuple[str, bytes]], until: 
             heard.hostile[0] += 1
 
 
-async def capacity(asked: Asked, seconds: float) -> float:
+async def capacity(url: str, key: dict[str, str], content: bytes, seconds: float) -> float:
     """Good pictures a second that eight callers get answered."""
     heard, until = Heard(), perf_counter() + seconds
 
     async def again(session: aiohttp.ClientSession) -> None:
         while perf_counter() < until:
-            await ask_good(session, asked, heard)
+            await ask_good(session, url, content, heard)
 
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers=key) as session:
         await asyncio.gather(*(again(session) for _ in range(8)))
     if heard.lost or not heard.good:
         raise SystemExit(f"good pictures alone are not answered: {heard.lost}")
     return len(heard.good) / seconds
 
 
-async def phase(asked: Asked, rate: float, seconds: float, hostile: Sequence[tuple[str, bytes]]) -> Heard:
+async def phase(
+    url: str,
+    keys: list[dict[str, str]],
+    content: bytes,
+    rate: float,
+    seconds: float,
+    hostile: Sequence[tuple[str, bytes]],
+) -> Heard:
     """Good pictures at this rate, and hostile ones beside them."""
     heard, chance, began = Heard(), random.Random(0), perf_counter()
     chosen = itertools.cycle(hostile)
     senders = [
-        asyncio.create_task(ask_hostile(asked, chosen, began + seconds, heard))
+        asyncio.create_task(ask_hostile(url, keys[1], chosen, began + seconds, heard))
         for _ in range(HOSTILE_CALLERS if hostile else 0)
     ]
     timeout = aiohttp.ClientTimeout(PATIENCE)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
-        sent, due = [], began
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=keys[0]) as session:
+        asked, due = [], began
         while (due := due + chance.expovariate(rate)) < began + seconds:
             await asyncio.sleep(max(0.0, due - perf_counter()))
-            sent.append(asyncio.create_task(ask_good(session, asked, heard)))
-        await asyncio.gather(*sent)
+            asked.append(asyncio.create_task(ask_good(session, url, content, heard)))
+        await asyncio.gather(*asked)
     await asyncio.gather(*senders)
     return heard
 
@@ -249,14 +243,14 @@ def measure(
     with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
         registry.add([small_bundle(0, picture=PictureRule(size=SIZE))])
         registry.promote(NAME, [1], to="production", override_gates=True, reason="a benchmark")
-        keys = (registry.create_key("good")[1], registry.create_key("hostile")[1])
+        keys = [{"Authorization": f"Bearer {registry.create_key(name)[1]}"} for name in ("good", "hostile")]
     command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}"
+    url, good = f"http://127.0.0.1:{port}", small_picture("JPEG", 300)
     with running(command, f"{url}/readyz", folder / "log", environment, code) as service:
-        asked = Asked(f"{url}/v1/diagnoses", small_picture("JPEG", 300), keys)
-        rate = asyncio.run(capacity(asked, min(5.0, seconds))) / 2
+        ask = f"{url}/v1/diagnoses"
+        rate = asyncio.run(capacity(ask, keys[0], good, min(5.0, seconds))) / 2
         watch = Watch(service.pid)
-        heard = asyncio.run(phase(asked, rate, mutated if kind == "mutated" else seconds, sent))
+        heard = asyncio.run(phase(ask, keys, good, rate, mutated if kind == "mutated" else seconds, sent))
         heard.memory = watch.end()
     return heard.row(kind)
 

@@ -3,6 +3,6 @@
 - `app`: the ASGI application of all routes; `middleware`: id, log line, problems and headers of each request.
 - `diagnoses`, `outcomes`, `models`, `pages`: what each path answers, each a class over the shared
   `serving.state.ServiceState`.
-- `upload`: the pictures and fields of a body; `polyglot`: files that are more than a picture.
+- `upload`: the pictures and fields of a body.
 - `openapi`: the description of the interface, and its page.
 """

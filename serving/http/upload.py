@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect, Request
 from registry.bundle.cases import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
-from serving.http.polyglot import other_format
 from serving.protocol.parameters import one_value_each
 from serving.protocol.problems import (
     BodyTooLarge,
@@ -195,7 +194,7 @@ def _may_be_a_picture(declared: str) -> bool:
 
 
 def check_format(content: bytes, declared: str) -> None:
-    """Refuses bytes that are no picture, are of another format than declared, or are a polyglot.
+    """Refuses bytes that are no picture, or are of another format than declared.
 
     Raises:
         NotAnImage, WrongMediaType: as their names say.
@@ -212,8 +211,6 @@ def check_format(content: bytes, declared: str) -> None:
         ) from error
     if declared not in _UNDECLARED and MEDIA_TYPES.get(declared) != found:
         raise WrongMediaType(f"the picture is {found}, but declared as {declared}; declare what it is")
-    if also := other_format(content):
-        raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
 
 
 def _too_large(max_bytes: int) -> str:

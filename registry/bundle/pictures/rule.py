@@ -201,9 +201,10 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("RGB", "RGBX") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight
-        return Image.fromarray(
-            (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        ).convert("RGB")
+        deep = np.asarray(image).astype(np.int64)
+        if "transparency" in image.info:
+            deep = np.where(deep == image.info["transparency"], 0xFFFF, deep)
+        return Image.fromarray((deep >> 8).clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         return _over_white(image)
     return image.convert("RGB")

@@ -70,12 +70,6 @@ def test_the_largest_rule_fits(decoders):
     assert decoders().decode(SOUND, PictureRule(size=2048)).pixels.shape == (2048, 2048, 3)
 
 
-@pytest.mark.parametrize("bomb", [scan_bomb, dicom_scan_bomb])
-def test_scans_without_end_are_refused_by_their_number(decoders, bomb):
-    with pytest.raises(DamagedPicture, match="scans"):
-        decoders().decode(bomb(), RULE)
-
-
 BLACK = encoded(Image.new("RGB", (6000, 6000)), "PNG")
 
 

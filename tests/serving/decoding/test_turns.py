@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from serving.decoding.decoders import BACKGROUND, LEAST, Decoders
-from serving.protocol.problems import NoDecoder
 from tests.serving.hostile.costly import memory_bomb
 from tests.serving.hostile.piece import encoded
 
@@ -168,17 +167,3 @@ def test_while_a_thread_runs_a_model_the_worker_that_it_has_left_is_used(decoder
     held.go.set()
     assert second.result(60) == "second"
     over.set()
-
-
-def test_where_the_service_ends_what_waits_is_refused(decoders, held):
-    pool = decoders(threads=1, decode_memory=LEAST)
-    first = pool.submit(held("first"), "key")
-    held.wait(1)
-    waits = pool.submit(held("waits"), "key")
-    closing = threading.Thread(target=pool.close)
-    closing.start()
-    with pytest.raises(NoDecoder):
-        waits.result(60)
-    held.go.set()
-    closing.join(60)
-    assert first.result(60) == "first"

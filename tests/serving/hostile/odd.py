@@ -94,7 +94,7 @@ def _archives() -> dict[str, bytes]:
 
 
 def _both() -> Iterator[Hostile]:
-    """A picture and something else in one file; what no reader would open as such passes."""
+    """A picture and something else in one file: read as the picture that it begins as, or not at all."""
     scripts = {
         "a script": b"<script>alert(1)</script>",
         "PHP": b"<?php system(1); ?>",
@@ -103,8 +103,8 @@ def _both() -> Iterator[Hostile]:
     for kind, form in FORMS.items():
         sound = encoded(pixels(), form)
         for name, more in scripts.items():
-            yield Hostile(f"{form} with {name} behind it", sound + more, kind, REFUSED)
-        yield Hostile(f"{form} with a ZIP behind it", sound + _archives()["a ZIP"], kind, REFUSED)
+            yield Hostile(f"{form} with {name} behind it", sound + more, kind, READABLE)
+        yield Hostile(f"{form} with a ZIP behind it", sound + _archives()["a ZIP"], kind, READABLE)
         yield Hostile(f"{form} with a tape behind it", sound + _archives()["a tape archive"], kind, READABLE)
         yield Hostile(f"{form} with another behind it", sound + sound, kind, READABLE)
         yield Hostile(f"{form} with noise behind it", sound + b"\x91" * 999, kind, READABLE)
@@ -114,9 +114,9 @@ def _both() -> Iterator[Hostile]:
     jpeg, flat = encoded(pixels(), "JPEG"), encoded(pixels(), "PNG")
     for name, more in {**scripts, "a PDF's header": b"%PDF-1.4\n"}.items():
         told = jpeg[:2] + segment(0xFE, more) + jpeg[2:]
-        yield Hostile(f"JPEG with {name} in a comment", told, JPEG, REFUSED)
+        yield Hostile(f"JPEG with {name} in a comment", told, JPEG, READABLE)
         told = flat[:33] + chunk(b"tEXt", b"Comment\0" + more) + flat[33:]
-        yield Hostile(f"PNG with {name} in a text", told, PNG, REFUSED)
+        yield Hostile(f"PNG with {name} in a text", told, PNG, READABLE)
 
 
 def _kinds() -> Iterator[Hostile]:

@@ -5,6 +5,7 @@ import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +123,35 @@ def test_transparency_is_laid_over_white():
     assert np.abs(decode_picture(encoded(half, "PNG"), RULE).astype(int) - (255, 127, 127)).max() <= 1
     assert (decode_picture(encoded(palette, "PNG", transparency=0), RULE) == 255).all()
     assert (decode_picture(encoded(palette, "PNG"), RULE) == (0, 0, 255)).all()
+
+
+STRIPE = (0, 0, 10, 32)
+
+
+def with_stripe(mode: str) -> tuple[Image.Image, dict[str, Any]]:
+    """A photograph whose left quarter hides another colour, and how it is saved to be transparent there."""
+    image = photograph(40, 32).convert("RGB" if mode in ("RGB", "RGBA", "P") else "L")
+    image.paste(hidden := 7 if image.mode == "L" else (200, 20, 20), STRIPE)
+    if mode in ("RGBA", "LA"):
+        alpha = Image.new("L", image.size, 255)
+        alpha.paste(0, STRIPE)
+        image.putalpha(alpha)
+        return image, {"exact": True, "lossless": True}
+    if mode == "I;16":
+        return Image.fromarray(np.asarray(image).astype(np.uint16) * 256), {"transparency": 7 * 256}
+    image = image.quantize(64) if mode == "P" else image
+    return image, {"transparency": image.getpixel((0, 0)) if mode == "P" else hidden}
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB", "L", "I;16", "RGBA in WebP"])
+def test_a_transparent_stripe_is_to_a_model_what_white_paper_is(mode):
+    """Attack: what is hidden below would make an answer surer. Control: without the stripe it differs."""
+    image, options = with_stripe(mode[:4])
+    seen = decode_picture(encoded(image, "WEBP" if "WebP" in mode else "PNG", **options), RULE)
+    opaque = (with_stripe("L")[0] if mode == "I;16" else image).convert("RGB")
+    assert (seen != decode_picture(encoded(opaque, "PNG"), RULE)).any()
+    opaque.paste((255, 255, 255), STRIPE)
+    assert (seen == decode_picture(encoded(opaque, "PNG"), RULE)).all()
 
 
 def test_the_transparent_colour_of_a_picture_without_alpha_is_white():
