@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 63_530,
-    "modules": 769,
-    "folders": 83,
-    "imports, in thousandths of code": 130,
-    "words of the dialect in docstrings": 661,
-    "lines of tests": 89_351,
-    "lines of benchmarks": 19_133,
+    "lines of code": 62_016,
+    "modules": 698,
+    "folders": 74,
+    "imports, in thousandths of code": 127,
+    "words of the dialect in docstrings": 605,
+    "lines of tests": 89_028,
+    "lines of benchmarks": 19_157,
     "recipes": 176,
-    "decision records": 58,
-    "words of docs": 148_129,
-    "words of the dialect in docs": 702,
+    "decision records": 57,
+    "words of docs": 146_374,
+    "words of the dialect in docs": 690,
 }
 
 
