@@ -180,9 +180,10 @@ class ServiceState:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
         check = authorise_page if page else authorise
-        request.state.check = partial(check, request, scope=scope)
+        # Without the request itself: a cycle would hold its connection until garbage is collected.
+        request.state.check = partial(check, scope=scope)
         try:
-            key = request.state.check(keys=self.current_release.served.keys)
+            key = request.state.check(request, keys=self.current_release.served.keys)
         except UnknownKey:
             self.limits.count_unknown_key(request)
             raise
@@ -222,7 +223,9 @@ class ServiceState:
             began,
             "a new release has been loading for too long",
         )
-        key = request.state.check(keys=served.keys)  # it may have been revoked while the body came in
+        key = request.state.check(
+            request, keys=served.keys
+        )  # it may have been revoked while the body came in
         if not served.releases:
             told = nothing_served(served, self.settings.alias, in_full=key is None or "operate" in key.scopes)
             raise NothingServed(told, {"Retry-After": "5"})

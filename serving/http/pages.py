@@ -139,12 +139,11 @@ class Pages:
         served, alias = service.current_release.served, service.settings.alias
         history: dict[str, Sequence[Event]] = {}
         forged: dict[str, frozenset[int] | None] = {}
-        look = getattr(service.registry, "forged", lambda _: None)  # not every source can tell
         unread = []
         for name in served.releases:
             try:
                 history[name] = service.registry.history(name)
-                forged[name] = look(history[name][-NEWEST:])
+                forged[name] = service.registry.forged(history[name][-NEWEST:])
             except Exception as error:  # noqa: BLE001 - whatever it is, the rest is needed now more than ever
                 unread.append(f"what was done to {name} cannot be read: {error}")
         return Seen(
