@@ -9,7 +9,7 @@
   (`DeadlinePassed`), be it that a picture comes in a byte at a time or that too many are before it.
 - Whoever disconnects is not worked for any longer (`CallerGone`).
 - A service that is ending admits no new ones (`Draining`) and answers those in progress, whose deadlines are
-  drawn in to what its supervisor grants.
+  drawn in to `GRACE`.
 
 What is given up stops wherever it stands: the body is not read on, the picture is not decoded, or not
 shown to the model. Where a thread is decoding it, that is finished first.
