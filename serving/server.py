@@ -10,7 +10,7 @@ connections, so that a load balancer notices and no caller is left with an open 
 is closed, and requests in progress are answered.
 """
 
-import ctypes
+import contextlib
 import errno
 import gc
 import os
@@ -19,6 +19,7 @@ import signal
 import socket
 import threading
 from functools import partial
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
-from dermfed.own_names import refuse_foreign
+from serving.decoding.confine import die_with_parent
 
 DRAIN: Final = signal.SIGUSR1
 """Tells a worker that the service will end."""
@@ -40,8 +41,6 @@ END_SECONDS: Final = 65
 
 HEAD_BYTES: Final = 64 * 2**10
 """How many bytes the head of a request may have."""
-
-_PDEATHSIG: Final = 1  # of prctl
 
 
 class CannotListenError(ValueError):
@@ -91,8 +90,11 @@ class Server(MPServer):
             return
         self._draining = True
         for worker in self.wrks:
-            os.kill(worker.inner.pid, DRAIN)
-        threading.Timer(self.drain_seconds, super().signal_handler_interrupt).start()
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(worker.inner.pid, DRAIN)
+        end = threading.Timer(self.drain_seconds, super().signal_handler_interrupt)
+        end.daemon = True  # after a second signal nothing waits for it
+        end.start()
 
 
 def serve(host: str, port: int, workers: int, header_seconds: float, drain_seconds: float) -> None:
@@ -135,9 +137,9 @@ def serve(host: str, port: int, workers: int, header_seconds: float, drain_secon
 
 def application() -> Any:
     """The application of one worker, which ends with the process that started it."""
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    if (parent := parent_process()) is not None and parent.pid is not None:
+        die_with_parent(parent.pid)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it can end, see `ServiceState.start`
-    refuse_foreign()
     os.setpgid(0, 0)  # Ctrl-C is for the process that started it, which drains first
     from registry.registry import Registry
     from serving.http.app import build_app

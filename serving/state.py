@@ -70,7 +70,7 @@ class ServiceState:
 
     @asynccontextmanager
     async def start(self, source: Callable[[], AbstractContextManager[Registry]]) -> AsyncIterator[None]:
-        """Runs the service within the block: polls the registry, and drains on SIGTERM."""
+        """Runs the service within the block: polls the registry, and drains on SIGUSR1."""
         # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
         with ExitStack() as opened:

@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 62_017,
+    "lines of code": 62_019,
     "modules": 698,
     "folders": 74,
     "imports, in thousandths of code": 127,
     "words of the dialect in docstrings": 605,
-    "lines of tests": 89_032,
+    "lines of tests": 89_034,
     "lines of benchmarks": 19_157,
     "recipes": 176,
     "decision records": 57,

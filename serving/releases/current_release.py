@@ -309,10 +309,9 @@ class CurrentRelease:
                 loading,
                 silenced,
                 withdrawn,
-                None,
-                canaries,
-                candidates,
-                canary_issues,
+                canaries=canaries,
+                candidates=candidates,
+                canary_issues=canary_issues,
             )
         )
         return new + retries
