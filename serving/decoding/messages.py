@@ -16,7 +16,13 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from registry.bundle.frozen import Frozen
 from registry.bundle.pictures.open_file import open_picture
-from registry.bundle.pictures.rule import PictureRule, decode_opened, lies_on_its_side, unused_profile
+from registry.bundle.pictures.rule import (
+    PictureRule,
+    decode_opened,
+    lies_on_its_side,
+    transparent_share,
+    unused_profile,
+)
 
 PIXELS: Final = 3 * 2048 * 2048
 """Bytes of the largest picture that a picture rule may ask for."""
@@ -49,6 +55,7 @@ class Pixels(Frozen):
         height: likewise.
         unused_profile: why its colour profile was not applied; None where it has none, or it was.
         on_its_side: whether it is looked at with its sides exchanged, by the turn that EXIF asks for.
+        transparent: the share of its pixels that are transparent, from 0 to 1; the model sees them white.
     """
 
     model_config = ConfigDict(strict=True)
@@ -57,6 +64,7 @@ class Pixels(Frozen):
     height: int = Field(ge=1, le=2**31)
     unused_profile: Sentence | None = None
     on_its_side: bool = False
+    transparent: float = Field(0.0, ge=0, le=1)
 
 
 class Refused(Frozen):
@@ -115,6 +123,7 @@ def decode_here(content: bytes, rule: PictureRule) -> DecodedPicture:
             height=height,
             unused_profile=None if why is None else why[:LONGEST],
             on_its_side=lies_on_its_side(image),
+            transparent=transparent_share(image),
         ),
         pixels,
     )

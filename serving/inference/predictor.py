@@ -133,6 +133,7 @@ def decode(
                 rule,
                 picture.pixels,
                 picture.answer.unused_profile,
+                picture.answer.transparent,
             )
         )
     shown = _skin_shown(decoded, given)

@@ -39,7 +39,9 @@ from PIL import Image
 from registry.bundle.pictures.rule import PictureRule
 from serving.protocol.schemas import Quality
 
-IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred", "colours-unknown"]
+IssueCode = Literal[
+    "too-small", "too-dark", "too-bright", "nothing-to-see", "blurred", "colours-unknown", "transparent"
+]
 
 SIDES: Final = (128, 64)
 """Sides of the small picture that blur is measured on: the largest that the model's picture has. Pixels."""
@@ -154,6 +156,10 @@ BURNT: Final = Threshold(issue=0.1, bad=0.3)
 CONTRAST: Final = Threshold(issue=0.12, bad=0.05)
 """Nothing to see below."""
 
+TRANSPARENT: Final = Threshold(issue=0.001, bad=0.01)
+"""Partly empty above: the share of pixels that are transparent. They show no skin, and a model that sees them
+white may be surer than it is of the whole picture."""
+
 BLUR: Final[Mapping[int, Threshold]] = {128: Threshold(0.70, 0.76), 64: Threshold(0.73, 0.78)}
 """Blurred above, by the side of the picture that it was measured on."""
 
@@ -244,6 +250,7 @@ def assess_quality(
     rule: PictureRule,
     pixels: NDArray[np.uint8],
     unused_profile: str | None = None,
+    transparent: float = 0.0,
 ) -> QualityAssessment:
     """Assesses the quality of a picture; of one that was blown up nothing is measured.
 
@@ -253,6 +260,7 @@ def assess_quality(
         rule: how the model wants its pictures.
         pixels: the picture as the model sees it, `(size, size, 3)` RGB.
         unused_profile: why its colour profile was not applied; None where it has none, or it was.
+        transparent: the share of its pixels that are transparent.
     """
     issues: list[QualityIssue] = []
     if unused_profile:
@@ -261,12 +269,18 @@ def assess_quality(
             "as sRGB, and may be off. Send the picture as the camera made it, or save it in sRGB."
         )
         issues.append(QualityIssue("colours-unknown", False, text))
+    if passed := TRANSPARENT.passed(transparent):
+        text = (
+            f"{max(1, round(100 * transparent))}% of the picture is transparent and shows no skin. Send the "
+            "picture as the camera took it."
+        )
+        issues.append(QualityIssue("transparent", passed == "bad", text))
     if min(width, height) < rule.size:
         text = (
             f"The picture has {width} x {height} pixels; the model looks at {rule.size} x {rule.size}. Take "
             "it from nearer, or send it in its full size."
         )
         return QualityAssessment((QualityIssue("too-small", True, text), *issues))
-    if found := measure(pixels):
+    if all(not issue.bad for issue in issues) and (found := measure(pixels)):
         issues += measured_issues(found)
     return QualityAssessment(tuple(issues))

@@ -36,7 +36,7 @@ MAY_BE_NULL = ("triage_evidence.", "conclusion.")
 REASONS = {
     "report": {"confident"},
     "refer": {"low-confidence", "refers-all", "possible-malignancy", "unfamiliar"},
-    "retake": {"too-small", "too-dark", "too-bright", "nothing-to-see", "blurred"},
+    "retake": {"too-small", "transparent", "too-dark", "too-bright", "nothing-to-see", "blurred"},
 }
 
 

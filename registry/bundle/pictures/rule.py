@@ -24,6 +24,7 @@ cell as a share of the strongest one, and no pixel of the picture, no text and n
 """
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -205,22 +206,41 @@ def _rgb(image: Image.Image) -> Image.Image:
         if "transparency" in image.info:
             deep = np.where(deep == image.info["transparency"], 0xFFFF, deep)
         return Image.fromarray((deep >> 8).clip(0, 255).astype(np.uint8)).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+    if _is_transparent(image):
         return _over_white(image)
     return image.convert("RGB")
 
 
+def _is_transparent(image: Image.Image) -> bool:
+    return image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+
+
 def _over_white(image: Image.Image) -> Image.Image:
-    """A transparent picture over white paper, a strip at a time: copies of a large one would not fit."""
+    """A transparent picture over white paper."""
     over = Image.new("RGB", image.size)
+    for top, strip in _strips(image):
+        paper = Image.new("RGBA", strip.size, (255, 255, 255, 255))
+        over.paste(Image.alpha_composite(paper, strip).convert("RGB"), (0, top))
+    return over
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """A transparent picture as RGBA, a strip at a time with its first row: a large copy would not fit."""
     for top in range(0, image.height, _STRIP):
         part = image.crop((0, top, image.width, min(top + _STRIP, image.height)))
         if "transparency" in image.info:
             part.info["transparency"] = image.info["transparency"]
-        strip = part.convert("RGBA")
-        paper = Image.new("RGBA", strip.size, (255, 255, 255, 255))
-        over.paste(Image.alpha_composite(paper, strip).convert("RGB"), (0, top))
-    return over
+        yield top, part.convert("RGBA")
+
+
+def transparent_share(image: Image.Image) -> float:
+    """The share of a decoded picture's pixels that are more transparent than not, from 0 to 1."""
+    if not _is_transparent(image):
+        return 0.0
+    if image.mode.startswith("I"):
+        return float((np.asarray(image) == image.info["transparency"]).mean())
+    clear = sum(sum(strip.getchannel("A").histogram()[:128]) for _, strip in _strips(image))
+    return clear / (image.width * image.height)
 
 
 def _box(size: tuple[int, int], fit: Literal["squash", "crop"]) -> tuple[float, float, float, float]:

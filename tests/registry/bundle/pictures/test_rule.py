@@ -20,7 +20,8 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.rule import PictureRule, decode_picture
+from registry.bundle.pictures.open_file import open_picture
+from registry.bundle.pictures.rule import PictureRule, decode_opened, decode_picture, transparent_share
 
 RULE = PictureRule(size=16)
 
@@ -152,6 +153,22 @@ def test_a_transparent_stripe_is_to_a_model_what_white_paper_is(mode):
     assert (seen != decode_picture(encoded(opaque, "PNG"), RULE)).any()
     opaque.paste((255, 255, 255), STRIPE)
     assert (seen == decode_picture(encoded(opaque, "PNG"), RULE)).all()
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB", "L", "I;16", "RGBA in WebP"])
+def test_the_share_of_a_picture_that_is_transparent_is_found(mode):
+    image, options = with_stripe(mode[:4])
+    opened = open_picture(encoded(image, "WEBP" if "WebP" in mode else "PNG", **options))
+    decode_opened(opened, RULE)
+    assert transparent_share(opened) == 0.25
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_picture_that_hides_nothing_is_not_transparent(kind):
+    image = photograph(40, 32) if kind == "JPEG" else photograph(40, 32).convert("RGBA")
+    opened = open_picture(encoded(image, kind))
+    decode_opened(opened, RULE)
+    assert transparent_share(opened) == 0
 
 
 def test_the_transparent_colour_of_a_picture_without_alpha_is_white():
