@@ -75,7 +75,6 @@ class ServiceState:
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
         with ExitStack() as opened:
             try:
-                self.decision_log.start()
                 self.decoders.start()  # first: it is ready by the time that a release is
                 registry = opened.enter_context(source())
                 self._current_release = await anyio.to_thread.run_sync(

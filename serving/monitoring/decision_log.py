@@ -26,7 +26,7 @@ from starlette.requests import Request
 
 from registry.bundle.decision import Level
 from serving.metrics import Metrics
-from serving.monitoring.day_files import DayFiles, Retention
+from serving.monitoring.day_files import DayFiles
 from serving.protocol.parameters import Route
 from serving.protocol.problems import ProblemResponse, TooManyRequests
 from serving.protocol.schemas import Diagnosis
@@ -163,18 +163,16 @@ class DecisionLog:
         self.hashes_pictures = settings.records_picture_hash and settings.records is not None
         self._metrics = metrics
         self._files: DayFiles | None = None
-        self._retention: Retention | None = None
         self._queue: SimpleQueue[_Line | None] = SimpleQueue()
         self._writer: threading.Thread | None = None
         self._began: float | None = None  # when the line that is being written was begun; monotonic
         if settings.records is not None:
-            self._files = DayFiles(settings.records)
-            self._retention = Retention(settings.records, settings.records_days)
+            self._files = DayFiles(settings.records, settings.records_days)
 
     @property
     def health_issues(self) -> list[str]:
-        """Why entries cannot be written, and why old ones are not removed; empty where all is well."""
-        found = [self._health_issue, self._retention.doubt if self._retention else ""]
+        """Why entries cannot be written; empty where they can be."""
+        found = [self._health_issue]
         if self._files is not None and (seconds := self._stuck_for()):
             found.append(
                 f"{self._queue.qsize() + 1} records of diagnoses wait for {self._files.folder}, which has "
@@ -182,11 +180,6 @@ class DecisionLog:
                 "another folder"
             )
         return [one for one in found if one]
-
-    def start(self) -> None:
-        """Begins to remove files that are older than they are kept."""
-        if self._retention is not None:
-            self._retention.start()
 
     @asynccontextmanager
     async def entry_of(self, request: Request) -> AsyncIterator[PendingEntry]:
@@ -226,9 +219,8 @@ class DecisionLog:
 
     def close(self) -> None:
         """Writes what waits, and closes the file; what a disk does not take in time is lost."""
-        if self._files is None or self._retention is None:
+        if self._files is None:
             return
-        self._retention.close(_CLOSING_SECONDS)
         if self._writer is not None:
             self._queue.put(None)
             self._writer.join(_CLOSING_SECONDS)

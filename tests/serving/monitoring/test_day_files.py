@@ -5,19 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
 
-from serving.monitoring.day_files import (
-    DOUBTED_SECONDS,
-    LASTS_SECONDS,
-    STATE,
-    Claim,
-    DayFiles,
-    Retention,
-    days_in,
-)
+from serving.monitoring.day_files import DayFiles, days_in
 
 DAY = date(2026, 1, 31)
 NEXT = date(2026, 2, 1)
@@ -30,7 +22,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def files(folder):
-    kept = DayFiles(folder)
+    kept = DayFiles(folder, 400)
     yield kept
     kept.close()
 
@@ -101,7 +93,7 @@ import json, sys
 from datetime import date
 from pathlib import Path
 from serving.monitoring.day_files import DayFiles
-files = DayFiles(Path(sys.argv[1]))
+files = DayFiles(Path(sys.argv[1]), 400)
 for n in range(500):
     line = json.dumps([sys.argv[2], n, "x" * (n % 200)]).encode() + b"\\n"
     files.append(line, date(2026, 1, 31 - n // 250))
@@ -118,192 +110,65 @@ def test_lines_of_several_workers_do_not_mix(folder):
     assert len(held(folder)) == 2
 
 
-HOUR = 3600.0
-START = datetime(2026, 6, 1, 12, tzinfo=UTC)
-
-
-class Clock:
-    """A wall clock and a monotonic one, which go on together until the wall clock is set."""
-
-    def __init__(self):
-        self.wall, self.at = START, 5000.0
-
-    def now(self):
-        return self.wall
-
-    def monotonic(self):
-        return self.at
-
-    def pass_by(self, seconds):
-        self.wall += timedelta(seconds=seconds)
-        self.at += seconds
-
-    def set(self, **by):
-        self.wall += timedelta(**by)
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def old(folder, clock):
-    """Files of 402 days, all but the oldest of which are to be kept."""
-    for days in range(402):
-        write(folder, clock.wall - timedelta(days=days))
-    return f"diagnoses-{(clock.wall - timedelta(days=401)).date()}.jsonl"
+def year(folder):
+    """Files of the 400 days that are kept, the last of them the day before `DAY`."""
+    for ago in range(1, 401):
+        write(folder, DAY - timedelta(days=ago))
+    return names(folder)
 
 
 def write(folder, day):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"diagnoses-{day.date()}.jsonl").write_text("{}\n")
+    (folder / f"diagnoses-{day}.jsonl").write_text("{}\n")
 
 
 def names(folder):
     return {path.name for path in folder.glob("diagnoses-*")}
 
 
-@pytest.fixture
-def kept(folder, clock):
-    found = Retention(folder, 400, clock.now, clock.monotonic)
-    yield found
-    found.close(1)
+def test_a_file_goes_when_three_days_past_its_retention_have_records(files, folder, year):
+    oldest = f"diagnoses-{DAY - timedelta(days=400)}.jsonl"
+    for later in range(4):
+        assert oldest in names(folder)
+        files.append(b"one\n", DAY + timedelta(days=later))
+    assert year - names(folder) == {oldest}
 
 
-def look_for(kept, clock, seconds, each=HOUR):
-    """Looks every so often, for so long."""
-    kept.look()
-    for _ in range(int(seconds // each)):
-        clock.pass_by(each)
-        kept.look()
+@pytest.mark.parametrize("days", [2, 500, 36500])
+@pytest.mark.parametrize("jumps", [1, 2])
+def test_a_clock_that_jumps_for_a_moment_costs_nothing(folder, year, days, jumps):
+    for jump in range(jumps):
+        for day in (DAY, DAY + timedelta(days=days + jump), DAY):
+            files = DayFiles(folder, 400)  # of a worker that starts at this moment
+            files.append(b"one\n", day)
+            files.close()
+    assert year <= names(folder)
 
 
-def test_a_file_goes_when_the_clock_has_said_so_for_hours(kept, folder, clock, old):
-    before = names(folder)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    assert names(folder) == before
-    assert kept.doubt == ""
-    clock.pass_by(HOUR)
-    kept.look()
-    assert names(folder) == before - {old}
-    assert not (folder / STATE).exists()
+def test_a_year_of_rest_costs_nothing_at_once(files, folder, year):
+    """Nobody can tell it from a clock that is a year ahead."""
+    for later in range(3):
+        assert year <= names(folder)
+        files.append(b"one\n", DAY + timedelta(days=365 + later))
+    first = DAY + timedelta(days=365)
+    assert year & names(folder) == {
+        f"diagnoses-{first - timedelta(days=ago)}.jsonl" for ago in range(366, 401)
+    }
 
 
-@pytest.mark.parametrize("days", [1, 500, 36500])
-def test_a_clock_that_jumps_for_a_moment_costs_nothing(kept, folder, clock, days):
-    for ago in range(400):
-        write(folder, clock.wall - timedelta(days=ago))
-    before = names(folder)
-    kept.look()
-    clock.set(days=days)
-    for _ in range(5):
-        write(folder, clock.wall)  # somebody asks meanwhile
-        clock.pass_by(0.3)
-        kept.look()
-    clock.set(days=-days)
-    look_for(kept, clock, 10 * HOUR)
-    assert names(folder) - before == {f"diagnoses-{(clock.wall + timedelta(days=days)).date()}.jsonl"}
-    assert before <= names(folder)
+def test_a_clock_that_is_set_back_removes_nothing(files, folder, year):
+    for later in range(3):
+        write(folder, DAY + timedelta(days=500 + later))
+    files.append(b"one\n", DAY)
+    assert year <= names(folder)
 
 
-def test_a_clock_that_is_far_ahead_is_doubted_and_told_until_it_has_lasted(kept, folder, clock, old):
-    before = names(folder)
-    clock.set(days=500)
-    write(folder, clock.wall)
-    look_for(kept, clock, DOUBTED_SECONDS - HOUR)
-    assert before <= names(folder)
-    assert "newest records before that" in kept.doubt
-    assert "2026-06-01" in kept.doubt
-    clock.pass_by(HOUR)
-    kept.look()
-    assert not before & names(folder)
-    assert kept.doubt == ""
-
-
-def test_no_more_is_removed_than_by_the_day_that_was_said_all_the_time(kept, folder, clock, old):
-    before = names(folder)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    clock.pass_by(HOUR)
-    clock.set(days=300)
-    kept.look()  # the hour in which it jumped does not count
-    assert names(folder) == before
-    clock.set(days=-300)
-    kept.look()
-    clock.pass_by(HOUR)
-    kept.look()
-    assert names(folder) == before - {old}
-
-
-def test_a_clock_that_is_set_back_starts_anew(kept, folder, clock, old):
-    before = names(folder)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    clock.set(days=-30)
-    kept.look()
-    assert not (folder / STATE).exists()
-    clock.set(days=30)
-    look_for(kept, clock, LASTS_SECONDS - HOUR)
-    assert names(folder) == before
-    clock.pass_by(HOUR)
-    kept.look()
-    assert names(folder) == before - {old}
-
-
-def test_time_adds_up_over_restarts(folder, clock, old):
-    before = names(folder)
-    for _ in range(int(LASTS_SECONDS // HOUR)):
-        assert names(folder) == before
-        started = Retention(folder, 400, clock.now, clock.monotonic)
-        look_for(started, clock, HOUR, each=HOUR / 4)
-        started.close(1)
-        clock.at = 7.0  # another process, perhaps of a machine that was started anew
-        clock.set(hours=1)  # while nothing ran
-    assert names(folder) == before - {old}
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b'{"day": "1000-01-01", "seconds": "x"}', b"\xff", b"null"]
-)
-def test_a_state_that_cannot_be_read_is_none(kept, folder, clock, old, content):
-    (folder / STATE).write_bytes(content)
-    before = names(folder)
-    kept.look()
-    assert names(folder) == before
-    assert json.loads((folder / STATE).read_text()) == {"day": "2026-06-01", "seconds": 0.0}
-
-
-def test_a_state_from_elsewhere_removes_no_more_than_its_day_says(kept, folder, clock, old):
-    before = names(folder)
-    Claim(clock.wall.date() + timedelta(days=300), 1e9).write(folder / STATE)
-    kept.look()  # it is not that day
-    assert names(folder) == before
-
-
-def test_what_cannot_be_removed_is_told_and_stops_nothing(kept, folder, clock, old, caplog):
-    (folder / old).unlink()
-    (folder / old).mkdir()
-    other = clock.wall - timedelta(days=500)
-    write(folder, other)
-    look_for(kept, clock, LASTS_SECONDS)
-    assert f"{old} cannot be removed" in caplog.text
-    assert f"diagnoses-{other.date()}.jsonl" not in names(folder)
-
-
-def test_of_several_workers_one_counts_the_time(kept, folder, clock, old):
-    """Were each to add what it has seen, two would be twice as fast."""
-    other = Retention(folder, 400, clock.now, clock.monotonic)
-    before = names(folder)
-    kept.look()
-    other.look()
-    assert not other._hold()
-    for _ in range(int(LASTS_SECONDS // HOUR) - 1):
-        clock.pass_by(HOUR)
-        kept.look()
-        other.look()
-    assert names(folder) == before
-    kept.close(1)  # the other goes on where it has ended
-    other.look()
-    clock.pass_by(HOUR)
-    other.look()
-    assert names(folder) == before - {old}
-    other.close(1)
+def test_what_cannot_be_removed_is_logged_and_stops_nothing(files, folder, year, caplog):
+    oldest = folder / f"diagnoses-{DAY - timedelta(days=400)}.jsonl"
+    oldest.unlink()
+    oldest.mkdir()
+    for later in range(5):
+        files.append(b"one\n", DAY + timedelta(days=later))
+    assert f"{oldest} cannot be removed" in caplog.text
+    assert len(year - names(folder)) == 1

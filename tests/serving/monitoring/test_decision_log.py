@@ -140,20 +140,6 @@ def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, secret, folder, p
     assert list(refused) == ["time", "request", "key", "status"]
 
 
-def test_a_clock_that_is_doubted_is_told_and_removes_nothing(serve, secret, folder):
-    folder.mkdir()
-    (folder / "diagnoses-2001-02-03.jsonl").write_text("")
-    with serve(records=folder) as service:
-        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
-        (trouble,) = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
-        assert "the newest records before that" in trouble
-        assert "2001-02-03" in trouble
-        assert (
-            "the newest records before that" in service.client.get("/operator", headers=bearer(secret)).text
-        )
-    assert (folder / "diagnoses-2001-02-03.jsonl").exists()
-
-
 @pytest.fixture
 def disk(monkeypatch):
     """A disk that can hang: `hanging` tells that a line waits for it, `go` lets it through."""
