@@ -4,19 +4,27 @@ One folder per client and stage, one safetensors file per round. A file is writt
 fsynced and renamed. The two newest rounds are kept, so that a node that is one round ahead of a coordinator
 that was restarted can step back; a save forgets every later round, which belongs to a course that was
 abandoned.
+
+States that belong together are saved in a transaction: all of them, or none.
+
+    with store.transaction():
+        store.save("north", "masks", 3, secrets)
+        send(answer)  # where it raises, what was kept before is still there
 """
 
 import hashlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
+from registry.bundle.folder import flush_folder
 from training.algorithms.client_state import State
 
 KEPT_ROUNDS = 2
@@ -33,6 +41,30 @@ class ClientStore:
     def __init__(self, folder: Path) -> None:
         """Keep states in `folder`, which is made when the first is saved."""
         self._folder = folder
+        self._waiting: dict[Path, Path] | None = (
+            None  # files of a transaction, and under which names they wait
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Callable[[], None]]:
+        """Keep all that is saved within the block when it ends, and nothing of it where it raises.
+
+        What is saved is on disk before the block ends: renaming it needs no room there. Yields what drops all
+        that was saved so far.
+        """
+        waiting = self._waiting = {}
+
+        def drop() -> None:
+            while waiting:
+                waiting.popitem()[1].unlink(missing_ok=True)
+
+        try:
+            yield drop
+            for path in list(waiting):
+                self._put(waiting.pop(path), path)
+        finally:
+            self._waiting = None
+            drop()
 
     def load(self, client: str, stage: str, round: int) -> State | None:
         """The newest state of `client` in `stage` from a round before `round`; None when there is none.
@@ -40,7 +72,10 @@ class ClientStore:
         Raises:
             ClientDataError: the state is there but cannot be read.
         """
-        earlier = {number: path for number, path in self._rounds(client, stage).items() if number < round}
+        place, waiting = self._place(client, stage), self._waiting or {}
+        found = self._rounds(client, stage)
+        found |= {_round_of(path): file for path, file in waiting.items() if path.parent == place}
+        earlier = {number: path for number, path in found.items() if number < round}
         return _read(earlier[max(earlier)]) if earlier else None
 
     def save(self, client: str, stage: str, round: int, state: State) -> None:
@@ -49,18 +84,30 @@ class ClientStore:
         Raises:
             ClientDataError: the state cannot be written.
         """
-        folder = self._place(client, stage)
-        # Later rounds go first: were the machine to stop in between, none may look newer than this one.
-        for number, path in self._rounds(client, stage).items():
-            if number > round:
-                path.unlink(missing_ok=True)
+        path = self._place(client, stage) / f"round-{round:06d}.safetensors"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            _write(folder / f"round-{round:06d}.safetensors", state)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(temporary, state)
+            if self._waiting is None:
+                self._put(temporary, path)
+            else:
+                self._waiting[path] = temporary
         except OSError as error:
+            temporary.unlink(missing_ok=True)
             raise ClientDataError(
-                f"cannot keep the state of client {client!r} in {folder}: {error}"
+                f"cannot keep the state of client {client!r} in {path.parent}: {error}"
             ) from error
-        rounds = self._rounds(client, stage)
+
+    def _put(self, temporary: Path, path: Path) -> None:
+        """Put a written file into its place, and forget later rounds and all but the newest."""
+        rounds = _rounds_in(path.parent)
+        # Later rounds go first: were the machine to stop in between, none may look newer than this one.
+        for number in [number for number in rounds if number > _round_of(path)]:
+            rounds.pop(number).unlink(missing_ok=True)
+        temporary.replace(path)
+        flush_folder(path.parent)
+        rounds[_round_of(path)] = path
         for number in sorted(rounds)[:-KEPT_ROUNDS]:
             rounds[number].unlink(missing_ok=True)
 
@@ -79,8 +126,15 @@ class ClientStore:
         return self._folder / _file_name(client) / _file_name(stage)
 
     def _rounds(self, client: str, stage: str) -> dict[int, Path]:
-        found = ((_FILE.fullmatch(path.name), path) for path in self._place(client, stage).glob("round-*"))
-        return {int(match[1]): path for match, path in found if match}
+        return _rounds_in(self._place(client, stage))
+
+
+def _rounds_in(folder: Path) -> dict[int, Path]:
+    return {_round_of(path): path for path in folder.glob("round-*") if _FILE.fullmatch(path.name)}
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))
 
 
 def _file_name(name: str) -> str:
@@ -100,7 +154,7 @@ def _write(path: Path, state: State) -> None:
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
     scalars = {name: float(value) for name, value in state.scalars.items()}
     content = save(tensors, metadata={_SCALARS: json.dumps(scalars)})
-    with write_atomically(path) as temporary, temporary.open("wb") as file:
+    with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

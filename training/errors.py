@@ -121,7 +121,7 @@ def may_pass(message: str) -> bool:
 
     So it is of a full disk, and of what the hospital's own policy allows at another hour or with more room.
     """
-    full = [f"{code}: {SENTENCES[code]} ({name}: " for code in SENTENCES for name in FULL]
+    full = [f"disk: {SENTENCES['disk']} ({name}: " for name in FULL]
     return any(each in message for each in [*full, *(f"{code}: {SENTENCES[code]}" for code in PASSING)])
 
 
@@ -154,7 +154,9 @@ def public_message(error: BaseException) -> str:
 
 
 def code_of(error: BaseException) -> str:
-    """The code of an error's kind."""
+    """The code of an error's kind; of whatever kind, a full disk is one."""
+    if is_of_a_full_disk(error):
+        return "disk"
     if isinstance(error, TrainingError):
         return error.code if error.code in SENTENCES else UNFORESEEN
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in f"{error}"):

@@ -247,13 +247,18 @@ class RequestHandler:
                 self._pictures.settle(self._listed)
             self._step_back(question)
             started = time.monotonic()
-            answer = self._allowed_answer(broadcast)
             self._spool.clear()
-            written = write_answer(
-                answer,
-                question,
-                lambda tensors: write_long_payload(tensors, self._spool),
-            )
+            # What this node keeps of a sum under masks moves on where the answer is on disk, too: after a
+            # disk was full, it is asked the same again.
+            with self._store.transaction() as drop:
+                answer = self._allowed_answer(broadcast)
+                if isinstance(answer, Failure):
+                    drop()
+                written = write_answer(
+                    answer,
+                    question,
+                    lambda tensors: write_long_payload(tensors, self._spool),
+                )
             self._answer_bytes = size_of(written[1])
             if not (isinstance(answer, Failure) and answer.passes):  # which is asked anew
                 self._last = question, written

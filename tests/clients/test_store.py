@@ -52,6 +52,34 @@ def test_tensors_that_share_memory_are_both_kept(tmp_path: Path) -> None:
     }
 
 
+def test_a_transaction_keeps_all_of_it_or_nothing(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path)
+    store.save("c", "s", 2, state(2))
+    before = files(tmp_path)
+
+    def fail() -> None:
+        with store.transaction():
+            store.save("c", "s", 2, state(20))
+            store.save("c", "t", 0, state(7))
+            assert (value_at(store, 3), value_at(store, 1, stage="t")) == (20, 7)  # within it, it is there
+            assert value_at(ClientStore(tmp_path), 3) == 2
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert (value_at(store, 3), value_at(store, 1, stage="t")) == (2, None)
+    assert files(tmp_path) == before
+    with store.transaction() as drop:
+        store.save("c", "s", 3, state(3))
+        drop()
+        store.save("c", "t", 0, state(8))
+    assert (value_at(store, 9), value_at(store, 1, stage="t")) == (2, 8)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def test_only_rounds_before_the_asked_one_count(tmp_path: Path) -> None:
     store = ClientStore(tmp_path)
     assert value_at(store, 5) is None

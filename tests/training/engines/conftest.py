@@ -23,7 +23,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
 from training.engines.nvflare.payload import Payload
 from training.engines.nvflare.session import CoordinatorSession
-from training.errors import MessageError
+from training.errors import CheckpointError, MessageError, public_message
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
@@ -106,6 +106,8 @@ class InProcessChannel:
                 answer = self.reception.answer(header, body)
         except MessageError as error:
             raise SiteRefusedError(f"{error}") from error
+        except CheckpointError as error:
+            raise SiteRefusedError(public_message(error)) from error
         self._through()
         return self.after_ask(header, answer)
 

@@ -6,12 +6,17 @@ import os
 
 import pytest
 
+from clients.data.errors import ClientDataError
 from clients.federation.errors import ClosedHoursError, LimitsError
+from clients.node import request_handler
+from tests.training.engines.test_nvflare_privacy import MASKS
 from tests.training.engines.test_nvflare_same_weights import bytes_of
 from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS
 from training.engines.nvflare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
+from training.federation.questions import FIT
 from training.messages.message import Failure
+from training.updates.secure_aggregation.messages import MASKED, SHARE, UNMASK
 
 TIMES = 2  # that it cannot
 MANY = 60  # questions, that nobody is asked in so short a run
@@ -75,6 +80,46 @@ def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
     assert len(attempts) == TIMES + 1
     assert "waits for east. east: " in there.progress.getvalue()
     assert "details that stay there" not in there.progress.getvalue()
+    assert all(not line["failed"] for line in there.metrics())
+
+
+@pytest.mark.parametrize("full", ["answer", "state"])
+@pytest.mark.parametrize("ask", [FIT, SHARE, MASKED, UNMASK])
+def test_a_disk_that_is_full_in_the_middle_of_a_sum_costs_nothing(own_job, net, here, monkeypatch, ask, full):
+    """Attack: what a node keeps of a sum moves on, its answer is lost, and it refuses to give another."""
+    monkeypatch.setattr(network_round, "AGAIN", 0.05)
+    job = own_job(federate={"rounds": 2}, privacy=MASKS)
+    there = net(job)
+    east = there.channels["east"]
+    asked, lost = [], []
+
+    def before(header):
+        asked[:] = [json.loads(header)["ask"]]
+
+    east.before_ask = before
+    save, write = east.reception._store.save, request_handler.write_answer
+
+    def lose(error):
+        if asked == [ask] and len(lost) < TIMES:
+            lost.append(error)
+            raise error
+
+    def save_and_lose(*state):
+        save(*state)
+        lose(no_file(errno.ENOSPC, ClientDataError))
+
+    def lose_or_write(answer, question, payload):
+        if question.client == "east" and not isinstance(answer, Failure):
+            lose(no_file(errno.ENOSPC))
+        return write(answer, question, payload)
+
+    if full == "state":
+        monkeypatch.setattr(east.reception._store, "save", save_and_lose)
+    else:
+        monkeypatch.setattr(request_handler, "write_answer", lose_or_write)
+    assert bytes_of(there.run()) == bytes_of(here(job))
+    assert len(lost) == TIMES
+    assert "waits for east. east: disk: " in there.progress.getvalue()
     assert all(not line["failed"] for line in there.metrics())
 
 
