@@ -154,8 +154,8 @@ def public_message(error: BaseException) -> str:
 
 
 def code_of(error: BaseException) -> str:
-    """The code of an error's kind; of whatever kind, a full disk is one."""
-    if is_of_a_full_disk(error):
+    """The code of an error's kind; a full disk is one whatever could not be written, but for the journal."""
+    if is_of_a_full_disk(error) and getattr(error, "code", "") not in PASSING:
         return "disk"
     if isinstance(error, TrainingError):
         return error.code if error.code in SENTENCES else UNFORESEEN
