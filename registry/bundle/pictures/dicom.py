@@ -34,7 +34,6 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.jpeg import refuse_many_parts
 
 TRANSFER_SYNTAXES: Final = {
     "1.2.840.10008.1.2": "Implicit VR Little Endian",
@@ -412,7 +411,6 @@ def _open_jpeg(frame: _Frame) -> Image.Image:
         raise DamagedPicture(
             "the DICOM file's pixels are said to be a JPEG and are none; write the file anew"
         )
-    refuse_many_parts(content)
     image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
     if image.size != (frame.columns, frame.rows) or image.layers != samples:
         raise DamagedPicture(

@@ -22,7 +22,6 @@ from registry.bundle.errors import (
     UnsupportedPicture,
 )
 from registry.bundle.pictures.dicom import open_dicom
-from registry.bundle.pictures.jpeg import refuse_many_parts
 
 DECODER_ERRORS = (
     OSError,
@@ -120,7 +119,6 @@ def open_picture(content: bytes) -> Image.Image:
     """
     kind = picture_format(content)
     _refuse_early_end(content, kind)
-    refuse_many_parts(content)
     try:
         return _READERS[kind](content)
     except DECODER_ERRORS as error:

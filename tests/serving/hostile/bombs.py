@@ -98,27 +98,29 @@ def palette(colour: int) -> list[bytes]:
 
 
 def _many_pieces() -> Iterator[Hostile]:
-    """More pieces than any writer makes; taking them apart takes a decoder from seconds to minutes."""
+    """More pieces than any writer makes, though no more than a decoder takes apart within its limits."""
     jpeg, pixel_data = encoded(pixels(), "JPEG"), chunk(b"IDAT", ROWS)
     number = 100_000
     floods = {"segments": b"\xff\xe5\x00\x02", "comments": b"\xff\xfe\x00\x02", "bytes of padding": b"\xff",
               "starts": b"\xff\xd8", "tables": segment(0xDB, b"\0" + b"\1" * 64)}  # fmt: skip
     for name, piece in floods.items():
         flooded = jpeg[:2] + b"\xff\xfe\x00\x02" + piece * number + jpeg[2:]
-        yield Hostile(f"a JPEG of {number:,} {name}", flooded, JPEG, REFUSED)
+        yield Hostile(
+            f"a JPEG of {number:,} {name}", flooded, JPEG, REFUSED if name == "starts" else READABLE
+        )
     exif = segment(0xE1, b"Exif\0\0" + bytes(1000)) * 5000
-    yield Hostile("a JPEG of 5,000 pieces of EXIF", jpeg[:2] + exif + jpeg[2:], JPEG, REFUSED)
+    yield Hostile("a JPEG of 5,000 pieces of EXIF", jpeg[:2] + exif + jpeg[2:], JPEG, READABLE | LARGE)
     progressive = encoded(pixels(), "JPEG", progressive=True)
     last = progressive[progressive.rindex(b"\xff\xda") : -2]
     scanned = progressive[:-2] + last * 3000 + b"\xff\xd9"
-    yield Hostile("a JPEG of 3,000 scans", scanned, JPEG, REFUSED)
+    yield Hostile("a JPEG of 3,000 scans", scanned, JPEG, READABLE)
     for name, content in {
         "empty chunks": chunk(b"abCd") * number + pixel_data,
         "texts": chunk(b"tEXt", b"a\0b") * number + pixel_data,
         "empty pieces of pixels": pixel_data + chunk(b"IDAT") * number,
         "headers": chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) * number + pixel_data,
     }.items():
-        yield Hostile(f"a PNG of {number:,} {name}", png(8, 8, content), PNG, REFUSED)
+        yield Hostile(f"a PNG of {number:,} {name}", png(8, 8, content), PNG, READABLE)
     nested = webp_chunk(b"VP8 ")
     for _ in range(1000):
         nested = webp_chunk(b"ANMF", bytes(16) + nested)
