@@ -50,12 +50,6 @@ def test_real_pictures_come_out_to_the_last_bit(decoders):
         assert (pool.decode(content, rule).pixels == decode_picture(content, rule)).all()
 
 
-def test_the_size_is_that_of_the_picture_as_it_was_sent(decoders):
-    wide = encoded(Image.new("RGB", (900, 600)), "JPEG")
-    decoded = decoders().decode(wide, RULE)
-    assert (decoded.answer.width, decoded.answer.height, decoded.pixels.shape) == (900, 600, (16, 16, 3))
-
-
 def test_a_file_as_large_as_a_body_may_be_comes_whole(decoders):
     whole = SOUND + bytes(2 * PIXELS - len(SOUND))  # phones append films
     found = decoders(max_bytes=len(whole)).decode(whole, RULE)
@@ -100,13 +94,6 @@ def test_one_that_takes_more_than_there_is_is_refused_and_the_next_is_decoded(
     pool.seconds = 60.0
     assert sound(pool)
     assert f'dermfed_decoders_killed_total{{reason="{reason}"}} 1.0'.encode() in metrics.render()
-
-
-def test_a_webp_for_which_there_is_no_memory_is_refused_when_it_is_opened(decoders):
-    pool = decoders(decode_memory=132 * MEGABYTE)
-    with pytest.raises(DamagedPicture, match="does not decode"):
-        pool.decode(memory_bomb(), RULE)
-    assert sound(pool)
 
 
 def test_a_decoder_that_often_ends_is_a_health_issue(decoders):

@@ -24,7 +24,7 @@ def first_come(pool):
 
 
 class Held:
-    """Work that holds a worker until it may end, and writes down that it began."""
+    """Work that holds a worker until `go` is set, in the `order` in which it began."""
 
     def __init__(self):
         self.begun, self.go, self.order = threading.Semaphore(0), threading.Event(), []
