@@ -1,4 +1,4 @@
-"""What somebody may try who has taken over a worker: `python attacks.py FILE MODE` tells it, as JSON.
+"""What a picture that took over a worker may try: `python attacks.py FILE MODE` prints it, as JSON.
 
 The modes are `free`, of a process that nothing is taken from; `limits`, where there is no filter of system
 calls; and `filter`, what a worker has.
@@ -74,18 +74,18 @@ def outcome(attack: Callable[[], Any], mode: str) -> str:
             confine(256 * 2**20, build_filter(LINE) if mode == "filter" else None)
         try:
             attack()
-            told = "done"
-        except BaseException as error:  # noqa: BLE001 - all of them are told
-            told = type(error).__name__
-        os.write(LINE, told.encode())
+            how = "done"
+        except BaseException as error:  # noqa: BLE001 - all of them are outcomes
+            how = type(error).__name__
+        os.write(LINE, how.encode())
         os._exit(0)
     os.close(writing)
-    told = os.read(reading, 100).decode()
+    how = os.read(reading, 100).decode()
     os.close(reading)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         return signal.Signals(os.WTERMSIG(status)).name
-    return told or "done"  # another program has taken its place
+    return how or "done"  # another program has taken its place
 
 
 if __name__ == "__main__":

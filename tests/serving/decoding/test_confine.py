@@ -1,4 +1,4 @@
-"""What somebody can do who has taken over a worker, beside what they could in any other process."""
+"""What a picture that took over a worker can do, next to what it could in any other process."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_without_a_filter_memory_and_files_are_limited_all_the_same(tmp_path):
     assert found["fork"] == "done"  # which is why there is a filter
 
 
-def test_what_is_missing_is_told(monkeypatch):
+def test_a_system_without_a_filter_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(NoFilterError, match="libseccomp2"):
         build_filter(3)

@@ -1,4 +1,4 @@
-"""One picture that nobody should send, and the pieces that such files are made of."""
+"""One hostile picture, and the pieces that such files are made of."""
 
 import io
 import struct

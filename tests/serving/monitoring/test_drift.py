@@ -261,7 +261,7 @@ def test_scores_are_compared_with_those_of_the_test(metrics, counted, load, bund
 
 
 def test_each_subgroup_is_compared_with_itself(metrics, counted, load, bundle, light, dark):
-    """The model for everybody knows what each subgroup's test pictures looked like."""
+    """The global model knows what each subgroup's test pictures looked like."""
     of_light, of_dark = shares(0, 2000, (5, 1, 1)), shares(1, 500, (1, 1, 5))
     tested = reference(np.concatenate([of_light, of_dark]), subgroups=[(light, of_light), (dark, of_dark)])
     release = load(bundle(reference=tested))
@@ -274,9 +274,9 @@ def test_each_subgroup_is_compared_with_itself(metrics, counted, load, bundle, l
     assert found[1, "dark", "malignancy"].verdict == "steady"
     assert found[1, "light", "confidence"].verdict == "too few"
     assert found[1, "light", "confidence"].distance is None
-    everybody = found[1, "all", "malignancy"]
-    assert (everybody.n, everybody.tested_on) == (399, 2500)
-    assert everybody.verdict == "drifted"  # nearly all of them have dark skin; few of the test's had
+    whole = found[1, "all", "malignancy"]
+    assert (whole.n, whole.tested_on) == (399, 2500)
+    assert whole.verdict == "drifted"  # nearly all of them have dark skin; few of the test's had
     counted(loaded, "light", shares(4, 1))
     assert rows_of(metrics, release)[1, "light", "confidence"].distance is not None
 
@@ -295,10 +295,10 @@ def test_distances_are_compared_with_those_of_the_test(metrics, counted, load, b
     assert sum(moved.shares[21:]) == pytest.approx(((far**2).sum(axis=1) > 10).mean() * 0.6 + 0.4, abs=0.03)
 
 
-def test_prometheus_is_told_what_there_are_enough_pictures_for(metrics, counted, load, bundle):
+def test_prometheus_gets_what_there_are_enough_pictures_for(metrics, counted, load, bundle):
     release = load(bundle(reference=reference(shares(0, 500))))
 
-    def told():
+    def exported():
         families = drift_metrics(metrics.totals(), [release])
         return {
             (family.name, *sample.labels.values()): sample.value
@@ -308,9 +308,9 @@ def test_prometheus_is_told_what_there_are_enough_pictures_for(metrics, counted,
 
     rows = shares(1, 100)
     counted(release.versions["global"], "fitzpatrick 4", rows[:99])
-    assert told() == {}
+    assert exported() == {}
     counted(release.versions["global"], "undeclared", rows[99:])
-    found = told()
+    found = exported()
     assert {key[3] for key in found} == {"all"}
     (row,) = [row for row in drift_table(metrics.totals(), [release]) if row.distance][:1]
     place = ("skin-lesion", "1", "all", "confidence")
@@ -424,7 +424,7 @@ def distances(bundle):
             together = reduce(add, [counts(rows, smallest_cell=5) for rows in tested])
             known = ReferenceHistograms.from_counts(together, smallest_cell=5, parts=hospitals)
             manifest = bundle(reference=known).manifest
-            came, everybody = answers(rng, CAME, shift), np.concatenate(tested)
+            came, whole = answers(rng, CAME, shift), np.concatenate(tested)
             for measure, score in (
                 ("confidence", lambda p: p.max(axis=1)),
                 ("malignancy", lambda p: p[:, 0]),
@@ -433,7 +433,7 @@ def distances(bundle):
                 live = histogram(score(came))
                 found["merged"].append(compare(merged.counts, live, merged=merged.merged))
                 found["taken for unmerged"].append(compare(merged.counts, live))
-                equal = (np.histogram(score(rows), np.linspace(0, 1, 26))[0] for rows in (everybody, came))
+                equal = (np.histogram(score(rows), np.linspace(0, 1, 26))[0] for rows in (whole, came))
                 found["25 equal bins"].append(compare(*equal))
         return found
 

@@ -526,9 +526,11 @@ def test_it_is_dropped_at_the_next_poll_though_the_one_before_is_still_loading(r
         assert following.poll() == [before]
         assert following.served.releases == {}
         assert following.served_for(following.served.confirmed, MODEL) is following.served  # no request waits
-    with pytest.raises(NothingServed, match="withdrawn, and what takes its place is not loaded yet") as told:
+    with pytest.raises(
+        NothingServed, match="withdrawn, and what takes its place is not loaded yet"
+    ) as raised:
         select_release(served, MODEL)
-    assert "secret" not in told.value.detail + nothing_served(served, "production", in_full=True)
+    assert "secret" not in raised.value.detail + nothing_served(served, "production", in_full=True)
     following.load(before)
     assert following.poll() == []
     assert following.served.releases[MODEL].release == before

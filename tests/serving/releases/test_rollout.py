@@ -413,12 +413,12 @@ def test_production_and_the_candidate_are_compared_by_subgroup(
         assert row.malignancy_difference == pytest.approx((after - before)[:, 0].mean(), abs=1e-6)
         of_sets = [(one >= 0.2).sum(axis=1).mean() for one in (before, after)]
         assert [row.set_size["production"], row.set_size["candidate"]] == pytest.approx(of_sets)
-    everybody = table[1, 3, "all"]
+    whole = table[1, 3, "all"]
     parts = [table[1, 3, group] for group in ("undeclared", "fitzpatrick 5")]
-    assert everybody.n == 10
-    assert everybody.agreement == pytest.approx(np.mean([part.agreement for part in parts]))
-    assert everybody.decisions == Counter(parts[0].decisions) + Counter(parts[1].decisions)
-    assert everybody.latency_ratio > 0
+    assert whole.n == 10
+    assert whole.agreement == pytest.approx(np.mean([part.agreement for part in parts]))
+    assert whole.decisions == Counter(parts[0].decisions) + Counter(parts[1].decisions)
+    assert whole.latency_ratio > 0
     of_global = {(1, 3, group) for group in ("all", "undeclared", "fitzpatrick 5")}
     assert set(table) == {*of_global, (2, 3, "all"), (2, 3, "light")}
 
