@@ -1,4 +1,4 @@
-"""What somebody can do who has taken over a worker, beside what they could in any other process."""
+"""What a picture that took over a worker can do, next to what it could in any other process."""
 
 import json
 import os
@@ -30,14 +30,8 @@ def test_a_worker_can_do_nothing_but_decode(tmp_path):
     found = outcomes(tmp_path, "filter")
     assert found.pop("start_thread") == "done"
     assert found.pop("take_memory") == "OSError"
-    assert {name for name, how in found.items() if how == "SIGSYS"} >= {
-        "open_socket",
-        "make_pair",
-        "fork",
-        "execute",
-        "signal_others",
-        "trace",
-    }
+    ended = {name for name, how in found.items() if how == "SIGSYS"}
+    assert ended >= {"open_socket", "make_pair", "fork", "execute", "signal_others", "trace"}
     assert set(found.values()) <= {"SIGSYS", "PermissionError", "OSError", "ValueError"}
     assert not (tmp_path / "registry.db.new").exists()
 
@@ -49,7 +43,7 @@ def test_without_a_filter_memory_and_files_are_limited_all_the_same(tmp_path):
     assert found["fork"] == "done"  # which is why there is a filter
 
 
-def test_what_is_missing_is_told(monkeypatch):
+def test_a_system_without_a_filter_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(NoFilterError, match="libseccomp2"):
         build_filter(3)

@@ -3,10 +3,8 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import psutil
 import pytest
 from PIL import Image
@@ -14,23 +12,21 @@ from PIL import Image
 from registry.bundle.errors import DamagedPicture, PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.decoding import messages
-from serving.decoding.decoders import LEAST, OFTEN, OWN, Decoders
+from serving.decoding.decoders import LEAST, OFTEN, OWN
 from serving.decoding.messages import PIXELS
 from serving.decoding.template import NoTemplateError, Template
 from serving.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
-from serving.settings import DECODE_SHARE, ServeSettings
+from serving.settings import DECODE_SHARE
+from tests.serving.decoding.conftest import MEGABYTE, RULE, SOUND, sound
 from tests.serving.hostile.apart import held
 from tests.serving.hostile.corpus import corpus
 from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
 from tests.serving.hostile.piece import encoded, pixels
 from tests.serving.hostile.real import real_pictures
 
-RULE = PictureRule(size=16)
-SOUND = encoded(Image.new("RGB", (40, 30), (200, 90, 30)), "JPEG")
 
-
-def result(decode: Callable[[], np.ndarray]) -> object:
+def result(decode):
     try:
         return decode().tobytes()
     except PictureError as error:
@@ -54,12 +50,6 @@ def test_real_pictures_come_out_to_the_last_bit(decoders):
         assert (pool.decode(content, rule).pixels == decode_picture(content, rule)).all()
 
 
-def test_the_size_is_that_of_the_picture_as_it_was_sent(decoders):
-    wide = encoded(Image.new("RGB", (900, 600)), "JPEG")
-    decoded = decoders().decode(wide, RULE)
-    assert (decoded.answer.width, decoded.answer.height, decoded.pixels.shape) == (900, 600, (16, 16, 3))
-
-
 def test_a_file_as_large_as_a_body_may_be_comes_whole(decoders):
     whole = SOUND + bytes(2 * PIXELS - len(SOUND))  # phones append films
     found = decoders(max_bytes=len(whole)).decode(whole, RULE)
@@ -70,15 +60,24 @@ def test_the_largest_rule_fits(decoders):
     assert decoders().decode(SOUND, PictureRule(size=2048)).pixels.shape == (2048, 2048, 3)
 
 
-BLACK = encoded(Image.new("RGB", (6000, 6000)), "PNG")
-
-
 @pytest.mark.parametrize(
     ("bomb", "memory", "seconds", "reason", "why"),
     [
-        (BLACK, 132, 60.0, "memory", "more memory than the 100 MiB"),
-        (memory_bomb(), 2048, 0.05, "time", "longer than 0.05 seconds of a core"),
-        (scan_bomb(88), 2048, 0.9, "time", "longer than 0.9 seconds of a core"),
+        pytest.param(
+            encoded(Image.new("RGB", (6000, 6000)), "PNG"),
+            *(132, 60.0, "memory", "more memory than the 100 MiB"),
+            id="a black PNG takes memory",
+        ),
+        pytest.param(
+            memory_bomb(),
+            *(2048, 0.05, "time", "longer than 0.05 seconds of a core"),
+            id="a lossless WebP takes time by the clock",
+        ),
+        pytest.param(
+            scan_bomb(88),
+            *(2048, 0.9, "time", "longer than 0.9 seconds of a core"),
+            id="a JPEG of many scans takes time of a core",
+        ),
     ],
 )
 def test_one_that_takes_more_than_there_is_is_refused_and_the_next_is_decoded(
@@ -87,21 +86,14 @@ def test_one_that_takes_more_than_there_is_is_refused_and_the_next_is_decoded(
     if seconds == 0.9:  # of a core, and none by the clock
         monkeypatch.setattr("serving.decoding.template.WALL", 1000)
     metrics = Metrics()
-    pool = decoders(metrics, decode_memory=memory * 2**20)
+    pool = decoders(metrics, decode_memory=memory * MEGABYTE)
     pool.seconds = seconds
     with pytest.raises(PictureTooCostly, match=why):
         pool.decode(bomb, RULE)
     assert not pool._decoders  # another takes its place
     pool.seconds = 60.0
-    assert pool.decode(SOUND, RULE).answer.width == 40
+    assert sound(pool)
     assert f'dermfed_decoders_killed_total{{reason="{reason}"}} 1.0'.encode() in metrics.render()
-
-
-def test_a_webp_for_which_there_is_no_memory_is_refused_when_it_is_opened(decoders):
-    pool = decoders(decode_memory=132 * 2**20)
-    with pytest.raises(DamagedPicture, match="does not decode"):
-        pool.decode(memory_bomb(), RULE)
-    assert pool.decode(SOUND, RULE).answer.width == 40
 
 
 def test_a_decoder_that_often_ends_is_a_health_issue(decoders):
@@ -114,33 +106,42 @@ def test_a_decoder_that_often_ends_is_a_health_issue(decoders):
     assert b'dermfed_decoders_killed_total{reason="crash"} 10.0' in metrics.render()
 
 
-def test_where_none_can_be_forked_it_is_to_be_asked_again(decoders, monkeypatch):
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        pytest.param(
+            "Template.fork", NoTemplateError(11, "none can be forked"), id="no process can be forked"
+        ),
+        pytest.param(
+            "os.memfd_create", OSError(24, "Too many open files"), id="no file is left for its memory"
+        ),
+        pytest.param("socket.socketpair", OSError(24, "Too many open files"), id="nor for its socket"),
+    ],
+)
+def test_where_a_decoder_cannot_be_had_it_is_to_be_asked_again(decoders, monkeypatch, call, error):
+    def fail(*_, **__):
+        raise error
+
     pool = decoders()
-
-    def none(memory, shared):
-        raise NoTemplateError(11, "no process can be forked")
-
     with monkeypatch.context() as patch:
-        patch.setattr(pool._template, "fork", none)
+        patch.setattr(f"serving.decoding.template.{call}", fail)
         with pytest.raises(NoDecoder) as caught:
             pool.decode(SOUND, RULE)
     assert caught.value.headers == {"Retry-After": "5"}
-    assert pool.decode(SOUND, RULE).answer.width == 40
+    assert sound(pool)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("gibibytes", [1, 4])
-def test_all_decoders_together_hold_no_more_than_they_are_given(gibibytes):
+def test_all_decoders_together_hold_no_more_than_they_are_given(decoders, gibibytes):
     """As with `--memory=1g` and `4g`: lossless WebP of every size, on two threads."""
-    given = int(DECODE_SHARE * gibibytes * 2**30)
-    template = Template()
-    settings = ServeSettings(threads=2, decode_memory=given, decode_seconds=60)
-    pool = Decoders(settings, Metrics(), template)
+    given, template = int(DECODE_SHARE * gibibytes * 2**30), Template()
+    pool = decoders(template=template, threads=2, decode_memory=given)
     bombs = [memory_bomb(side) for side in (1000, 2000, 3000, 4000, 5000, 6000, 7000)]
     pool.decode(SOUND, RULE)
     process = psutil.Process(template._process.pid)
 
-    def decode() -> list[int]:
+    def decode():
         found = []
         for bomb in bombs:
             try:
@@ -164,18 +165,7 @@ def test_the_memory_is_divided_among_all_workers(decoders):
     assert decoders(decode_memory=10 * 2**30, workers=2, threads=4).memory == 2**30 - OWN
     few = decoders(decode_memory=2**30, workers=1, threads=16)
     assert few.memory == LEAST - OWN
-    assert few.decode(SOUND, RULE).answer.width == 40
-
-
-@pytest.mark.parametrize("call", ["os.memfd_create", "socket.socketpair"])
-def test_where_no_file_is_left_for_a_decoder_it_is_to_be_asked_again(decoders, monkeypatch, call):
-    def full(*_, **__):
-        raise OSError(24, "Too many open files")
-
-    pool = decoders()
-    monkeypatch.setattr(f"serving.decoding.template.{call}", full)
-    with pytest.raises(NoDecoder):
-        pool.decode(SOUND, RULE)
+    assert sound(few)
 
 
 def test_a_decoder_that_the_service_ends_is_not_counted_as_killed_by_a_picture(decoders):
@@ -200,25 +190,26 @@ def test_a_decoder_that_the_service_ends_is_not_counted_as_killed_by_a_picture(d
 
 
 @pytest.fixture
-def one_thread(places, registry, promote, bundle, serve) -> Callable[..., object]:
+def one_thread(registry, promote, bundle, serve):
     """A service with one thread."""
     promote(registry, bundle())
     return lambda **settings: serve(**{"threads": 1, "requests_per_minute": 0, **settings})
 
 
-def test_bombs_are_refused_and_told(one_thread, problem):
+def test_bombs_are_refused_with_the_reason(one_thread, problem):
     with one_thread(decode_memory=200 * 2**20) as service:
         for bomb, kind in ((scan_bomb(), "image/jpeg"), (dicom_scan_bomb(), "application/dicom")):
             assert "scans" in problem(service.diagnose(bomb, kind), 400)["detail"]
-        told = problem(service.diagnose(encoded(Image.new("RGB", (7000, 7000)), "PNG"), "image/png"), 413)
-        assert told["type"] == "urn:dermfed:problem:too-costly"
-        assert "send a smaller copy" in told["detail"].lower()
+        black = encoded(Image.new("RGB", (7000, 7000)), "PNG")
+        said = problem(service.diagnose(black, "image/png"), 413)
+        assert said["type"] == "urn:dermfed:problem:too-costly"
+        assert "send a smaller copy" in said["detail"].lower()
         problem(service.diagnose(memory_bomb(), "image/webp"), 400)
         assert service.diagnose().status_code == 200
 
 
 def test_nothing_is_decoded_by_the_service_itself(one_thread, monkeypatch):
-    def never(*arguments: object) -> None:
+    def never(*arguments):
         raise AssertionError("decoded in the service's own process")
 
     monkeypatch.setattr(messages, "decode_opened", never)

@@ -9,60 +9,61 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from PIL import Image
 
 from registry.bundle.errors import NotAPicture
-from registry.bundle.pictures.rule import PictureRule
-from serving.decoding.decoders import ENOUGH, Decoders
+from serving.decoding.decoders import ENOUGH
 from serving.decoding.messages import LONGEST_PACKET, PIXELS, QUESTION, Pixels, Refused
 from serving.decoding.template import Decoder, DecoderEnded, Template
-from serving.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
-from serving.settings import ServeSettings
-from tests.serving.hostile.piece import encoded
+from tests.serving.decoding.conftest import MEGABYTE, RULE, SOUND, sound
 
-RULE = PictureRule(size=16)
-SOUND = encoded(Image.new("RGB", (40, 30), (200, 90, 30)), "JPEG")
-MEGABYTE = 2**20
 ROOT = Path(__file__).parents[3]
-
-
-def one_worker(template: Any, memory: int = 132 * MEGABYTE) -> Decoders:
-    """Decoders of one worker."""
-    settings = ServeSettings(threads=1, decode_memory=memory, decode_seconds=60.0)
-    return Decoders(settings, Metrics(), template)
+LITTLE = {"decode_memory": 132 * MEGABYTE}
 
 
 @pytest.fixture
-def pool(one_template: Any) -> Iterator[Decoders]:
+def pool(decoders):
     """Decoders of one worker with little memory."""
-    made = one_worker(one_template)
+    return decoders(**LITTLE)
+
+
+@pytest.fixture
+def template():
+    """One of its own."""
+    made = Template()
     yield made
     made.close()
 
 
-def worker(pool: Decoders) -> psutil.Process:
+def worker(pool):
     """The one worker that there is."""
     (decoder,) = pool._decoders
     return psutil.Process(decoder.pid)
 
 
-def until(process: psutil.Process, *states: str) -> None:
-    """Waits until the process is in one of these states."""
-    while process.status() not in states:
+def wait_for(process, status):
+    while process.status() != status:
         os.sched_yield()
 
 
-def sound(pool: Decoders) -> bool:
-    """Whether a sound picture is decoded."""
-    found = pool.decode(SOUND, RULE)
-    return (found.answer, found.pixels.shape) == (Pixels(width=40, height=30), (16, 16, 3))
+def submit(pool):
+    return pool.submit(lambda decode: decode(SOUND, RULE), "key")
+
+
+def suspended(pool):
+    """The one worker, suspended with a picture, and the future of that."""
+    assert sound(pool)
+    asked = worker(pool)
+    asked.suspend()
+    wait_for(asked, psutil.STATUS_STOPPED)
+    decoding = submit(pool)
+    while not decoding.running():
+        os.sched_yield()
+    return asked, decoding
 
 
 def test_a_worker_is_used_again_until_it_has_done_enough(pool):
@@ -89,7 +90,7 @@ def test_one_that_ended_between_two_pictures_is_replaced(pool, number):
     assert sound(pool)
     ended = worker(pool)
     ended.send_signal(number)
-    until(ended, psutil.STATUS_ZOMBIE)
+    wait_for(ended, psutil.STATUS_ZOMBIE)
     assert sound(pool)
     assert not ended.is_running()
 
@@ -99,35 +100,23 @@ def test_one_that_ended_between_two_pictures_is_replaced(pool, number):
     [(signal.SIGKILL, "more memory"), (signal.SIGSEGV, "ended the decoder"), (signal.SIGXCPU, "longer than")],
 )
 def test_one_that_ends_with_a_picture_says_why(pool, number, why):
-    assert sound(pool)
-    asked = worker(pool)
-    asked.suspend()
-    until(asked, psutil.STATUS_STOPPED)
-    told = pool.submit(lambda decode: decode(SOUND, RULE), "key")
-    while not told.running():
-        os.sched_yield()
+    asked, decoding = suspended(pool)
     asked.send_signal(number)
     with contextlib.suppress(psutil.NoSuchProcess):
         asked.resume()
     with pytest.raises(PictureTooCostly, match=why):
-        told.result(60)
+        decoding.result(60)
     assert sound(pool)
 
 
 def test_closing_a_pool_ends_what_is_in_work_and_refuses_what_waits(pool):
-    assert sound(pool)
-    asked = worker(pool)
-    asked.suspend()
-    until(asked, psutil.STATUS_STOPPED)
-    told = pool.submit(lambda decode: decode(SOUND, RULE), "key")
-    while not told.running():
-        os.sched_yield()
-    waits = pool.submit(lambda decode: decode(SOUND, RULE), "key")
+    asked, decoding = suspended(pool)
+    waits = submit(pool)
     pool.close()
     with pytest.raises(PictureTooCostly):
-        told.result(60)
+        decoding.result(60)
     assert not asked.is_running()
-    for late in (waits, pool.submit(lambda decode: decode(SOUND, RULE), "key")):
+    for late in (waits, submit(pool)):
         with pytest.raises(NoDecoder, match="ending"):
             late.result(60)
 
@@ -142,16 +131,8 @@ def test_what_a_terminal_sends_to_all_is_left_to_the_service(pool):
     assert worker(pool).pid == before.pid
 
 
-@pytest.fixture
-def template() -> Iterator[Template]:
-    """One of its own."""
-    made = Template()
-    yield made
-    made.close()
-
-
-def test_a_template_that_ended_is_started_again(template):
-    pool = one_worker(template)
+def test_a_template_that_ended_is_started_again(decoders, template):
+    pool = decoders(template=template, **LITTLE)
     assert sound(pool)
     ended = worker(pool)
     ended.parent().kill()
@@ -160,10 +141,10 @@ def test_a_template_that_ended_is_started_again(template):
     pool.close()
 
 
-def test_nothing_of_the_service_is_in_them(template, monkeypatch):
+def test_nothing_of_the_service_is_in_them(decoders, template, monkeypatch):
     monkeypatch.setenv("DERMFED_REGISTRY_URL", "postgresql://dermfed:secret@db/registry")
     monkeypatch.setenv("DERMFED_STORE", "/srv/secret")
-    pool = one_worker(template)
+    pool = decoders(template=template, **LITTLE)
     assert sound(pool)
     decoder = worker(pool)
     for process in (decoder, decoder.parent()):
@@ -175,19 +156,20 @@ def test_nothing_of_the_service_is_in_them(template, monkeypatch):
     pool.close()
 
 
+THREE = """
+import json, sys
+from serving.decoding.template import Template
+template = Template()
+made = [template.fork(2**28, 2**20) for _ in range(3)]
+print(json.dumps([one.pid for one in made]), flush=True)
+sys.stdin.read()
+"""
+
+
 def test_they_end_with_the_service_however_it_ends():
-    program = (
-        "import json, sys\n"
-        "from serving.decoding.template import Template\n"
-        "template = Template()\n"
-        "made = [template.fork(2**28, 2**20) for _ in range(3)]\n"
-        "print(json.dumps([one.pid for one in made]), flush=True)\n"
-        "sys.stdin.read()\n"
-    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as service:
-        assert service.stdout is not None
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", THREE], **pipes, env=environment) as service:
         below = [psutil.Process(pid) for pid in json.loads(service.stdout.readline())]
         below.append(below[0].parent())
         service.kill()
@@ -195,33 +177,35 @@ def test_they_end_with_the_service_however_it_ends():
     assert not left
 
 
+# What a worker says that has been taken over
+
+
 class Pretended:
     """A template with one worker, which is a function: it gets the socket."""
 
-    def __init__(self, work: Callable[[socket.socket], None]) -> None:
+    def __init__(self, work):
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line, self.ended = ours, 0
 
-        def run() -> None:
+        def run():
             with its:
                 work(its)
 
         self._thread = threading.Thread(target=run)
         self._thread.start()
-        self.decoder = Decoder(self, None, 0, ours, mmap.mmap(-1, PIXELS))  # type: ignore[arg-type]
-        self.decoder._limit = lambda seconds: None  # type: ignore[method-assign]
+        self.decoder = Decoder(self, None, 0, ours, mmap.mmap(-1, PIXELS))
+        self.decoder._limit = lambda seconds: None
 
-    def end(self, control: None, pid: int) -> int | None:
+    def end(self, control, pid):
         self.ended += 1
         self._line.shutdown(socket.SHUT_RDWR)
         self._thread.join()
-        return None
 
 
-def asked(said: bytes) -> Any:
+def asked(said):
     """What comes of a worker that says this to the first question."""
 
-    def work(line: socket.socket) -> None:
+    def work(line):
         question = line.recv(LONGEST_PACKET)
         assert QUESTION.unpack_from(question) == (len(SOUND),)
         if said:
@@ -245,8 +229,8 @@ def asked(said: bytes) -> Any:
     ],
 )
 def test_an_answer_comes_as_it_was_meant(answer):
-    told = asked(answer.model_dump_json().encode())
-    assert (told.answer if isinstance(answer, Pixels) else told) == answer
+    found = asked(answer.model_dump_json().encode())
+    assert (found.answer if isinstance(answer, Pixels) else found) == answer
 
 
 REFUSED = {"error": "NotAPicture", "said": ""}
@@ -284,7 +268,7 @@ def test_whatever_else_is_said_ends_it(said):
 def test_one_that_speaks_unasked_is_not_asked():
     begun, over = threading.Event(), threading.Event()
 
-    def work(line: socket.socket) -> None:
+    def work(line):
         line.send(b"x")
         begun.set()
         over.wait(60)

@@ -24,7 +24,7 @@ def first_come(pool):
 
 
 class Held:
-    """Work that holds a worker until it may end, and writes down that it began."""
+    """Work that holds a worker until `go` is set, in the `order` in which it began."""
 
     def __init__(self):
         self.begun, self.go, self.order = threading.Semaphore(0), threading.Event(), []
@@ -72,7 +72,7 @@ def test_one_key_never_holds_all_workers(decoders, held, monkeypatch, threads, t
 
 
 def test_a_costly_picture_costs_its_key_its_turns(decoders, held):
-    """With one worker: whoever held it for long waits for all that took less, and is forgiven at the end."""
+    """With one worker: a key that held it for long waits for those that took less."""
     pool = decoders(threads=1, decode_memory=LEAST)
     first = pool.submit(held("costly"), "costly")
     held.wait(1)
@@ -95,7 +95,7 @@ def test_of_keys_that_cost_the_same_each_has_its_turn(decoders, held):
     assert set(held.order[1:4]) == {"a", "b", "c"}
 
 
-def test_what_is_given_up_is_not_decoded_and_what_nobody_waits_for_leaves_the_last_worker(decoders, held):
+def test_what_is_given_up_is_not_decoded_and_what_no_request_waits_for_leaves_the_last_worker(decoders, held):
     pool = decoders(threads=1, decode_memory=2**33)
     first = pool.submit(held("background"), BACKGROUND)
     held.wait(1)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def serve(database: str, store: str) -> None:
-    """Answers until nobody holds the other end of the input."""
+    """Answers until the other end of the input is closed."""
     settings = ServeSettings(poll_seconds=0.2, threads=2, requests_per_minute=0, records=None)
     application = build_app(settings, lambda: Registry.open(database, store))
     server = uvicorn.Server(uvicorn.Config(application, log_config=None, access_log=False))

@@ -11,7 +11,7 @@ SIDE = 7000
 def scan_bomb(scans: int = 2000, side: int = SIDE) -> bytes:
     """A progressive JPEG of one colour whose last scan is there so often.
 
-    A comment before these holds an end mark: whoever counts scans up to the first end mark counts ten.
+    A comment before these holds an end mark: a count of scans up to the first end mark is ten.
     """
     sound = encoded(Image.new("RGB", (side, side), (200, 90, 30)), "JPEG", progressive=True, optimize=True)
     last = sound[sound.rindex(b"\xff\xda") : -2]

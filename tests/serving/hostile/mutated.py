@@ -11,17 +11,9 @@ from tests.serving.hostile.piece import EITHER, Hostile, chunk, segment
 
 JPEG_END, PNG_END = b"\xff\xd9", chunk(b"IEND")
 MARKERS = (
-    b"\xff\xd8",
-    b"\xff\xd9",
-    b"\xff\xda",
-    b"\xff\xc0",
-    b"\xff\xc4",
-    b"\xff\xdb",
-    b"IDAT",
-    b"ANMF",
-    b"VP8L",
+    *(b"\xff\xd8", b"\xff\xd9", b"\xff\xda", b"\xff\xc0", b"\xff\xc4", b"\xff\xdb"),
+    *(b"IDAT", b"ANMF", b"VP8L"),
 )
-
 KINDS = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"RIFF": "image/webp"}
 
 
@@ -48,7 +40,6 @@ class Chance:
 
 
 def flipped(content: bytes, chance: Chance) -> bytes:
-    """Up to sixteen bits are others."""
     changed = bytearray(content)
     for _ in range(1 + chance.below(16)):
         changed[chance.below(len(changed))] ^= 1 << chance.below(8)
@@ -56,7 +47,6 @@ def flipped(content: bytes, chance: Chance) -> bytes:
 
 
 def cut_out(content: bytes, chance: Chance) -> bytes:
-    """A part is missing."""
     start, end = chance.span(content)
     return content[:start] + content[end:]
 
@@ -68,20 +58,17 @@ def ended_early(content: bytes, chance: Chance) -> bytes:
 
 
 def doubled(content: bytes, chance: Chance) -> bytes:
-    """A part is there up to fifty times."""
     start, end = chance.span(content)
     return content[:end] + content[start:end] * (1 + chance.below(50)) + content[end:]
 
 
 def swapped(content: bytes, chance: Chance) -> bytes:
-    """Two neighbouring parts have changed places."""
     start, middle = chance.span(content)
     end = min(len(content), middle + 1 + chance.below(2000))
     return content[:start] + content[middle:end] + content[start:middle] + content[end:]
 
 
 def spliced(content: bytes, chance: Chance) -> bytes:
-    """It begins as one picture and ends as another."""
     other = chance.others[chance.below(len(chance.others))]
     return content[: 12 + chance.below(len(content) - 12)] + other[chance.below(len(other)) :]
 
@@ -94,7 +81,6 @@ def filled(content: bytes, chance: Chance) -> bytes:
 
 
 def marked(content: bytes, chance: Chance) -> bytes:
-    """A mark of the format stands where none belongs."""
     at = 2 + chance.below(len(content) - 2)
     return content[:at] + MARKERS[chance.below(len(MARKERS))] + content[at:]
 

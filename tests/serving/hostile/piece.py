@@ -1,9 +1,9 @@
-"""One picture that nobody should send, and the pieces that such files are made of."""
+"""One hostile picture, and the pieces that such files are made of."""
 
 import io
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,12 @@ class Hostile:
     content: bytes
     kind: str
     statuses: frozenset[int]
+
+
+def answered(kind: str, statuses: frozenset[int], pictures: Mapping[str, bytes]) -> Iterator[Hostile]:
+    """Pictures of one media type, by name, of which each may be answered with these statuses."""
+    for name, content in pictures.items():
+        yield Hostile(name, content, kind, statuses)
 
 
 def pixels(width: int = 24, height: int = 20, seed: int = 0) -> Image.Image:

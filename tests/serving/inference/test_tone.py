@@ -1,6 +1,5 @@
 """A picture that contradicts the tone declared with it: a warning, only where that means something."""
 
-import io
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.inference.tone import SIDE, skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
 from tests.case_bundles import case_bundle
+from tests.serving.conftest import encode
 
 
 def around(middle: float) -> ToneRange:
@@ -44,55 +44,48 @@ def manifest(bundle):
 
 
 @pytest.mark.parametrize(
-    ("angle", "tone", "words"),
-    [
-        (50, "1", None),
-        (50, "2", None),  # one step is no contradiction
-        (30, "1", None),
-        (50, "5", ("lighter", "1")),
-        (-50, "1", ("darker", "6")),
-        (20, "1", None),  # amid no tone's central half
-        (10, "1", ("darker", "3")),
-        (None, "1", None),
-        (50, None, None),
-    ],
+    ("angle", "tone", "look", "like"),
+    [(50, "5", "lighter", "1"), (-50, "1", "darker", "6"), (10, "1", "darker", "3")],
 )
-def test_it_warns_of_a_picture_two_steps_away(manifest, angle, tone, words):
-    said = tone_warnings(angle, Parameters(tone), manifest(), False)
-    if words is None:
-        assert said == []
-        return
-    (warning,) = said
-    assert f"looks {words[0]} than skin tone {tone} (fitzpatrick)" in warning
-    assert f"more like {words[1]}." in warning
+def test_it_warns_of_a_picture_two_steps_away(manifest, angle, tone, look, like):
+    (warning,) = tone_warnings(angle, Parameters(tone), manifest(), False)
+    assert f"looks {look} than skin tone {tone} (fitzpatrick)" in warning
+    assert f"more like {like}." in warning
     assert "does not depend on this" in warning
 
 
-@pytest.mark.parametrize("unfamiliar", [True, None])
-def test_it_does_not_warn_of_a_picture_of_another_kind(manifest, unfamiliar):
-    """Such as a dermoscopic picture that is sent to a model of close-ups."""
-    assert tone_warnings(50, Parameters("5"), manifest(), False) != []
-    assert tone_warnings(50, Parameters("5"), manifest(), unfamiliar) == []
-
-
-def test_it_does_not_warn_on_another_scale(manifest):
-    assert tone_warnings(50, Parameters("5", "milk10k"), manifest(), False) == []
+@pytest.mark.parametrize(
+    ("angle", "declared", "unfamiliar"),
+    [
+        pytest.param(50, ("1",), False, id="of its tone"),
+        pytest.param(50, ("2",), False, id="one step away"),
+        pytest.param(30, ("1",), False, id="one step away the other way"),
+        pytest.param(20, ("1",), False, id="amid the central half of no tone"),
+        pytest.param(None, ("1",), False, id="without an angle"),
+        pytest.param(50, (None,), False, id="of which no tone was declared"),
+        pytest.param(50, ("5", "milk10k"), False, id="of a tone of another scale"),
+        pytest.param(50, ("5",), True, id="of another kind, such as a dermoscopic one among close-ups"),
+        pytest.param(50, ("5",), None, id="of which that is not known"),
+    ],
+)
+def test_it_does_not_warn_of_a_picture(manifest, angle, declared, unfamiliar):
+    assert tone_warnings(angle, Parameters(*declared), manifest(), unfamiliar) == []
 
 
 @pytest.mark.parametrize(
     "known",
     [
-        None,
-        KNOWN.model_copy(update={"rank_correlation": 0.39}),
-        KNOWN.model_copy(update={"rank_correlation": -0.5}),
+        pytest.param(None, id="a bundle that knows no ranges"),
+        pytest.param(
+            KNOWN.model_copy(update={"rank_correlation": 0.39}), id="one whose angles follow little"
+        ),
+        pytest.param(KNOWN.model_copy(update={"rank_correlation": -0.5}), id="one whose angles go against"),
     ],
 )
 def test_it_does_not_warn_where_angles_do_not_follow_tones(manifest, known):
-    """Such as of dermoscopic pictures, and of bundles that know no ranges."""
-    told = manifest(known)
-    pixels = np.full((64, 64, 3), (220, 180, 150), np.uint8)
-    assert skin_angle(pixels, told) is None
-    assert tone_warnings(50, Parameters("5"), told, False) == []
+    drawn = manifest(known)
+    assert skin_angle(np.full((64, 64, 3), (220, 180, 150), np.uint8), drawn) is None
+    assert tone_warnings(50, Parameters("5"), drawn, False) == []
 
 
 @pytest.mark.parametrize("size", [64, 128, 224])
@@ -106,32 +99,30 @@ def test_too_few_pixels_have_no_angle(manifest):
     assert skin_angle(np.full((32, 32, 3), (220, 180, 150), np.uint8), manifest(size=32)) is None
 
 
+def sent(*colour):
+    return encode(Image.new("RGB", (64, 64), colour), "PNG")
+
+
 def test_the_answer_is_the_same_but_for_the_warning(bundle):
-    file = io.BytesIO()
-    Image.new("RGB", (64, 64), (228, 190, 150)).save(file, "PNG")
     answers = []
     for known in (None, KNOWN):
         drawn = bundle(tones=known, picture=PictureRule(size=64), out_of_distribution=FAMILIAR)
         version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
         loaded = LoadedVersion.of(version, drawn)
-        decoded = decode(loaded, [file.getvalue()], 10**6)
+        decoded = decode(loaded, [sent(228, 190, 150)], 10**6)
         outputs = Graph(drawn.model).run(np.full((1, 8, 8, 3), 90, np.uint8))
-        made = build_diagnosis(
-            loaded, decoded, outputs, Parameters("6"), "no-model-for-subgroup", request_id="1"
-        )
-        answers.append(made.model_dump(exclude={"created"}))
+        route = Parameters("6"), "no-model-for-subgroup"
+        made = build_diagnosis(loaded, decoded, outputs, *route, request_id="1")
+        answers.append(made.model_dump(exclude={"created": True, "model": {"digest"}}))
     without, warned = (one.pop("warnings") for one in answers)
-    for one in answers:
-        one["model"].pop("digest")
     assert answers[0] == answers[1]
     assert warned[:-1] == without
     assert "looks lighter than skin tone 6" in warned[-1]
 
 
-def test_ranges_are_written_and_read(bundle):
-    content = canonical(bundle(tones=KNOWN).manifest)
-    assert read_manifest(content).tones == KNOWN
-    assert read_manifest(canonical(bundle().manifest)).tones is None
+@pytest.mark.parametrize("known", [KNOWN, None])
+def test_ranges_are_written_and_read(bundle, known):
+    assert read_manifest(canonical(bundle(tones=known).manifest)).tones == known
 
 
 def test_ranges_of_a_tone_that_is_none_are_refused():
@@ -145,13 +136,9 @@ def test_ranges_of_a_tone_that_is_none_are_refused():
 )
 def test_of_a_case_the_first_close_up_has_the_angle(kinds, of):
     manifest = case_bundle(tones=KNOWN, picture=PictureRule(size=64)).manifest
-    contents = []
-    for blue in (110, 150, 190):
-        file = io.BytesIO()
-        Image.new("RGB", (64, 64), (228, 190, blue)).save(file, "PNG")
-        contents.append(file.getvalue())
+    contents = [sent(228, 190, blue) for blue in (110, 150, 190)][: len(kinds)]
     given = read_given(manifest.case, kinds, {})
-    decoded = decode(SimpleNamespace(manifest=manifest), contents[: len(kinds)], 10**6, given)
+    decoded = decode(SimpleNamespace(manifest=manifest), contents, 10**6, given)
     angles = [skin_angle(pixels, manifest) for pixels in decoded.question.images]
     assert len(set(angles)) == len(kinds)
     assert decoded.skin_angle == (None if of is None else angles[of])

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from serving.monitoring.day_files import DayFiles, days_in
+from serving.monitoring.day_files import DayFiles, days_in, path_of
 
 DAY = date(2026, 1, 31)
 NEXT = date(2026, 2, 1)
@@ -31,7 +31,7 @@ def held(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_each_day_has_a_file_that_nobody_else_can_read(files, folder):
+def test_each_day_has_a_file_that_no_other_user_can_read(files, folder):
     files.append(b"one\n", DAY)
     files.append(b"two\n", DAY)
     files.append(b"three\n", NEXT)
@@ -46,10 +46,10 @@ def test_each_day_has_a_file_that_nobody_else_can_read(files, folder):
 
 def test_a_line_that_a_killed_worker_left_unfinished_stands_alone(files, folder):
     folder.mkdir(parents=True)
-    (folder / "diagnoses-2026-01-31.jsonl").write_bytes(b'one\n{"half')
+    path_of(folder, DAY).write_bytes(b'one\n{"half')
     files.append(b"two\n", DAY)
     files.append(b"three\n", DAY)
-    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b'one\n{"half\ntwo\nthree\n'}
+    assert path_of(folder, DAY).read_bytes() == b'one\n{"half\ntwo\nthree\n'
 
 
 def test_half_a_line_is_taken_back(files, folder, monkeypatch):
@@ -57,17 +57,17 @@ def test_half_a_line_is_taken_back(files, folder, monkeypatch):
     real = os.write
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda file, line: real(file, line[:3]))
-        with pytest.raises(OSError, match="No space left") as caught:
+        with pytest.raises(OSError) as caught:
             files.append(b"two two\n", DAY)
     assert caught.value.errno == errno.ENOSPC
-    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\n"}
+    assert path_of(folder, DAY).read_bytes() == b"one\n"
     files.append(b"three\n", DAY)
-    assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\nthree\n"}
+    assert path_of(folder, DAY).read_bytes() == b"one\nthree\n"
 
 
 def test_a_link_is_not_followed(files, folder, tmp_path):
     folder.mkdir(parents=True)
-    (folder / "diagnoses-2026-01-31.jsonl").symlink_to(tmp_path / "elsewhere")
+    path_of(folder, DAY).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
         files.append(b"one\n", DAY)
     assert not (tmp_path / "elsewhere").exists()
@@ -77,13 +77,9 @@ def test_the_days_of_a_folder_are_those_of_its_files(files, folder):
     assert days_in(folder) == []
     files.append(b"one\n", DAY)
     files.append(b"one\n", NEXT)
-    others = [
-        "notes.txt",
-        "diagnoses-2020.jsonl",
-        "diagnoses-2020-01-01.jsonl.gz",
-        "x-diagnoses-2020-01-01.jsonl",
-    ]
-    for name in (*others, "diagnoses-2020-02-31.jsonl"):
+    for name in ("notes.txt", "diagnoses-2020.jsonl", "diagnoses-2020-01-01.jsonl.gz"):
+        (folder / name).touch()
+    for name in ("x-diagnoses-2020-01-01.jsonl", "diagnoses-2020-02-31.jsonl"):
         (folder / name).touch()
     assert sorted(days_in(folder)) == [DAY, NEXT]
 
@@ -104,10 +100,12 @@ def test_lines_of_several_workers_do_not_mix(folder):
     command = [sys.executable, "-c", WRITE, str(folder)]
     writing = [subprocess.Popen([*command, str(n)]) for n in range(4)]
     assert [one.wait(60) for one in writing] == [0] * 4
-    lines = [line for content in held(folder).values() for line in content.splitlines()]
-    told = [json.loads(line) for line in lines]
-    assert sorted((who, n) for who, n, _ in told) == [(f"{who}", n) for who in range(4) for n in range(500)]
+    lines = [json.loads(line) for content in held(folder).values() for line in content.splitlines()]
+    assert sorted((who, n) for who, n, _ in lines) == [(f"{who}", n) for who in range(4) for n in range(500)]
     assert len(held(folder)) == 2
+
+
+# When old files are removed
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import bisect
 import math
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
@@ -18,7 +17,6 @@ from scipy.stats import chi2
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
-from registry.bundle.folder import Bundle
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 from registry.records import Release, Version
@@ -28,7 +26,6 @@ from serving.metrics import Metrics
 from serving.monitoring.drift import (
     FEWEST,
     SHIFTED,
-    Distance,
     Merged,
     compare,
     counts_of,
@@ -55,66 +52,51 @@ MALIGNANT = np.array([True, False, False])
 
 
 @pytest.fixture(scope="session")
-def load() -> Callable[..., LoadedRelease]:
-    """A release of bundles, loaded; versions are numbered from `first` on."""
+def load():
+    """Loads a release of bundles, whose versions are numbered from `first` on."""
 
-    def make(*bundles: Bundle, first: int = 1) -> LoadedRelease:
+    def make(*bundles, first=1):
         versions = [
             Version(one.manifest.model, number, one.digest, one.manifest.subgroup, datetime.now(UTC))
             for number, one in enumerate(bundles, start=first)
         ]
         loaded = [LoadedVersion.of(*pair) for pair in zip(versions, bundles, strict=True)]
-        return LoadedRelease(
-            Release(1, versions[0].model, tuple(versions)),
-            {one.version.subgroup.name: one for one in loaded},
-        )
+        release = Release(1, versions[0].model, tuple(versions))
+        return LoadedRelease(release, {one.version.subgroup.name: one for one in loaded})
 
     return make
 
 
-@pytest.fixture(scope="session")
-def shares() -> Callable[..., np.ndarray]:
+def shares(seed, n, lean=(2, 3, 1)):
     """Probabilities of three classes for so many pictures; `lean` says towards which."""
-
-    def draw(seed: int, n: int, lean: tuple[float, ...] = (2, 3, 1)) -> np.ndarray:
-        return np.random.default_rng(seed).dirichlet(lean, n)
-
-    return draw
+    return np.random.default_rng(seed).dirichlet(lean, n)
 
 
-@pytest.fixture(scope="session")
-def reference() -> Callable[..., ReferenceHistograms]:
-    """What test pictures with these probabilities leave in a bundle; keywords name subgroups with theirs."""
+def counts(rows, **options):
+    return count(rows, np.zeros(len(rows), dtype=int), malignant=MALIGNANT, **options).point
 
-    def make(probabilities, *, subgroups=(), distances=None) -> ReferenceHistograms:
-        def counts(rows):
-            return count(rows, np.zeros(len(rows), dtype=int), malignant=MALIGNANT).point
 
-        return ReferenceHistograms.from_counts(
-            counts(probabilities),
-            distances=distances,
-            by_subgroup=tuple(
-                SubgroupHistograms.from_counts(counts(rows), subgroup=subgroup)
-                for subgroup, rows in subgroups
-            ),
-        )
-
-    return make
+def reference(probabilities, *, subgroups=(), distances=None):
+    """What test pictures with these probabilities leave in a bundle; `subgroups` with theirs."""
+    of_subgroups = [SubgroupHistograms.from_counts(counts(rows), subgroup=one) for one, rows in subgroups]
+    return ReferenceHistograms.from_counts(
+        counts(probabilities), distances=distances, by_subgroup=tuple(of_subgroups)
+    )
 
 
 @pytest.fixture(scope="session")
-def familiar() -> OutOfDistribution:
+def familiar():
     """One Gaussian at the origin, of three features that do not lean on each other; unfamiliar from 10 on."""
     gaussians = Gaussians(np.zeros((1, 3), np.float32), np.eye(3, dtype=np.float32))
     place = DISTANCE_BINS // 12 * 4 - 1  # the bin that ends at 10 to the power of 1
     return OutOfDistribution.of(gaussians, ["MEL"], trained_on=500, rate=0.05, n=400, threshold_bin=place)
 
 
-def distance_value(place: int, threshold: int) -> float:
+def distance_value(place, threshold):
     return distance_values(np.array([place]), threshold)[0]
 
 
-def kept(value: float, edges: tuple[float, ...]) -> int:
+def kept(value, edges):
     """The bin that Prometheus counts a value in: the first whose end is not below it."""
     return bisect.bisect_left(edges, value)
 
@@ -147,7 +129,7 @@ def test_from_one_on_a_distance_is_unfamiliar(threshold):
     assert list(DISTANCE_EDGES) == sorted(DISTANCE_EDGES)
 
 
-def by_hand(expected: list[float], observed: list[float]) -> tuple[float, float]:
+def by_hand(expected, observed):
     """PSI by its definition in a loop, and scipy's Jensen-Shannon distance squared."""
     p = [(one + 0.5) / (sum(expected) + 0.5 * len(expected)) for one in expected]
     q = [(one + 0.5) / (sum(observed) + 0.5 * len(observed)) for one in observed]
@@ -245,7 +227,7 @@ def rows_of(metrics, *releases):
     return {(row.version, row.subgroup, row.measure): row for row in drift_table(metrics.totals(), releases)}
 
 
-def test_scores_are_compared_with_those_of_the_test(metrics, counted, load, bundle, shares, reference):
+def test_scores_are_compared_with_those_of_the_test(metrics, counted, load, bundle):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
     release = load(bundle(conclusions=concluding(0), reference=reference(tested)))
     counted(release.versions["global"], "undeclared", came)
@@ -278,10 +260,8 @@ def test_scores_are_compared_with_those_of_the_test(metrics, counted, load, bund
     assert classes.verdict == "drifted"
 
 
-def test_each_subgroup_is_compared_with_itself(
-    metrics, counted, load, bundle, shares, reference, light, dark
-):
-    """The model for everybody knows what each subgroup's test pictures looked like."""
+def test_each_subgroup_is_compared_with_itself(metrics, counted, load, bundle, light, dark):
+    """The global model knows what each subgroup's test pictures looked like."""
     of_light, of_dark = shares(0, 2000, (5, 1, 1)), shares(1, 500, (1, 1, 5))
     tested = reference(np.concatenate([of_light, of_dark]), subgroups=[(light, of_light), (dark, of_dark)])
     release = load(bundle(reference=tested))
@@ -294,16 +274,14 @@ def test_each_subgroup_is_compared_with_itself(
     assert found[1, "dark", "malignancy"].verdict == "steady"
     assert found[1, "light", "confidence"].verdict == "too few"
     assert found[1, "light", "confidence"].distance is None
-    everybody = found[1, "all", "malignancy"]
-    assert (everybody.n, everybody.tested_on) == (399, 2500)
-    assert everybody.verdict == "drifted"  # nearly all of them have dark skin; few of the test's had
+    whole = found[1, "all", "malignancy"]
+    assert (whole.n, whole.tested_on) == (399, 2500)
+    assert whole.verdict == "drifted"  # nearly all of them have dark skin; few of the test's had
     counted(loaded, "light", shares(4, 1))
     assert rows_of(metrics, release)[1, "light", "confidence"].distance is not None
 
 
-def test_distances_are_compared_with_those_of_the_test(
-    metrics, counted, load, bundle, shares, reference, familiar
-):
+def test_distances_are_compared_with_those_of_the_test(metrics, counted, load, bundle, familiar):
     far = np.random.default_rng(0).normal(0, 1, (1000, 3))
     apart = distance_bin((far**2).sum(axis=1))
     tested = reference(shares(0, 1000), distances=tuple(np.bincount(apart, minlength=DISTANCE_BINS).tolist()))
@@ -317,12 +295,10 @@ def test_distances_are_compared_with_those_of_the_test(
     assert sum(moved.shares[21:]) == pytest.approx(((far**2).sum(axis=1) > 10).mean() * 0.6 + 0.4, abs=0.03)
 
 
-def test_prometheus_is_told_what_there_are_enough_pictures_for(
-    metrics, counted, load, bundle, shares, reference
-):
+def test_prometheus_gets_what_there_are_enough_pictures_for(metrics, counted, load, bundle):
     release = load(bundle(reference=reference(shares(0, 500))))
 
-    def told():
+    def exported():
         families = drift_metrics(metrics.totals(), [release])
         return {
             (family.name, *sample.labels.values()): sample.value
@@ -332,9 +308,9 @@ def test_prometheus_is_told_what_there_are_enough_pictures_for(
 
     rows = shares(1, 100)
     counted(release.versions["global"], "fitzpatrick 4", rows[:99])
-    assert told() == {}
+    assert exported() == {}
     counted(release.versions["global"], "undeclared", rows[99:])
-    found = told()
+    found = exported()
     assert {key[3] for key in found} == {"all"}
     (row,) = [row for row in drift_table(metrics.totals(), [release]) if row.distance][:1]
     place = ("skin-lesion", "1", "all", "confidence")
@@ -344,7 +320,7 @@ def test_prometheus_is_told_what_there_are_enough_pictures_for(
     assert found["dermfed_drift_pictures", *place] == 100
 
 
-def test_pictures_of_several_versions_and_subgroups_are_kept_apart(metrics, load, bundle, shares, dark):
+def test_pictures_of_several_versions_and_subgroups_are_kept_apart(metrics, load, bundle, dark):
     release = load(bundle(), bundle(dark))
     counting = BackgroundDriftCounter(DriftCounters(metrics))
     rows = shares(0, 3 * TOGETHER)
@@ -398,7 +374,7 @@ def total(counts):
 @pytest.mark.parametrize(
     "odd", [(np.ones(2), NEAR), (np.array([0.2, 0.3, 0.5]), np.ones(7)), (np.full(3, np.nan), NEAR[:2])]
 )
-def test_one_picture_that_cannot_be_counted_loses_no_other(load, bundle, shares, familiar, caplog, odd):
+def test_one_picture_that_cannot_be_counted_loses_no_other(load, bundle, familiar, caplog, odd):
     """And those of its batch are counted once, though they are tried together first."""
     release = load(bundle(out_of_distribution=familiar))
     loaded, rows = release.versions["global"], shares(0, 20)
@@ -422,7 +398,7 @@ CAME = 2000
 ONE_IN_TWENTY = 0.05 + 2 * (0.05 * 0.95 / (2 * COMPARISONS)) ** 0.5  # and two standard errors
 
 
-def answers(rng: np.random.Generator, n: int, shift: float = 0.0) -> np.ndarray:
+def answers(rng, n, shift=0.0):
     """Probabilities `(n, 3)` of a network that is sure of itself, and less right by `shift`."""
     labels = rng.choice(3, n, p=[0.2, 0.5, 0.3])
     logits = 3 * (rng.normal(size=(n, 3)) + (1.5 - shift) * np.eye(3)[labels])
@@ -430,30 +406,25 @@ def answers(rng: np.random.Generator, n: int, shift: float = 0.0) -> np.ndarray:
     return odds / odds.sum(axis=1, keepdims=True)
 
 
-def histogram(scores: np.ndarray) -> np.ndarray:
+def histogram(scores):
     """The live side, as the service counts it."""
     points = np.log(np.clip(scores, 1e-15, 1 - 1e-15)) - np.log(np.clip(1 - scores, 1e-15, 1))
     return np.histogram(points, [-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])[0]
 
 
 @pytest.fixture(scope="module")
-def distances(bundle) -> Callable[..., dict[str, list[Distance]]]:
+def distances(bundle):
     """Comparisons by confidence and malignancy: as made, as if unmerged, and of unmerged ones in 25 bins."""
 
-    def repeat(hospitals: int, each: int, shift: float) -> dict[str, list[Distance]]:
+    def repeat(hospitals, each, shift):
         rng = np.random.default_rng(0)
-        found: dict[str, list[Distance]] = {"merged": [], "taken for unmerged": [], "25 equal bins": []}
+        found = {"merged": [], "taken for unmerged": [], "25 equal bins": []}
         for _ in range(COMPARISONS):
             tested = [answers(rng, each) for _ in range(hospitals)]
-            blocks = [
-                count(rows, np.zeros(each, dtype=int), malignant=MALIGNANT, smallest_cell=5)
-                for rows in tested
-            ]
-            reference = ReferenceHistograms.from_counts(
-                reduce(add, [block.point for block in blocks]), smallest_cell=5, parts=hospitals
-            )
-            manifest = bundle(reference=reference).manifest
-            came, everybody = answers(rng, CAME, shift), np.concatenate(tested)
+            together = reduce(add, [counts(rows, smallest_cell=5) for rows in tested])
+            known = ReferenceHistograms.from_counts(together, smallest_cell=5, parts=hospitals)
+            manifest = bundle(reference=known).manifest
+            came, whole = answers(rng, CAME, shift), np.concatenate(tested)
             for measure, score in (
                 ("confidence", lambda p: p.max(axis=1)),
                 ("malignancy", lambda p: p[:, 0]),
@@ -462,18 +433,18 @@ def distances(bundle) -> Callable[..., dict[str, list[Distance]]]:
                 live = histogram(score(came))
                 found["merged"].append(compare(merged.counts, live, merged=merged.merged))
                 found["taken for unmerged"].append(compare(merged.counts, live))
-                equal = (np.histogram(score(rows), np.linspace(0, 1, 26))[0] for rows in (everybody, came))
+                equal = (np.histogram(score(rows), np.linspace(0, 1, 26))[0] for rows in (whole, came))
                 found["25 equal bins"].append(compare(*equal))
         return found
 
     return repeat
 
 
-def beyond_chance(found: list[Distance]) -> float:
+def beyond_chance(found):
     return float(np.mean([one.psi > one.by_chance for one in found]))
 
 
-def alarms(found: list[Distance]) -> float:
+def alarms(found):
     return float(np.mean([one.psi > max(one.by_chance, SHIFTED) for one in found]))
 
 
@@ -505,11 +476,11 @@ def test_bins_end_halfway_between_occupied_ones():
 
 def test_how_it_was_merged_is_read_from_the_bundle(bundle):
     rows = answers(np.random.default_rng(0), 200)
-    counts = count(rows, np.zeros(200, dtype=int), malignant=MALIGNANT, smallest_cell=5).point
-    whole = bundle(reference=ReferenceHistograms.from_counts(counts, smallest_cell=5, parts=7)).manifest
+    merged = counts(rows, smallest_cell=5)
+    whole = bundle(reference=ReferenceHistograms.from_counts(merged, smallest_cell=5, parts=7)).manifest
     assert expected(whole, "all", "confidence").merged == Merged(5, 7)
     assert expected(whole, "all", "classes").merged is None
-    fine = bundle(reference=ReferenceHistograms.from_counts(counts)).manifest
+    fine = bundle(reference=ReferenceHistograms.from_counts(merged)).manifest
     found = expected(fine, "all", "confidence")
     assert found.merged is None
     assert found.counts.tolist() == coarse_scores(np.array(fine.reference.confidence)).tolist()

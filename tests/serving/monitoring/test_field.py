@@ -18,11 +18,10 @@ EMPTY = Monitoring((), ())
 
 
 class Looks:
-    """Counts looks, and says what it is told to."""
+    """Keeps the models that were looked at; raises `error` where there is one."""
 
     def __init__(self):
-        self.models = []
-        self.error = None
+        self.models, self.error = [], None
 
     def __call__(self, model):
         self.models.append(model)
@@ -46,7 +45,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def workers(looks, clock):
-    """Two processes of one service, as far as looking goes; the second starts a minute later."""
+    """Two processes of one service, as far as looking goes."""
     return [FieldLooker(lambda: ["demo"], looks) for _ in range(2)]
 
 
@@ -84,37 +83,36 @@ def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, clock, 
 
 
 @pytest.fixture
-def broken(registry, promote, bundle, tmp_path):
-    """A release that misses its target for dark skin, and the address of the outcomes that say so."""
+def broken(registry, promote, bundle, tmp_path, request):
+    """A release that misses its target for dark skin; the address of outcomes, so many of them of naevi."""
     promote(registry, bundle(metrics=promising()))
     url = f"sqlite:///{tmp_path / 'outcomes.db'}"
+    quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
+    kept = [kept_answer(BEGAN, answering=of_version(1, MODEL), **quiet) for _ in range(request.param)]
     with OutcomeStore.open(url) as store:
         miss_target(store, 1)
-        benign(store, 14)
+        store.record(kept)
+        store.give([Outcome(one.id, "NV", "follow-up", on(50)) for one in kept], "k1", on(50))
     return url
 
 
-def benign(store, n):
-    """So many naevi that were called so."""
-    quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
-    kept = [kept_answer(BEGAN, answering=of_version(1, MODEL), **quiet) for _ in range(n)]
-    store.record(kept)
-    store.give([Outcome(one.id, "NV", "follow-up", on(50)) for one in kept], "k1", on(50))
+def metrics_of(service):
+    service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
+    return service.client.get("/metrics").text
 
 
-def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
+@pytest.mark.parametrize("broken", [14], indirect=True, ids=["of fourteen"])
+def test_the_service_finds_an_alarm_and_shows_it(serve, registry, broken):
     with serve(outcomes_url=broken) as service:
-        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
-        metrics = service.client.get("/metrics").text
+        metrics = metrics_of(service)
         page = Texts(service.client.get("/operator", headers=HTML).text).text
     who = f'model="{MODEL}",subgroup="dark",version="1"'
     assert f'dermfed_open_alarms{{model="{MODEL}"}} 1.0' in metrics
     seen = [line for line in metrics.splitlines() if line.startswith("dermfed_field_sensitivity{")]
     assert len(seen) == 6  # seen and corrected, each with its interval
     (corrected,) = (line for line in seen if 'end="point",figure="corrected"' in line)
-    assert float(corrected.split()[-1]) == pytest.approx(
-        150 / (150 + 150 * 164 / 160)
-    )  # four are not settled
+    expected = 150 / (150 + 150 * 164 / 160)  # four are not final
+    assert float(corrected.split()[-1]) == pytest.approx(expected)
     assert f"dermfed_field_outcomes{{{who}}} 310.0" in metrics  # 314 are known: whole groups of ten alone
     assert f"dermfed_field_malignant_outcomes{{{who}}} 300.0" in metrics
     assert f"dermfed_field_answers{{{who}}} 314.0" in metrics
@@ -124,15 +122,10 @@ def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
     assert registry.alarms(MODEL) == ()  # a service writes nothing there
 
 
-def test_of_few_benign_ones_no_figure_leaves_and_the_alarm_does(serve, registry, promote, bundle, tmp_path):
-    promote(registry, bundle(metrics=promising()))
-    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
-    with OutcomeStore.open(url) as store:
-        miss_target(store, 1)
-        benign(store, 9)
-    with serve(outcomes_url=url) as service:
-        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
-        metrics = service.client.get("/metrics").text
+@pytest.mark.parametrize("broken", [9], indirect=True, ids=["of nine"])
+def test_of_few_benign_ones_no_figure_leaves_and_the_alarm_does(serve, broken):
+    with serve(outcomes_url=broken) as service:
+        metrics = metrics_of(service)
     assert f'dermfed_open_alarms{{model="{MODEL}"}} 1.0' in metrics
     assert 'end="point"' not in metrics
     assert "dermfed_field_malignant_outcomes{" not in metrics
