@@ -29,7 +29,6 @@ from serving.protocol.schemas import (
     Answer,
     Conclusion,
     Diagnosis,
-    Finding,
     KindMissed,
     MalignancyRisk,
     PredictionSet,
@@ -66,8 +65,17 @@ MODEL = {
 DECLARED = Parameters("5")
 
 
+def finding(label, probability):
+    return {
+        "code": label.code,
+        "name": label.name,
+        "malignancy": label.malignancy,
+        "probability": probability,
+        "coding": short(label.codings),
+    }
+
+
 def diagnosis(decision="report", **parts):
-    findings = [("MEL", "Melanoma", "malignant", 0.62), ("NV", "Melanocytic naevus", "benign", 0.3)]
     given = {
         "id": ID,
         "triage": None,
@@ -77,10 +85,7 @@ def diagnosis(decision="report", **parts):
         "decision": decision,
         "reasons": [{"code": "confident", "text": "It is."}, {"code": "declared", "text": "V was declared."}],
         "model": MODEL,
-        "findings": [
-            example(Finding, code=code, name=name, malignancy=kind, probability=p, coding={})
-            for code, name, kind, p in findings
-        ],
+        "findings": [finding(LABELS[0], 0.62), finding(LABELS[1], 0.3)],
         "prediction_set": example(PredictionSet, codes=["MEL", "NV"], calibration_n=412),
         "malignancy": MalignancyRisk(probability=0.62),
         "quality": {"acceptable": True, "issues": []},
@@ -444,16 +449,7 @@ def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
         created=draw(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),
         model={**MODEL, "name": draw(names), "subgroup": draw(names)},
         reasons=[{"code": draw(names), "text": draw(texts)}],
-        findings=[
-            {
-                "code": label.code,
-                "name": label.name,
-                "malignancy": label.malignancy,
-                "probability": draw(chances),
-                "coding": short(label.codings),
-            }
-            for label in listed
-        ],
+        findings=[finding(label, draw(chances)) for label in listed],
         prediction_set={
             "codes": draw(st.lists(st.sampled_from([label.code for label in labels]), unique=True)),
             "coverage": draw(chances),
