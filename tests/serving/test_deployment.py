@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
@@ -26,22 +27,16 @@ SETTINGS = ServeSettings()
 # The container
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The Containerfile's instructions, each with what follows it on one line."""
-    text = re.sub(r"^\s*#.*\n", "", (DEPLOYMENT / "Containerfile").read_text(), flags=re.MULTILINE)
-    lines = re.sub(r"\\\n", " ", text).splitlines()
-    split = (line.partition(" ") for line in lines if line.strip())
-    return [(word, " ".join(rest.split())) for word, _, rest in split]
-
-
 def stages() -> list[list[tuple[str, str]]]:
-    """The instructions of each stage, its FROM first."""
+    """The instructions of each stage of the Containerfile, its FROM first."""
+    text = re.sub(r"^\s*#.*\n", "", (DEPLOYMENT / "Containerfile").read_text(), flags=re.MULTILINE)
+    lines = [line.split() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     found: list[list[tuple[str, str]]] = []
-    for word, rest in instructions():
+    for word, *rest in lines:
         if word == "FROM":
             found.append([])
         if found:
-            found[-1].append((word, rest))
+            found[-1].append((word, " ".join(rest)))
     return found
 
 
@@ -213,30 +208,20 @@ def test_systemd_finds_nothing_wrong_and_little_exposed(tmp_path):
 Block = list[tuple[list[str], Any]]
 
 
-def parse(text: str) -> Block:
+def parse(words: Iterator[str]) -> Block:
     """What an nginx file says: each directive's words, with its block where it has one."""
-    words = re.findall(r"""#[^\n]*|'[^']*'|"[^"]*"|[{};]|[^\s{};]+""", text)
-    stack: list[Block] = [[]]
+    block: Block = []
     line: list[str] = []
     for word in words:
-        if word.startswith("#"):
-            continue
-        if word == ";":
-            stack[-1].append((line, None))
+        if word == "}":
+            break
+        if word in (";", "{"):
+            block.append((line, parse(words) if word == "{" else None))
             line = []
-        elif word == "{":
-            inner: Block = []
-            stack[-1].append((line, inner))
-            stack.append(inner)
-            line = []
-        elif word == "}":
-            assert not line, f"no ; after {line}"
-            stack.pop()
         else:
-            line.append(word.strip("'\"") if word[0] in "'\"" else word)
-    assert len(stack) == 1
-    assert not line
-    return stack[0]
+            line.append(word.strip("'\""))
+    assert not line, f"no ; after {line}"
+    return block
 
 
 def find(block: Block, *names: str) -> list[Any]:
@@ -259,7 +244,8 @@ def size(text: str) -> int:
 
 @pytest.fixture(scope="module")
 def nginx() -> Block:
-    return parse((DEPLOYMENT / "nginx.conf").read_text())
+    text = re.sub(r"#[^\n]*", "", (DEPLOYMENT / "nginx.conf").read_text())
+    return parse(iter(re.findall(r"""'[^']*'|"[^"]*"|[{};]|[^\s{};]+""", text)))
 
 
 @pytest.fixture(scope="module")

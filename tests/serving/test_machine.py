@@ -6,13 +6,13 @@ import pytest
 
 from serving.machine import cores, group_folders, memory
 
-HERE = len(os.sched_getaffinity(0))
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MEBIBYTE = 2**20
+IN_GROUPS = "9:name=old:/x\n5:cpu,cpuacct,memory:/old\n0::/a/b\n"
 
 
-def groups_of(folder, limits, named="9:name=old:/x\n5:cpu,cpuacct,memory:/old\n0::/a/b\n"):
-    """The file that names a process's groups, and where they are."""
+def groups_of(folder, limits, named=IN_GROUPS):
+    """The file that names a process's groups, and the folder with their limits."""
     groups = folder / "groups"
     groups.mkdir()
     for name, text in limits.items():
@@ -22,36 +22,35 @@ def groups_of(folder, limits, named="9:name=old:/x\n5:cpu,cpuacct,memory:/old\n0
     return folder / "membership", groups
 
 
-def quota_of_1(where, quota, period="100000"):
-    return {f"{where}/cpu.cfs_quota_us": quota, f"{where}/cpu.cfs_period_us": period}
+def version_1(folder, quota):
+    return {f"{folder}/cpu.cfs_quota_us": quota, f"{folder}/cpu.cfs_period_us": "100000"}
 
 
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        ({}, 64),
-        ({"cpu.max": "max 100000"}, 64),
-        ({"a/b/cpu.max": "100000 100000"}, 1),
-        ({"a/b/cpu.max": "50000 100000"}, 1),
-        ({"a/cpu.max": "100000 100000", "a/b/cpu.max": "max 100000"}, 1),
-        ({"cpu.max": "100000 100000"}, 1),
-        ({"a/b/cpu.max": "150000 100000"}, 1),
-        ({"a/b/cpu.max": "399999 100000"}, 3),
-        ({"a/b/cpu.max": "100000000 100000"}, 64),
-        ({"elsewhere/cpu.max": "100000 100000"}, 64),
-        ({"a/b/cpu.max": "nonsense"}, 64),
-        ({"a/b/cpu.max": "100000"}, 64),
-        ({"a/b/cpu.max": "100000 0"}, 64),
-        (quota_of_1("cpu/old", "250000"), 2),
-        (quota_of_1("cpu/old", "50000"), 1),
-        (quota_of_1("cpu/old", "-1"), 64),
-        (quota_of_1("cpu", "300000"), 3),
-        (quota_of_1("cpu,cpuacct,memory/old", "300000"), 3),
-        (quota_of_1("cpu/elsewhere", "100000"), 64),
-        ({**quota_of_1("cpu/old", "300000"), "a/b/cpu.max": "200000 100000"}, 2),
+        pytest.param({}, 64, id="no limit"),
+        pytest.param({"cpu.max": "max 100000"}, 64, id="unlimited"),
+        pytest.param({"a/b/cpu.max": "50000 100000"}, 1, id="less than one"),
+        pytest.param({"a/cpu.max": "100000 100000", "a/b/cpu.max": "max 100000"}, 1, id="of a group above"),
+        pytest.param({"cpu.max": "100000 100000"}, 1, id="of the root"),
+        pytest.param({"a/b/cpu.max": "399999 100000"}, 3, id="rounded down"),
+        pytest.param({"a/b/cpu.max": "100000000 100000"}, 64, id="more than the machine has"),
+        pytest.param({"elsewhere/cpu.max": "100000 100000"}, 64, id="of another group"),
+        pytest.param({"a/b/cpu.max": "nonsense"}, 64, id="unreadable"),
+        pytest.param({"a/b/cpu.max": "100000"}, 64, id="without a period"),
+        pytest.param({"a/b/cpu.max": "100000 0"}, 64, id="period of zero"),
+        pytest.param(version_1("cpu/old", "250000"), 2, id="version 1"),
+        pytest.param(version_1("cpu/old", "-1"), 64, id="version 1, unlimited"),
+        pytest.param(version_1("cpu", "300000"), 3, id="version 1, of the root"),
+        pytest.param(version_1("cpu,cpuacct,memory/old", "300000"), 3, id="version 1, joint controllers"),
+        pytest.param(version_1("cpu/elsewhere", "100000"), 64, id="version 1, of another group"),
+        pytest.param(
+            {**version_1("cpu/old", "300000"), "a/b/cpu.max": "200000 100000"}, 2, id="both versions"
+        ),
     ],
 )
-def test_the_smallest_quota_holds_rounded_down(tmp_path, monkeypatch, limits, expected):
+def test_the_smallest_quota_holds(tmp_path, monkeypatch, limits, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(64))
     assert cores(*groups_of(tmp_path, limits)) == expected
 
@@ -66,13 +65,10 @@ def test_a_set_of_processors_that_is_smaller_than_the_quota_holds(tmp_path, monk
     [
         ({}, MACHINE),
         ({"memory.max": "max"}, MACHINE),
-        ({"a/b/memory.max": f"{64 * MEBIBYTE}"}, 64 * MEBIBYTE),
         ({"a/memory.max": f"{32 * MEBIBYTE}", "a/b/memory.max": f"{64 * MEBIBYTE}"}, 32 * MEBIBYTE),
-        ({"memory.max": f"{16 * MEBIBYTE}"}, 16 * MEBIBYTE),
         ({"elsewhere/memory.max": "1"}, MACHINE),
         ({"a/b/memory.max": "nonsense"}, MACHINE),
         ({"memory/old/memory.limit_in_bytes": f"{8 * MEBIBYTE}"}, 8 * MEBIBYTE),
-        ({"memory/memory.limit_in_bytes": f"{8 * MEBIBYTE}"}, 8 * MEBIBYTE),
         ({"memory/old/memory.limit_in_bytes": "9223372036854771712"}, MACHINE),
     ],
 )
@@ -80,9 +76,11 @@ def test_the_smallest_limit_of_memory_holds(tmp_path, limits, expected):
     assert memory(*groups_of(tmp_path, limits)) == expected
 
 
-@pytest.mark.parametrize("named", ["nonsense\n", "", "7:pids:/a\n"])
-def test_without_control_groups_there_is_all(tmp_path, named):
-    membership, groups = groups_of(tmp_path, {}, named)
+@pytest.mark.parametrize("named", ["nonsense\n", "", "7:pids:/a\n", None])
+def test_without_control_groups_all_is_left(tmp_path, named):
+    membership, groups = groups_of(tmp_path, {}, named or "")
+    if named is None:
+        membership.unlink()
     assert group_folders(membership, groups) == []
-    assert group_folders(tmp_path / "nothing", groups) == []
-    assert (cores(membership, groups), memory(membership, groups)) == (HERE, MACHINE)
+    assert cores(membership, groups) == len(os.sched_getaffinity(0))
+    assert memory(membership, groups) == MACHINE

@@ -74,8 +74,7 @@ BAD = {
 
 def test_every_setting_is_tested_and_described():
     assert set(GOOD) == set(ServeSettings.model_fields)
-    for name in ServeSettings.model_fields:
-        assert f"{name}: " in ServeSettings.__doc__
+    assert [name for name in ServeSettings.model_fields if f"{name}: " not in ServeSettings.__doc__] == []
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -87,17 +86,14 @@ def test_each_is_read_from_its_variable(name):
 def test_without_variables_they_are_what_the_contract_says():
     settings = read_settings({})
     assert settings == ServeSettings()
-    assert (settings.alias, settings.max_bytes, settings.threads) == (
-        "production",
-        20 * 2**20,
-        cores(),
-    )
+    assert (settings.alias, settings.max_bytes, settings.threads) == ("production", 20 * 2**20, cores())
+    assert settings.trusted_keys == ()
     assert settings.poll_seconds <= 1
     assert settings.max_age_seconds == 2
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
-def test_a_wrong_value_is_refused_naming_its_variable(name, text):
+def test_a_wrong_value_is_refused_with_its_variable(name, text):
     variable = variable_of(name)
     with pytest.raises(SettingsError) as caught:
         read_settings({variable: text})
@@ -105,7 +101,7 @@ def test_a_wrong_value_is_refused_naming_its_variable(name, text):
     assert repr(text) in str(caught.value)
 
 
-def test_records_are_kept_beside_the_registry_unless_there_are_to_be_none(monkeypatch, tmp_path):
+def test_records_are_next_to_the_registry_unless_there_are_to_be_none(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert read_settings({}).records == tmp_path / "dermfed" / "records"
     assert read_settings({variable_of("records"): "none"}).records is None
@@ -113,29 +109,23 @@ def test_records_are_kept_beside_the_registry_unless_there_are_to_be_none(monkey
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "said"),
     [
-        ("DERMFED_SERVE_DEADLINE", "DERMFED_SERVE_DEADLINE_SECONDS"),
-        ("DERMFED_SERVE_MAXBYTES", "DERMFED_SERVE_MAX_BYTES"),
-        ("DERMFED_SERVE_TRUSTED_KEYS", "DERMFED_TRUSTED_KEYS"),
-        ("DERMFED_SERVE_PORTS", None),
-        ("DERMFED_SERVE_", None),
+        ("DERMFED_SERVE_DEADLINE", "did you mean `DERMFED_SERVE_DEADLINE_SECONDS`?"),
+        ("DERMFED_SERVE_TRUSTED_KEYS", "did you mean `DERMFED_TRUSTED_KEYS`?"),
+        ("DERMFED_SERVE_PORTS", "there is no setting DERMFED_SERVE_PORTS"),
+        ("DERMFED_SERVE_", "there is no setting DERMFED_SERVE_"),
     ],
 )
-def test_a_variable_that_is_no_setting_is_named_with_the_nearest_one(name, meant):
-    with pytest.raises(SettingsError, match=f"there is no setting {name};") as caught:
+def test_an_unknown_variable_is_refused_with_the_nearest_one(name, said):
+    with pytest.raises(SettingsError) as caught:
         read_settings({name: "1"})
-    if meant is not None:
-        assert f"did you mean `{meant}`?" in str(caught.value)
+    assert said in str(caught.value)
 
 
-def test_what_kubernetes_says_of_a_service_of_this_name_is_no_setting():
-    given = {
-        "SERVICE_HOST": "10.0.0.1",
-        "SERVICE_PORT": "3000",
-        "SERVICE_PORT_HTTP": "3000",
-        "PORT": "tcp://10.0.0.1:3000",
-        "PORT_3000_TCP": "tcp://10.0.0.1:3000",
-        "PORT_3000_TCP_ADDR": "10.0.0.1",
-    }
-    assert read_settings({f"DERMFED_SERVE_{name}": value for name, value in given.items()}) == ServeSettings()
+@pytest.mark.parametrize(
+    "name",
+    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_3000_TCP", "PORT_3000_TCP_ADDR"],
+)
+def test_what_kubernetes_says_of_a_service_of_this_name_is_no_setting(name):
+    assert read_settings({f"DERMFED_SERVE_{name}": "tcp://10.0.0.1:3000"}) == ServeSettings()

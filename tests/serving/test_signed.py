@@ -8,9 +8,8 @@ from registry.errors import KeyUnusable
 from registry.signing.keys import Signer
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
-from serving.settings import ServeSettings, read_settings, variable_of
-
-MODEL = "skin-lesion"
+from serving.settings import ServeSettings
+from tests.serving.conftest import MODEL
 
 
 @pytest.fixture
@@ -22,18 +21,12 @@ def signer():
 def trusted(signer, tmp_path):
     """The file of the signer's public key."""
     path = tmp_path / "board.pub"
-    pem = signer.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    path.write_bytes(pem)
+    path.write_bytes(signer.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return path
 
 
 def answering(service):
     return service.diagnose().json()["model"]["version"]
-
-
-def test_the_variable_is_the_one_of_the_commands():
-    assert variable_of("trusted_keys") == "DERMFED_TRUSTED_KEYS"
-    assert read_settings({}).trusted_keys == ()
 
 
 def test_a_release_that_is_not_signed_leaves_the_old_one_serving(
@@ -47,10 +40,9 @@ def test_a_release_that_is_not_signed_leaves_the_old_one_serving(
         promote(registry, bundle(seed=1), bundle(light))
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
         ready = service.client.get("/readyz")
-        (health_issue,) = ready.json()["troubles"]
+        (issue,) = ready.json()["troubles"]
         assert ready.status_code == 200
-        assert "version 2 of skin-lesion (global) is signed by nobody who is trusted" in health_issue
-        assert "dermfed-registry sign skin-lesion 2 --key FILE" in health_issue
+        assert "dermfed-registry sign skin-lesion 2 --key FILE" in issue
         assert answering(service) == 1
         registry.sign(MODEL, [2], signer)  # the version for light skin is still to be signed
         service.eventually(lambda: "version 3" in service.client.get("/readyz").json()["troubles"][0])
@@ -61,14 +53,14 @@ def test_a_release_that_is_not_signed_leaves_the_old_one_serving(
 
 
 def test_from_the_start_nothing_is_served_that_is_not_signed(
-    serve, registry, promote, bundle, signer, trusted, problem
+    serve, registry, promote, bundle, trusted, problem
 ):
     promote(registry, bundle())
     registry.sign(MODEL, [1], Signer(ec.generate_private_key(ec.SECP256R1())))
     with serve(trusted_keys=(trusted,)) as service:
         for answer in (service.client.get("/readyz"), service.diagnose()):
             assert "signed by nobody who is trusted (unknown: " in problem(answer, 503)["detail"]
-    with serve() as service:
+    with serve() as service:  # the control
         assert answering(service) == 1
 
 
@@ -84,5 +76,5 @@ def test_a_signature_that_was_altered_counts_for_nothing(
 
 def test_a_file_without_a_key_keeps_the_service_from_starting(registry, tmp_path):
     (tmp_path / "board.pub").write_text("hello")
-    with pytest.raises(KeyUnusable, match="holds nothing in PEM"):
+    with pytest.raises(KeyUnusable):
         CurrentRelease(registry, ServeSettings(trusted_keys=(tmp_path / "board.pub",)))

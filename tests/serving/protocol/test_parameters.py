@@ -3,187 +3,132 @@
 import pytest
 
 from registry.bundle.labels import Subgroup, TonePatients
-from serving.protocol.parameters import MAX_TOP, Parameters, read_parameters, select_subgroup
+from serving.protocol.parameters import Parameters, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
 from tests.represented import patients_of
 
-
-def test_values_are_read_as_their_scale_spells_them():
-    query = [("skin_tone", " iv "), ("skin_tone_scale", "Fitzpatrick"), ("model", "m"), ("top", "2")]
-    assert read_parameters(query, {}) == Parameters("4", "fitzpatrick", "m", 2)
-    assert read_parameters([], dict(query)) == Parameters("4", "fitzpatrick", "m", 2)
+GIVEN = [("skin_tone", " iv "), ("skin_tone_scale", "Fitzpatrick"), ("model", "m"), ("top", "2")]
+EMPTY = {"skin_tone": "", "skin_tone_scale": " ", "model": "", "top": ""}
 
 
-def test_an_empty_value_counts_as_none():
-    empty = {"skin_tone": "", "skin_tone_scale": " ", "model": "", "top": ""}
-    assert read_parameters([], empty) == Parameters()
+@pytest.mark.parametrize(
+    ("query", "form", "expected"),
+    [
+        pytest.param(GIVEN, {}, Parameters("4", "fitzpatrick", "m", 2), id="query"),
+        pytest.param([], dict(GIVEN), Parameters("4", "fitzpatrick", "m", 2), id="form"),
+        pytest.param(
+            [("top", "2"), ("top", " 2")], {"top": "2"}, Parameters(top=2), id="the same three times"
+        ),
+        pytest.param([], EMPTY, Parameters(), id="empty values"),
+    ],
+)
+def test_values_are_read_as_their_scale_spells_them(query, form, expected):
+    assert read_parameters(query, form) == expected
 
 
-REFUSED = [
-    ([("skintone", "5")], {}, "did you mean `skin_tone`"),
-    ([("Top", "5")], {}, "did you mean `top`"),
-    ([("wholly_other", "5")], {}, "valid: skin_tone, skin_tone_scale, model, top, image_kind"),
-    ([("skin_tone", "5"), ("skin_tone", "6")], {}, "`skin_tone` is given twice, with two values"),
-    ([("skin_tone", "5"), ("skin_tone", "V")], {}, "`skin_tone` is given twice, with two values"),
-    ([("skin_tone", "5"), ("skin_tone", "")], {}, "`skin_tone` is given twice, with two values"),
-    ([("top", "5")], {"top": "6"}, "`top` is given twice, with two values"),
-    ([("model", "m" * 300)], {"model": "m" * 299 + "n"}, "`model` is given twice, with two values"),
-    ([("skin_tone_scale", "monk")], {"skin_tone_scale": "ddi"}, "`skin_tone_scale` is given twice"),
-    ([("skin_tone", "7")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
-    ([("skin_tone", "VII")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
-    ([("skin_tone", "I"), ("skin_tone_scale", "monk")], {}, "allowed: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"),
-    ([("skin_tone_scale", "fitzpatric")], {}, "did you mean `fitzpatrick`"),
-    ([("skin_tone_scale", "x" * 5000)], {}, "valid: fitzpatrick, monk, milk10k, ddi"),
-    ([("x" * 5000, "1")], {}, "valid: skin_tone"),
-    *(
-        ([("top", text)], {}, f"a whole number from 1 to {MAX_TOP}")
-        for text in (
-            "0",
-            "-1",
-            "1001",
-            "1.5",
-            "five",
-            "١",
-            "²",
-            "0000000019999",
-            "1" * 30,
-            "000000001" + "9" * 4400,
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize(("query", "form", "said"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
-def test_what_cannot_be_is_refused_naming_what_can(query, form, said):
+@pytest.mark.parametrize(
+    ("query", "form", "said"),
+    [
+        pytest.param([("skintone", "5")], {}, "did you mean `skin_tone`", id="misspelt name"),
+        pytest.param([("x" * 5000, "1")], {}, "valid: skin_tone", id="very long name"),
+        pytest.param(
+            [("skin_tone", "5"), ("skin_tone", "V")], {}, "`skin_tone` is given twice", id="V after 5"
+        ),
+        pytest.param(
+            [("skin_tone", "5"), ("skin_tone", "")], {}, "`skin_tone` is given twice", id="none after 5"
+        ),
+        pytest.param([("top", "5")], {"top": "6"}, "`top` is given twice", id="query and form differ"),
+        pytest.param([("model", "m" * 300)], {"model": "m" * 299 + "n"}, "`model`", id="differ at the end"),
+        pytest.param([("skin_tone", "VII")], {}, "1, 2, 3, 4, 5, 6 (or I to VI)", id="no tone of the scale"),
+        pytest.param(
+            [("skin_tone", "I"), ("skin_tone_scale", "monk")],
+            {},
+            "8, 9, 10",
+            id="Roman tone of another scale",
+        ),
+        pytest.param(
+            [("skin_tone_scale", "fitzpatric")], {}, "did you mean `fitzpatrick`", id="misspelt scale"
+        ),
+        pytest.param([("skin_tone_scale", "x" * 5000)], {}, "valid: fitzpatrick", id="very long scale"),
+        pytest.param([("top", "0")], {}, "from 1 to 1000", id="top of none"),
+        pytest.param([("top", "1001")], {}, "from 1 to 1000", id="top of too many"),
+        pytest.param([("top", "1.5")], {}, "from 1 to 1000", id="top that is not whole"),
+        pytest.param([("top", "١")], {}, "from 1 to 1000", id="top in other digits"),
+        pytest.param([("top", "²")], {}, "from 1 to 1000", id="top in superscript"),
+        pytest.param(
+            [("top", "000000001" + "9" * 4400)], {}, "from 1 to 1000", id="more digits than Python reads"
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_valid(query, form, said):
     with pytest.raises(InvalidParameter) as caught:
         read_parameters(query, form)
     assert said in caught.value.detail
     assert len(caught.value.detail) < 1000
 
 
-def test_parameters_may_be_in_the_query_or_the_form(service):
-    in_query = service.diagnose(params={"skin_tone": "V", "top": "1"}).json()
-    in_form = service.form({"skin_tone": "V", "top": "1"}).json()
-    in_both = service.form({"skin_tone": "V"}, params={"top": "1"}).json()
-    for answer in (in_query, in_form, in_both):
-        assert answer["model"]["route"] == "declared"
-        assert len(answer["findings"]) == 1
-    assert in_query["findings"] == in_form["findings"] == in_both["findings"]
-
-
-PLACES = {
-    "query": lambda service, values: service.diagnose(params=[("skin_tone", one) for one in values]),
-    "form": lambda service, values: service.form({"skin_tone": values}),
-    "query and form": lambda service, values: service.form(
-        {"skin_tone": values[0]}, params={"skin_tone": values[1]}
-    ),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_given_twice_it_has_to_say_the_same(service, problem, place):
-    once, twice = service.form({"skin_tone": "5"}).json(), PLACES[place](service, ["5", " 5"])
-    assert twice.status_code == 200
-    assert twice.json()["model"] == once["model"]
-    assert once["model"]["route"] == "declared"
-    said = problem(PLACES[place](service, ["5", "6"]), 422)["detail"]
-    assert said == "`skin_tone` is given twice, with two values; give it once"
-
-
-TONES = {
-    "global": Subgroup(),
-    "light": Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
-    "dark": Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI")),
-}
-OVER_SCALES = {
-    "global": Subgroup(),
-    "light": Subgroup(name="light", tones={"fitzpatrick": ("1", "2"), "milk10k": ("4", "5")}),
-    "dark": Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")}),
-    "darkest": Subgroup(name="darkest", scale="monk", values=("10",)),
-}
-DECLARED = ("declared", "declared")
-NO_MODEL = ("no-model-for-subgroup", "no-model-for-subgroup")
-MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values=("1", "2"))}
+ONE_SCALE = (
+    Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
+    Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI")),
+)
+TWO_SCALES = (
+    Subgroup(name="light", tones={"fitzpatrick": ("1", "2"), "milk10k": ("4", "5")}),
+    Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")}),
+    Subgroup(name="darkest", scale="monk", values=("10",)),
+)
 
 
 @pytest.mark.parametrize(
-    ("subgroups", "tone", "scale", "answers", "route"),
+    ("subgroups", "tone", "scale", "subgroup", "route"),
     [
-        (TONES, None, "fitzpatrick", "global", "unknown-tone"),
-        (TONES, "1", "fitzpatrick", "light", "declared"),
-        (TONES, "6", "fitzpatrick", "dark", "declared"),
-        (TONES, "3", "fitzpatrick", "global", "no-model-for-subgroup"),
-        (TONES, "1", "monk", "global", "other-scale"),
-        (TONES | MONK, "1", "monk", "pale", "declared"),
-        (TONES | MONK, "7", "monk", "global", "no-model-for-subgroup"),
-        (TONES | MONK, "12", "ddi", "global", "other-scale"),
-        (OVER_SCALES, "6", "fitzpatrick", "dark", "declared"),
-        (OVER_SCALES, "0", "milk10k", "dark", "declared"),
-        (OVER_SCALES, "1", "fitzpatrick", "light", "declared"),
-        (OVER_SCALES, "1", "milk10k", "dark", "declared"),
-        (OVER_SCALES, "5", "milk10k", "light", "declared"),
-        (OVER_SCALES, "10", "monk", "darkest", "declared"),
-        (OVER_SCALES, "3", "milk10k", "global", "no-model-for-subgroup"),
-        (OVER_SCALES, "3", "fitzpatrick", "global", "no-model-for-subgroup"),
-        (OVER_SCALES, "9", "monk", "global", "no-model-for-subgroup"),
-        (OVER_SCALES, "12", "ddi", "global", "other-scale"),
-        (OVER_SCALES, None, "milk10k", "global", "unknown-tone"),
-        ({"global": Subgroup()}, "1", "fitzpatrick", "global", "no-model-for-subgroup"),
-        ({"global": Subgroup()}, None, "monk", "global", "unknown-tone"),
+        (ONE_SCALE, None, "fitzpatrick", "global", "unknown-tone"),
+        (ONE_SCALE, "1", "fitzpatrick", "light", "declared"),
+        (ONE_SCALE, "6", "fitzpatrick", "dark", "declared"),
+        (ONE_SCALE, "3", "fitzpatrick", "global", "no-model-for-subgroup"),
+        (ONE_SCALE, "1", "monk", "global", "other-scale"),
+        (TWO_SCALES, "6", "fitzpatrick", "dark", "declared"),
+        (TWO_SCALES, "1", "fitzpatrick", "light", "declared"),
+        (TWO_SCALES, "1", "milk10k", "dark", "declared"),
+        (TWO_SCALES, "5", "milk10k", "light", "declared"),
+        (TWO_SCALES, "10", "monk", "darkest", "declared"),
+        (TWO_SCALES, "3", "milk10k", "global", "no-model-for-subgroup"),
+        (TWO_SCALES, "12", "ddi", "global", "other-scale"),
+        ((), "1", "fitzpatrick", "global", "no-model-for-subgroup"),
     ],
 )
-def test_who_answers_and_why(bundle, subgroups, tone, scale, answers, route):
-    versions = {name: bundle(subgroup).manifest for name, subgroup in subgroups.items()}
+def test_the_version_of_the_declared_tone_answers(bundle, subgroups, tone, scale, subgroup, route):
+    versions = {one.name: bundle(one).manifest for one in (Subgroup(), *subgroups)}
     routed = select_subgroup(versions, tone, scale)
-    assert (routed.subgroup, routed.route, routed.reason) == (answers, route, route)
+    assert (routed.subgroup, routed.route, routed.reason) == (subgroup, route, route)
 
 
 FOUR_TONES = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "VI"))
+ALL, GLOBAL = patients_of(FOUR_TONES), patients_of(Subgroup())
+WITHOUT_6 = patients_of(FOUR_TONES, without="6")
+TESTED_ON_6 = TonePatients(test={"fitzpatrick": {"6": 40}})
+UNSEEN = ("global", "unknown-tone", "tone-not-represented")
+OWN = ("medium-dark", "declared", "declared")
 
 
 @pytest.mark.parametrize(
-    ("own", "everybody", "tone", "answers", "route", "reason"),
+    ("own", "of_global", "tone", "expected"),
     [
-        # the control: with patients of every tone each is the subgroup's
-        (patients_of(FOUR_TONES), patients_of(Subgroup()), "6", "medium-dark", "declared", "declared"),
-        (
-            patients_of(FOUR_TONES, without="6"),
-            patients_of(Subgroup()),
-            "VI",
-            "global",
-            "unknown-tone",
-            "tone-not-represented",
+        pytest.param(ALL, GLOBAL, "6", OWN, id="control: patients of every tone"),
+        pytest.param(WITHOUT_6, GLOBAL, "VI", UNSEEN, id="no patients of this tone"),
+        pytest.param(WITHOUT_6, GLOBAL, "5", OWN, id="no patients of another tone"),
+        pytest.param(TESTED_ON_6, GLOBAL, "6", UNSEEN, id="patients in the test alone"),
+        pytest.param(None, GLOBAL, "6", UNSEEN, id="unknown number of patients"),
+        pytest.param(ALL, GLOBAL, "1", ("global", *["no-model-for-subgroup"] * 2), id="tone of no subgroup"),
+        pytest.param(
+            ALL, patients_of(Subgroup(), without="1"), "1", UNSEEN, id="tone of no subgroup and of no patient"
         ),
-        (patients_of(FOUR_TONES, without="6"), patients_of(Subgroup()), "5", "medium-dark", *DECLARED),
-        # in the test alone, or told by nobody
-        (
-            TonePatients(test={"fitzpatrick": {"6": 40}}),
-            patients_of(Subgroup()),
-            "6",
-            "global",
-            "unknown-tone",
-            "tone-not-represented",
-        ),
-        (None, patients_of(Subgroup()), "6", "global", "unknown-tone", "tone-not-represented"),
-        # of no subgroup: known to the global calibration, and left out of it
-        (patients_of(FOUR_TONES), patients_of(Subgroup()), "1", "global", *NO_MODEL),
-        (
-            patients_of(FOUR_TONES),
-            patients_of(Subgroup(), without="1"),
-            "1",
-            "global",
-            "unknown-tone",
-            "tone-not-represented",
-        ),
-        (patients_of(FOUR_TONES), None, "1", "global", "unknown-tone", "tone-not-represented"),
+        pytest.param(ALL, None, "1", UNSEEN, id="tone of no subgroup, unknown number of patients"),
     ],
 )
-def test_a_subgroup_answers_for_the_tones_that_its_calibration_has_seen(
-    bundle, own, everybody, tone, answers, route, reason
-):
+def test_a_subgroup_answers_for_the_tones_in_its_calibration(bundle, own, of_global, tone, expected):
     versions = {
-        "global": bundle(patients_by_tone=everybody).manifest,
+        "global": bundle(patients_by_tone=of_global).manifest,
         "medium-dark": bundle(FOUR_TONES, patients_by_tone=own).manifest,
     }
     routed = select_subgroup(versions, tone, "fitzpatrick")
-    assert (routed.subgroup, routed.route, routed.reason) == (answers, route, reason)
+    assert (routed.subgroup, routed.route, routed.reason) == expected
