@@ -91,15 +91,15 @@ def test_what_cameras_and_apps_send_is_answered_as_the_model_says(service, bundl
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
 @pytest.mark.parametrize("stripe", [0.005, 0.05, 0.9])
-def test_a_transparent_part_makes_no_picture_surer(service, image, mode, stripe):
+def test_a_transparent_part_makes_no_picture_surer(service, mode, stripe):
     """Attack: a model that sees it white may be surer. Control: with all of it opaque there is an answer."""
-    drawn = image(size=(400, 40)).convert(mode)
+    drawn = paint(size=(400, 40)).convert(mode)
     alpha = Image.new("L", drawn.size, 255)
     drawn.putalpha(alpha)
-    assert service.diagnose(encoded(drawn, "PNG"), "image/png").json()["decision"] != "retake"
+    assert service.diagnose(encode(drawn, "PNG"), "image/png").json()["decision"] != "retake"
     alpha.paste(0, (0, 0, round(400 * stripe), 40))
     drawn.putalpha(alpha)
-    answer = service.diagnose(encoded(drawn, "PNG"), "image/png").json()
+    answer = service.diagnose(encode(drawn, "PNG"), "image/png").json()
     assert any("transparent" in issue for issue in answer["quality"]["issues"])
     assert (answer["decision"] == "retake") == (stripe > 0.01)
     assert ("transparent" in [reason["code"] for reason in answer["reasons"]]) == (stripe > 0.01)
