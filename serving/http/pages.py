@@ -19,7 +19,6 @@ from starlette.routing import Route
 from registry.errors import DatabaseError, RegistryError, StoreError
 from registry.outcomes.store import OutcomeRefused, SeenAnswer
 from registry.records import Event
-from registry.registry import Registry
 from serving.access.auth import refuse_other_sites
 from serving.http.diagnoses import Diagnoses
 from serving.http.middleware import PAGE_POLICY, PICTURE_POLICY, POLICY, shown_id
@@ -243,14 +242,12 @@ class AnswerPages:
             if one.version.number == seen.version:
                 return {label.code: label.name for label in one.manifest.labels}
         registry = self._service.registry
-        version, manifest = getattr(registry, "version", None), getattr(registry, "manifest", None)
-        if version is None or manifest is None:  # not every source tells of versions that do not answer
-            return {}
         try:
-            told = await anyio.to_thread.run_sync(lambda: manifest(version(seen.model, seen.version)))
+            version = await anyio.to_thread.run_sync(registry.version, seen.model, seen.version)
+            manifest = await anyio.to_thread.run_sync(registry.manifest, version)
         except Exception:  # noqa: BLE001 - codes alone are enough to give an outcome
             return {}
-        return {label.code: label.name for label in told.labels}
+        return {label.code: label.name for label in manifest.labels}
 
 
 _AT_ONCE = 4
@@ -274,10 +271,6 @@ class Console:
         await self._service.authorise(request, "operate", page=True)
         settings, query = self._service.settings, request.query_params.multi_items()
         registry = self._service.registry
-        if not isinstance(registry, Registry):
-            raise NothingServed(
-                "this service cannot compare versions of its registry; run `dermfed-registry compare`"
-            )
 
         def shown() -> str:
             try:
