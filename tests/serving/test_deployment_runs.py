@@ -3,18 +3,13 @@
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
+from tests.contract.service import DERMFED_SERVE, SUITES, problem, serving
 from tests.serving.conftest import Places, draw_bundle, encode, paint, release
 
 ROOT = Path(__file__).parents[2]
@@ -52,37 +47,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def started(command: list[str], port: int, log: Path, **options: object) -> Iterator[httpx.Client]:
-    """The service as a process of its own, once it lives; ended by SIGTERM."""
-    with log.open("w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True, **options)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=120) as client:
-            deadline = time.monotonic() + 180
-            while True:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                try:
-                    if client.get("/livez").status_code == 200:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.1)
-            yield client
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, -signal.SIGTERM), log.read_text()
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     """A registry with a release."""
@@ -92,15 +56,9 @@ def places(tmp_path: Path) -> Places:
     return made
 
 
-def environment(places: Places, home: Path, **more: str) -> dict[str, str]:
-    """What an operator sets, and nothing of ours."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("DERMFED_", "BENTOML_", "XDG_"))
-    }
-    kept |= {"DERMFED_REGISTRY_URL": places.url, "DERMFED_STORE": str(places.store), "HOME": str(home)}
-    return {**kept, "BENTOML_DO_NOT_TRACK": "True", "PYTHONDONTWRITEBYTECODE": "1", **more}
+def registry_of(places: Places) -> dict[str, str]:
+    """The variables by which the service finds a registry."""
+    return {"DERMFED_REGISTRY_URL": places.url, "DERMFED_STORE": str(places.store)}
 
 
 @pytest.mark.long
@@ -113,10 +71,12 @@ def test_a_bento_is_built_from_a_checkout_and_answers(places, tmp_path):
     uv.write_text("#!/bin/sh\nexit 1\n")
     uv.chmod(0o755)
     (hidden / "sitecustomize.py").write_text(NEVER_INSTALLED.format(root=str(ROOT)))
-    outside = environment(
-        places, tmp_path, BENTOML_HOME=str(home), PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=str(ROOT)
-    )
     bentoml = [sys.executable, "-m", "bentoml"]
+    outside = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(SUITES)},
+        **{"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True", "HOME": str(tmp_path)},
+        **{"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    }
     built = subprocess.run(
         [*bentoml, "build", "--output", "tag"],
         env=outside,
@@ -140,24 +100,22 @@ def test_a_bento_is_built_from_a_checkout_and_answers(places, tmp_path):
         *("dermfed", "registry", "serving", "pyproject.toml", "LICENSE", "bentofile.yaml"),
     }
     assert not list(content.rglob("*.pyc"))
-    # What answers is the bento's own code: the version that it tells is the one in its folder.
+    # What answers is the bento's own code: the version in its description is the one in its folder.
     project = content / "src" / "pyproject.toml"
     project.write_text(re.sub(r'(?m)^version = ".*"', 'version = "9.9.9"', project.read_text()))
 
-    port = free_port()
-    serve = [*bentoml, "serve", tag, "--host", "127.0.0.1", "--port", str(port)]
-    inside = outside | {"PYTHONPATH": str(hidden)}
-    with started(serve, port, tmp_path / "log", env=inside, cwd=tmp_path) as client:
-        assert client.get("/livez").text == "alive\n"
+    inside = {
+        **registry_of(places),
+        **{"BENTOML_HOME": str(home), "PYTHONPATH": str(hidden), "PYTHONSAFEPATH": "1"},
+    }
+    with serving([*bentoml, "serve", tag, "--host", "127.0.0.1"], inside, tmp_path / "home") as service:
+        client = service.client
         assert client.get("/openapi.json").json()["info"]["version"] == "9.9.9"
-        answer = client.post("/v1/diagnoses", content=encode(paint()), headers={"Content-Type": "image/jpeg"})
-        assert answer.status_code == 200, answer.text
-        refused = client.post("/v1/diagnoses", content=b"text", headers={"Content-Type": "image/jpeg"})
-        assert refused.headers["content-type"] == "application/problem+json"
+        assert service.diagnose(encode(paint()), "image/jpeg").status_code == 200
+        problem(service.diagnose(b"text", "image/jpeg"), 400, "not-an-image")
         # None of BentoML's own routes comes before ours, which are all that there is.
         for path in ("/healthz", "/docs.json", "/schema.json", "/static_content/index.css", "/nothing"):
-            told = client.get(path)
-            assert (told.status_code, told.headers["content-type"]) == (404, "application/problem+json")
+            problem(client.get(path), 404, "not-found")
         assert client.get("/readyz").json()["status"] == "ready"
         assert "dermfed_requests_total" in client.get("/metrics").text
 
@@ -179,25 +137,17 @@ def test_it_answers_from_a_tree_that_it_cannot_write_to(places, tmp_path):
     temporary = state / "tmp"
     temporary.mkdir(parents=True)
     (tmp_path / "registry").rename(state / "dermfed")
-    inside = Places(state / "dermfed")
-    port = free_port()
-    serve = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
-    settings = environment(
-        inside,
-        temporary,
-        XDG_DATA_HOME=str(state),
-        XDG_CACHE_HOME=str(temporary),
-        TMPDIR=str(temporary),
-        STATE=str(state),
-        TREE=str(ROOT),
-        PYTHON=sys.executable,
-        PYTHONPATH=str(ROOT),
-    )
+    settings = {
+        **registry_of(Places(state / "dermfed")),
+        **{"HOME": str(temporary), "XDG_DATA_HOME": str(state), "XDG_CACHE_HOME": str(temporary)},
+        **{"TMPDIR": str(temporary), "STATE": str(state), "TREE": str(ROOT), "PYTHON": sys.executable},
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     shut = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SHUT_IN, "sh"]
-    with started([*shut, *serve], port, tmp_path / "log", env=settings, cwd=tmp_path) as client:
-        answer = client.post("/v1/diagnoses", content=encode(paint()), headers={"Content-Type": "image/jpeg"})
+    with serving([*shut, *DERMFED_SERVE], settings, tmp_path / "home") as service:
+        answer = service.diagnose(encode(paint()), "image/jpeg")
         assert answer.status_code == 200, answer.text
-        assert client.get("/metrics").status_code == 200
-        log = (tmp_path / "log").read_text()
+        assert service.client.get("/metrics").status_code == 200
+        log = (tmp_path / "home" / "log").read_text()
     assert "no new rights: 0 memory: 0" in log
     assert "Read-only file system" not in log
