@@ -1,4 +1,5 @@
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -175,6 +176,15 @@ def test_one_key_that_sends_slowly_does_not_keep_another_out(
         assert body["type"].endswith(":busy")
         assert [status(other) for _ in range(3)] == [200] * 3
         assert counted(started, "busy", other) == 0
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(serve, released, picture):
+    content = picture("PNG")
+    with serve(deadline_seconds=0.3) as started:
+        got = started.raw(head(len(content)) + content[:20])
+        assert b" 503 " in got.partition(b"\r\n")[0]
+        assert json.loads(got.partition(b"\r\n\r\n")[2])["type"].endswith(":deadline")
+        started.eventually(lambda: started.diagnose(content, "image/png").status_code == 200)
 
 
 @pytest.fixture

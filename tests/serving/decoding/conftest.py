@@ -14,13 +14,13 @@ from tests.serving.hostile.piece import encoded
 
 MEGABYTE = 2**20
 RULE = PictureRule(size=16)
-SOUND = encoded(Image.new("RGB", (40, 30), (200, 90, 30)), "JPEG")
+SOUND = encoded(Image.new("RGB", (400, 300), (200, 90, 30)), "JPEG")
 
 
 def sound(pool: Decoders) -> bool:
-    """Whether a sound picture is decoded."""
+    """Whether a sound picture is decoded, and its size is that of the picture as it was sent."""
     found = pool.decode(SOUND, RULE)
-    return (found.answer.width, found.answer.height, found.pixels.shape) == (40, 30, (16, 16, 3))
+    return (found.answer.width, found.answer.height, found.pixels.shape) == (400, 300, (16, 16, 3))
 
 
 @pytest.fixture

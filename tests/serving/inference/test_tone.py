@@ -63,7 +63,7 @@ def test_it_warns_of_a_picture_two_steps_away(manifest, angle, tone, look, like)
         pytest.param(20, ("1",), False, id="amid the central half of no tone"),
         pytest.param(None, ("1",), False, id="without an angle"),
         pytest.param(50, (None,), False, id="of which no tone was declared"),
-        pytest.param(50, ("5", "milk10k"), False, id="of a tone of another scale"),
+        pytest.param(50, ("5", "monk"), False, id="of a tone of another scale"),
         pytest.param(50, ("5",), True, id="of another kind, such as a dermoscopic one among close-ups"),
         pytest.param(50, ("5",), None, id="of which that is not known"),
     ],

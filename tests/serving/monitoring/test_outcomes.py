@@ -176,15 +176,23 @@ def test_a_database_that_is_not_there_yet_keeps_no_service_from_starting(keeper,
         assert monitored(store, "demo")[0].answered.sum() == 1
 
 
-def test_an_answer_that_cannot_be_written_is_not_in_the_log(keeper, database, caplog):
+def test_an_answer_that_cannot_be_written_is_not_in_the_log(keeper, database, caplog, monkeypatch):
+    def quote(store, answers):
+        raise ValueError(f"a bug with {answers}")
+
     keeper.start()
     answer = kept_answer()
-    change(database, "CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
+    full = "CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END"
+    change(database, full)
     keeper.put(answer)
     wait_until(lambda: keeper.health_issues)
+    with monkeypatch.context() as patch:
+        patch.setattr(OutcomeStore, "record", quote)
+        wait_until(lambda: "ValueError" in keeper.health_issues[0])
     assert "cannot be kept" in caplog.text
+    assert "ValueError" in caplog.text
     assert answer.id not in caplog.text
-    assert answer.id not in keeper.health_issues[0]
+    assert answer.id not in str(keeper.health_issues)
 
 
 def test_what_comes_while_too_many_wait_is_lost_and_counted(url, monkeypatch):

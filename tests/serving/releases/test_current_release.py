@@ -455,6 +455,8 @@ def test_an_older_copy_is_served_and_reported_and_brings_no_key_back(
         ready = service.client.get("/readyz", headers=keyed).json()
         assert ready["status"] == "degraded"
         assert "the registry was set back" in ready["troubles"][0]
+        (hidden,) = service.client.get("/readyz").json()["troubles"]
+        assert hidden.startswith("1 trouble")  # without a key that may operate
         assert "the registry was set back" in service.client.get("/operator", headers=keyed).text
 
 

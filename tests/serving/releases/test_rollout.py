@@ -485,7 +485,7 @@ def test_a_candidate_that_fails_on_a_picture_is_counted(
 @pytest.mark.parametrize(
     ("of_all", "subgroup"),
     [
-        pytest.param(False, None, id="which another version answers that is in production too"),
+        pytest.param(False, None, id="that a version answers which is in both"),
         pytest.param(True, "light", id="beyond its subgroup"),
     ],
 )
