@@ -9,7 +9,7 @@ looks at, and facts. The tables have, by skin tone,
 - of each kind of malignancy how many are ruled out, with the exact 95 % interval, and the limit;
 - how many lesions something is concluded of, and of each node how often and how often wrongly.
 
-    python benchmarks/answers.py runs/milk10k-quick
+    python benchmarks/answers.py runs/quick
 """
 
 import os

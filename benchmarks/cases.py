@@ -76,7 +76,7 @@ def row_of(name: str, tests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/cases"),
-    recipe: Annotated[str, typer.Option(help="A recipe of cases on MILK10k.")] = "milk10k-frozen",
+    recipe: Annotated[str, typer.Option(help="A recipe of cases on MILK10k.")] = "frozen",
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
     with_alone: Annotated[bool, typer.Option("--alone", help="Also train for one pattern alone.")] = False,
 ) -> None:

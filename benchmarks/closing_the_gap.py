@@ -3,7 +3,7 @@
 One step after another, each a row:
 
 - `fedavg`: the small recipe of that name, on close-ups alone;
-- `+ dermoscopic`: the dermoscopic pictures of the training lesions train as well (`milk10k-fair`);
+- `+ dermoscopic`: those of training lesions train as well (the recipe `fedavg@dermoscopic@milk10k`);
 - `+ own models`: and every group of skin tones fine-tunes, its epoch chosen with the floor;
 - `+ clinics`: as `+ dermoscopic`, but from what `ham10000-malignancy` left, trained among other clinics;
 - `+ clinics, own models`: all of it.
@@ -43,8 +43,8 @@ def outcome(run: RecipeRun, runs: Path) -> str:
 
 
 def fair_run(seed: int, runs: Path, *, clinics: bool) -> RecipeRun:
-    """`milk10k-fair` without release, from nothing or from the clinics."""
-    job = read_recipe("milk10k-fair")
+    """`fedavg@dermoscopic@milk10k` without release, from nothing or from the clinics."""
+    job = read_recipe("fedavg@dermoscopic@milk10k")
     stages = [stage for stage in job["stages"] if stage["stage"] in ("federate", "personalize")]
     model = {**job["model"], "weights": outcome(start_run(seed), runs) if clinics else "none"}
     name = f"fair-{'clinics' if clinics else 'alone'}-{seed}"

@@ -81,7 +81,7 @@ def judge(codes: torch.Tensor, data: Dataset, grid: PatchGrid) -> tuple[float, f
 
 
 def main(
-    recipe: Annotated[str, typer.Option(help="One that pre-trains with BEiT.")] = "ham10000-fed-beit",
+    recipe: Annotated[str, typer.Option(help="One that pre-trains with BEiT.")] = "fed-beit@ham10000",
 ) -> None:
     """Print the table."""
     job = Job.model_validate(read_recipe(recipe))

@@ -19,14 +19,14 @@ from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 
 BASE = "fedavg"
-TABLE_2 = ("fedavg", "fedequal", "q-ffl-q0", "q-ffl-q1", "q-ffl-q5", "afl", "fedloss", "fedexp", "fedauto")
-TABLE_3 = ("fedexp-m2", "fedexp-m3", "fedexp-m4", "fedauto-m2", "fedauto-m4")
+TABLE_2 = ("fedavg", "fedequal", "q-ffl@q0", "q-ffl", "q-ffl@q5", "afl", "fedloss", "fedexp", "fedauto")
+TABLE_3 = ("fedexp@m2", "fedexp@m3", "fedexp@m4", "fedauto@m2", "fedauto@m4")
 LABEL_MAPS: Mapping[str, str | None] = {"malignancy": "malignancy", "classes": None}
 
 
 def run_of(method: str, task: str, seed: int) -> RecipeRun:
     """A method's federated training on the close-ups."""
-    job = read_recipe(f"milk10k-{method}")
+    job = read_recipe(f"{method}@milk10k")
     stages = [stage for stage in job["stages"] if stage["stage"] == "federate"]
     data = {**job["data"], "label_map": LABEL_MAPS[task]}
     return RecipeRun(f"{task}-{method}-{seed}", {**job, "seed": seed, "data": data, "stages": stages})
@@ -35,7 +35,7 @@ def run_of(method: str, task: str, seed: int) -> RecipeRun:
 def clinics_run(method: str, seed: int) -> RecipeRun:
     """A method's federated training among HAM10000's clinics."""
     job = read_recipe("ham10000-clinics")
-    aggregator = read_recipe(f"milk10k-{method}")["stages"][0]["aggregator"]
+    aggregator = read_recipe(f"{method}@milk10k")["stages"][0]["aggregator"]
     stages: list[dict[str, Any]] = [{**job["stages"][0], "aggregator": aggregator}]
     return RecipeRun(f"clinics-{method}-{seed}", {**job, "seed": seed, "stages": stages})
 

@@ -327,15 +327,15 @@ FIGURES: tuple[Figure, ...] = (
         ("system",),
         where={
             "system": (
-                "local-lower",
-                "fedavg-lower",
+                "local",
+                "fedavg-labelled",
                 "ssfl",
                 "fedmatch",
                 "fedperl",
                 "fedirm",
                 "semi-fl",
-                "local-upper",
-                "fedavg-upper",
+                "local@upper",
+                "fedavg-labelled@upper",
             )
         },
     ),

@@ -1,8 +1,8 @@
 """A fine-tuned encoder beside everything that it might owe its figures to. MILK10k, lesions, several seeds.
 
-- `today's small network`: the recipe `milk10k-fedauto` without personalization, close-ups at 48 pixels;
-- `frozen`: `milk10k-frozen`, whose head alone learns;
-- `fine-tuned`: `milk10k-finetuned`;
+- `today's small network`: the recipe `fedauto@milk10k` without personalization, close-ups at 48 pixels;
+- `frozen`: `frozen`, whose head alone learns;
+- `fine-tuned`: `finetuned`;
 - `from scratch`: the same network, pictures, rounds and settings, with weights that have seen nothing;
 - `pooled`: the same with all pictures in one place;
 - `frozen, pooled`: as `frozen`, with all pictures in one place;
@@ -29,7 +29,7 @@ from quick import is_quick, start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
-RECIPE, FROZEN = "milk10k-finetuned", "milk10k-frozen"
+RECIPE, FROZEN = "finetuned", "frozen"
 SIZES = ((96, "float32"), (128, "float32"), (128, "bf16"), (192, "bf16"), (256, "bf16"))
 LARGE = "milk10k_300x225"  # the folder of DERMFED_DATA with larger pictures
 Job = dict[str, Any]
@@ -57,7 +57,7 @@ def frozen(sampling: str | None = None, **parts: Mapping[str, Any]) -> Job:
 BY_TONE = {"clients": {"by": "subgroup"}}
 POOLED = {"clients": {"by": "iid", "count": 1}}
 SYSTEMS: Mapping[str, Callable[[], Job]] = {
-    "today's small network": lambda: changed(read_recipe("milk10k-fedauto")),
+    "today's small network": lambda: changed(read_recipe("fedauto@milk10k")),
     "frozen": lambda: read_recipe(FROZEN),
     "fine-tuned": lambda: read_recipe(RECIPE),
     "from scratch": lambda: fine_tuned(model={"weights": "none"}),

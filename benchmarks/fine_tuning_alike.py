@@ -57,7 +57,7 @@ Setting = tuple[float, float]
 def run_of(begin: Start, setting: Setting, seed: int, pretraining: RecipeRun, folder: Path) -> RecipeRun:
     """Fine-tuning together from one start."""
     rate, decay = setting
-    job = read_recipe(f"ham10000-{begin.arm}")
+    job = read_recipe(f"{begin.arm}@ham10000")
     (stage,) = [one for one in job["stages"] if one["stage"] == "federate"]
     objective = stage["objective"]
     optimizer = {**objective["optimizer"], "lr": rate, "layer_decay": decay}

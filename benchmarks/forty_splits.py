@@ -7,7 +7,7 @@ BetaBinomial(m, x + 1, n - x) of the m lesions of the other half: what it would 
 beforehand. This describes, and tests nothing: splits overlap. As control, the sensitivity over all malignant
 lesions is read as one for melanoma.
 
-    DERMFED_DATA=... python benchmarks/forty_splits.py runs/milk10k-quick
+    DERMFED_DATA=... python benchmarks/forty_splits.py runs/quick
 """
 
 from collections import defaultdict

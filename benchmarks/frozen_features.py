@@ -50,11 +50,11 @@ from training.models import Classifier, build_model
 
 # An arm: the recipe that its pre-training is taken from, and what is changed there.
 ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "fedsimclr": ("ham10000-fedsimclr", {}),
-    "local": ("ham10000-fedsimclr", {"sync": {"name": "none"}}),
-    "fedmoco": ("ham10000-fedmoco", {}),
-    "fedclf": ("ham10000-fedclf", {}),
-    "fedmae": ("ham10000-fedmae", {}),
+    "fedsimclr": ("fedsimclr@ham10000", {}),
+    "local": ("fedsimclr@ham10000", {"sync": {"name": "none"}}),
+    "fedmoco": ("fedmoco@ham10000", {}),
+    "fedclf": ("fedclf@ham10000", {}),
+    "fedmae": ("fedmae@ham10000", {}),
 }
 IMAGENET = {
     "name": "tf_efficientnet_lite0",

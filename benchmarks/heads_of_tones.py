@@ -10,7 +10,7 @@
    global penalty towards 0. Differences of log loss and of the AUROC of malignancy are over all lesions, each
    judged once.
 
-    DERMFED_DATA=... python benchmarks/heads_of_tones.py runs/milk10k-quick --heads
+    DERMFED_DATA=... python benchmarks/heads_of_tones.py runs/quick --heads
 """
 
 from collections import defaultdict

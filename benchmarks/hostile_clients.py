@@ -1,6 +1,6 @@
 """What does one broken client do to the others, under each policy for choosing peers?
 
-Ten hospitals as in the recipe `ten-hospitals-fedperl`, in fewer rounds, one of them broken:
+Ten hospitals as in the recipe `fedperl@ten-hospitals`, in fewer rounds, one of them broken:
 
 - `noise`: it uploads N(0, σ) for every weight, σ the deviation of that tensor in what it learned. Variances
   of normalisation layers are absolute values, since a negative one makes every output NaN;
@@ -43,7 +43,7 @@ import torch
 import typer
 from committees import Committee, read_committees
 from quick import start
-from recipe_runs import RECIPES, read_recipe, run_all
+from recipe_runs import read_recipe, run_all
 from rich.console import Console
 from semi_supervised import encoder_of, pretraining_of
 from tables import print_conditions, print_table
@@ -64,7 +64,7 @@ from training.messages.engine import Engine
 from training.messages.message import Answer, Broadcast, Tensors, Update
 from training.seeds import derive_seed, generator
 
-RECIPE = "ten-hospitals-fedperl"
+RECIPE = "fedperl@ten-hospitals"
 NOTHING = "–"
 
 
@@ -224,7 +224,7 @@ def measure(cell: Cell, settings: Settings, runs: Path) -> None:
     job = settings.job(cell.policy)
     broken = settings.broken(job)
     folder = runs / cell.name
-    dataset = prepare(job.data, seed=job.seed, folder=RECIPES, cache=cache_folder())
+    dataset = prepare(job.data, seed=job.seed, folder=Path(), cache=cache_folder())
     if cell.badness == Badness.SHUFFLED:
         dataset = with_shuffled_labels(dataset, broken, job.seed)
     inner = InProcessEngine(ClientAppParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")

@@ -8,7 +8,7 @@ masks are off, each adds all of the noise; --hospitals says how many there are.
 Printed for all pictures and each subgroup: patients, each figure without noise, and by ε the mean width of
 its 95 % interval and the mean distance of the figure from the one without noise.
 
-    DERMFED_DATA=... python benchmarks/noisy_counts.py runs/told/milk10k-fedauto
+    DERMFED_DATA=... python benchmarks/noisy_counts.py runs/told/fedauto@milk10k
 """
 
 from collections.abc import Mapping
@@ -142,7 +142,7 @@ def measure(run: Path, job: Job, epsilons: list[float], draws: int, hospitals: i
 
 def main(
     run: Annotated[Path | None, typer.Argument(help="Folder of a finished run.")] = None,
-    recipe: Annotated[str, typer.Option(help="Run this recipe where none is named.")] = "milk10k-fedauto",
+    recipe: Annotated[str, typer.Option(help="Run this recipe where none is named.")] = "fedauto@milk10k",
     out: Annotated[Path, typer.Option(help="Where such a run is kept.")] = Path("runs/told"),
     epsilons: Annotated[str, typer.Option(help="Each ε, comma-separated.")] = "1,4,8",
     draws: Annotated[int, typer.Option(help="How often noise is drawn.")] = 50,

@@ -1,6 +1,6 @@
 """What a patient of each skin tone may expect, of models trained in several ways. MILK10k, several seeds.
 
-- `FedAvg`: the recipe `milk10k-frozen`, where every group of skin tones is a hospital;
+- `FedAvg`: the recipe `frozen`, where every group of skin tones is a hospital;
 - `FedEqual`, `FedLoss`, `FedExp`, `FedAuto`, `q-FFL`, `AFL`: the same, groups weighed otherwise (Table II of
   Xu et al. 2023);
 - `group-DRO`: the same, malignant and other lesions of every group weighed by their losses;
@@ -34,7 +34,7 @@ from clients.data.labels.taxonomy import describe
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import malignancy_auroc, malignant_sensitivity
 
-RECIPE = "milk10k-frozen"
+RECIPE = "frozen"
 BASE = "FedAvg"
 PERSONALIZE = 1  # the place of the stage whose counts systems are compared by
 SENSITIVITY = 0.95  # that the working point is to reach

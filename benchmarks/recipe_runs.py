@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 from quick import is_quick
 
+from training.errors import JobError
 from training.jobs.job import read_job
+from training.jobs.recipes import recipe_path
 
-RECIPES = Path("training/recipes")
 # Of a shortened recipe: what each setting is at most; None for parts whose settings are.
 SHORT = {
     **{"rounds": 2, "epochs": 1, "warm_up": 1},
@@ -45,10 +46,10 @@ def read_recipe(name: str) -> dict[str, Any]:
     Raises:
         SystemExit: when there is none of this name.
     """
-    paths = list(RECIPES.rglob(f"{name}.yaml"))
-    if not paths:
-        raise SystemExit(f"{RECIPES} holds no recipe {name}; list them with `dermfed-train --recipes`")
-    job = read_job(paths[0]).resolved()
+    try:
+        job = read_job(recipe_path(name)).resolved()
+    except JobError as error:
+        raise SystemExit(str(error)) from error
     return shortened(job) if is_quick() else job
 
 

@@ -1,6 +1,6 @@
 """Heads on the frozen features that a finished run has of its lesions, fitted again on any of them.
 
-A run of `milk10k-quick` or `milk10k-best`, at the run's hospitals. Of several encoders the projection has
+A run of `quick` or `best`, at the run's hospitals. Of several encoders the projection has
 seen all of the run's training lesions, without labels.
 """
 
@@ -225,9 +225,9 @@ def heads_of(study: Study, run: Path) -> Heads:
 
 
 def run_of(run: Path | None, out: Path) -> Path:
-    """The run, or one of `milk10k-quick` that is done first."""
+    """The run, or one of `quick` that is done first."""
     if run is not None:
         return run
-    wanted = RecipeRun("milk10k-quick", read_recipe("milk10k-quick"))
+    wanted = RecipeRun("quick", read_recipe("quick"))
     run_all([wanted], out, 1)
     return wanted.folder(out)

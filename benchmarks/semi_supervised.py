@@ -6,7 +6,7 @@ methods are run with several seeds and the others with seed 0. Prints Markdown t
 al. 2022 (Tables 2, 4 and 5 to 7, Figure 3). A seed draws the splits, the clients, which labels are kept, the
 cohorts and every initial weight.
 
-RI is the relative improvement of the mean F1 over the one of `local-lower`, in percent. AC is what hospitals
+RI is the relative improvement of the mean F1 over the one of `local`, in percent. AC is what hospitals
 downloaded beyond the downloads of `ssfl` with the same seed, in percent of these, from the bytes in the log:
 once over all rounds, and once over the rounds in which a client had as many peers as it may have, against
 what a client of `ssfl` downloads in a round.
@@ -32,48 +32,46 @@ from peer_tables import (
 from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 
-SEVERAL_SEEDS = ("ssfl", "fedmatch-plus", "fedperl", "fedperl-no-pa-t2", "fedperl-gated-similarity-85")
+SEVERAL_SEEDS = ("ssfl", "fedmatch@plus", "fedperl", "fedperl@no-pa", "fedperl@gated-similarity-85")
 # Not among the recipes: FedPerl with every client in every round, in as many clients' rounds as the others,
 # and with normalisation statistics among the features by which clients are compared, as in the authors' code.
 EVERYONE, STATISTICS = "-everyone", "-statistics"
 METHODS = (
-    "local-lower",
-    "fedavg-lower",
-    "local-fixmatch",
+    "local",
+    "fedavg-labelled",
+    "local@fixmatch",
     "ssfl",
     "fedmatch",
-    "fedmatch-plus",
-    *(f"fedperl-no-pa-t{peers}" for peers in range(1, 6)),
-    "fedperl-t1",
+    "fedmatch@plus",
+    *(f"fedperl@no-pa{peers}" for peers in ("@t1", "", "@t3", "@t4", "@t5")),
+    "fedperl@t1",
     "fedperl",
-    "fedperl-t3",
-    "fedperl-t4",
-    "fedperl-t5",
-    "fedperl-random-peers",
-    "fedperl-validation",
-    *(f"fedperl-gated-validation-{threshold}" for threshold in (75, 85, 95)),
-    *(f"fedperl-gated-similarity-{threshold}" for threshold in (75, 85, 95)),
-    "local-upper",
-    "fedavg-upper",
-    "ssfl-labels-at-server",
-    "fedperl-labels-at-server",
-    "fedperl-unseen",
-    "fedavg-few-labelled",
-    "ssfl-few-labelled",
-    "fedperl-few-labelled",
+    *(f"fedperl@t{peers}" for peers in (3, 4, 5)),
+    "fedperl@random-peers",
+    "fedperl@validation",
+    *(f"fedperl@gated-validation-{threshold}" for threshold in (75, 85, 95)),
+    *(f"fedperl@gated-similarity-{threshold}" for threshold in (75, 85, 95)),
+    "local@upper",
+    "fedavg-labelled@upper",
+    "ssfl@labels-at-server",
+    "fedperl@labels-at-server",
+    "fedperl@unseen",
+    "fedavg-labelled@few-labelled",
+    "ssfl@few-labelled",
+    "fedperl@few-labelled",
     "fedirm",
     "semi-fl",
     f"fedperl{STATISTICS}",
     f"fedperl{EVERYONE}",
     f"fedperl{STATISTICS}{EVERYONE}",
 )
-LOWER, FREE = "local-lower", "ssfl"  # what RI and AC are relative to
+LOWER, FREE = "local", "ssfl"  # what RI and AC are relative to
 BY_CLASS = ("f1", "auroc", "auprc")
 
 
 def pretraining_of(seed: int) -> RecipeRun:
     """The pre-training that all methods share."""
-    job = read_recipe(f"ten-hospitals-{FREE}")
+    job = read_recipe(f"{FREE}@ten-hospitals")
     stages = [stage for stage in job["stages"] if stage["stage"] == "pretrain"]
     return RecipeRun(f"pretraining-{seed}", {**job, "seed": seed, "stages": stages})
 
@@ -89,7 +87,7 @@ def run_of(method: str, seed: int, runs: Path, rounds: int | None = None) -> Rec
 
     With `rounds` every stage is cut to so many rounds or epochs, and warm-up to half of them.
     """
-    job = read_recipe(f"ten-hospitals-{method.removesuffix(EVERYONE).removesuffix(STATISTICS)}")
+    job = read_recipe(f"{method.removesuffix(EVERYONE).removesuffix(STATISTICS)}@ten-hospitals")
     left_out = ("pretrain", "export", "calibrate", "register")
     stages = [stage for stage in job["stages"] if stage["stage"] not in left_out]
     job["model"]["weights"] = str(encoder_of(seed, runs))
@@ -153,6 +151,6 @@ def main(
 if __name__ == "__main__":
     start(
         main,
-        "--runs {scratch}/runs --seeds 1 --methods local-lower --methods ssfl --methods fedperl",
+        "--runs {scratch}/runs --seeds 1 --methods local --methods ssfl --methods fedperl",
         pictures=True,
     )

@@ -40,7 +40,7 @@ from registry.bundle.model import Graph
 from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry
 from training.jobs.job import Job, read_job
-from training.jobs.recipes import FOLDER
+from training.jobs.job_file import find_job, read_plain
 from training.jobs.stage_result import load_finished
 from training.models import build_model
 from training.models.export import ServedModel
@@ -53,7 +53,7 @@ TYPES = {b"\xff\xd8": "image/jpeg", b"\x89P": "image/png", b"RI": "image/webp"}
 
 def registering(job_file: Path, out: Path) -> Path:
     """The same job, with a stage that registers what it makes."""
-    job = yaml.safe_load(job_file.read_text())
+    job = read_plain(find_job(job_file))
     stages = [stage for stage in job["stages"] if stage["stage"] != "register"]
     job["stages"] = [*stages, {"stage": "register", "model": MODEL}]
     out.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def ask(client: httpx.Client, content: bytes, **parameters: str) -> dict:
 
 
 def main(
-    job_file: Annotated[Path, typer.Argument(help="The job.")] = FOLDER / "milk10k-fedauto.yaml",
+    job_file: Annotated[Path, typer.Argument(help="The job.")] = Path("fedauto@milk10k"),
     out: Annotated[Path | None, typer.Option(help="Where the run goes; resumed if it is there.")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures of each skin tone.")] = 20,
 ) -> None:

@@ -30,7 +30,7 @@ from registry.bundle.pictures.rule import decode_picture
 from registry.bundle.skin_tone import from_dark, lab, skin_tone_angle, typology_angle
 
 SCALE = "milk10k"
-THIRDS = (("0", "1", "2"), ("3",), ("4", "5"))  # dark, medium, light, as in the recipe milk10k-fedauto
+THIRDS = (("0", "1", "2"), ("3",), ("4", "5"))  # dark, medium, light, as in the recipe fedauto@milk10k
 METHODS = ("skin beside the lesion", "all pixels")
 Angles = Mapping[str, list[float | None]]
 

@@ -117,7 +117,7 @@ def main(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders of finished runs of one job.")] = None,
     recipe: Annotated[
         str, typer.Option(help="Run this recipe where no folder is named.")
-    ] = "milk10k-fedauto",
+    ] = "fedauto@milk10k",
     out: Annotated[Path, typer.Option(help="Where such a run is kept.")] = Path("runs/told"),
 ) -> None:
     """Print the table."""

@@ -1,6 +1,6 @@
 """Does the distance from the training pictures tell unknown diseases where low confidence does not? MILK10k.
 
-Runs `milk10k-fedauto` once for every seed, as `python training/run.py` would, but on the diagnoses in place
+Runs `fedauto@milk10k` once for every seed, as `python training/run.py` would, but on the diagnoses in place
 of malignant and benign, and without some diseases: their pictures are in no split. A run that is there
 already is not done again. Then each released model looks at the known test pictures and at all pictures of
 the unknown diseases, and two scores of being unknown are compared: the distance M(x) from the training
@@ -40,7 +40,7 @@ from registry.bundle.model import Graph
 from training.data.dataset import SPLITS, Examples, Split
 from training.jobs.job import Job
 
-RECIPE = "milk10k-fedauto"
+RECIPE = "fedauto@milk10k"
 FEWEST = 10  # pictures of either side, for an AUROC
 DRAWS = 1000
 

@@ -1,6 +1,6 @@
 """What a model says of pictures from where nobody trained: another clinic, another kind of picture.
 
-The recipe `milk10k-frozen` with several seeds, its data changed. Each row trains on the sources it names,
+The recipe `frozen` with several seeds, its data changed. Each row trains on the sources it names,
 and asks of others whether a lesion is malignant:
 
 - MILK10k's lesions by both pictures, asked of HAM10000's dermoscopic pictures: another clinic;
@@ -23,7 +23,7 @@ from quick import start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
-RECIPE = "milk10k-frozen"
+RECIPE = "frozen"
 CLOSE_UPS = {"where": {"image_type": "clinical: close-up"}}
 DERMOSCOPIC = {"where": {"image_type": "dermoscopic"}}
 CLINICS = ("vidir_molemax", "vidir_modern", "vienna_dias")

@@ -91,7 +91,7 @@ def judge(bundle: Bundle, examples: Examples, malignant: NDArray[np.bool_]) -> d
 
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/cases"),
-    recipe: Annotated[str, typer.Option(help="A recipe of cases on MILK10k.")] = "milk10k-frozen",
+    recipe: Annotated[str, typer.Option(help="A recipe of cases on MILK10k.")] = "frozen",
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
 ) -> None:
     """Train where no run is there, look at the test lesions, and print the table."""

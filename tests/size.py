@@ -23,14 +23,14 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 62_019,
+    "lines of code": 62_036,
     "modules": 698,
     "folders": 74,
     "imports, in thousandths of code": 127,
     "words of the dialect in docstrings": 605,
-    "lines of tests": 89_034,
+    "lines of tests": 89_195,
     "lines of benchmarks": 19_157,
-    "recipes": 176,
+    "recipes": 45,
     "decision records": 57,
     "words of docs": 146_374,
     "words of the dialect in docs": 690,

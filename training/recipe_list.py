@@ -1,60 +1,48 @@
 """What `dermfed-train --recipes` prints: the built-in jobs, read without torch."""
 
 import json
-from collections.abc import Sequence
-from itertools import groupby
+from shutil import get_terminal_size
 from textwrap import fill
 
-from rich.console import Console
-from rich.table import Table
-
-from training.jobs.recipes import GROUPS, Recipe, grouped, read_recipes
-from training.terminal_table import print_table
-
-ROOM = 60  # columns of a table beside the names
+from training.jobs.job_file import split_variants
+from training.jobs.recipes import GROUPS, Recipe, read_recipes
 
 
 def print_recipes(*, as_json: bool) -> None:
-    """The built-in jobs: as JSON by name, in tables the systems first and ablations last."""
+    """The built-in jobs, each before its variants: as JSON, or by group."""
     recipes = read_recipes()
     if as_json:
         rows = [
             {
                 "name": recipe.name,
-                "path": str(recipe.path),
+                "path": str(split_variants(recipe.path)[0]),
                 **recipe.about.model_dump(),
-                "group": recipe.group,
-                "ablation_of": recipe.about.ablation_of,
+                "group": recipe.about.group,
+                "also": recipe.also,
             }
             for recipe in recipes
         ]
         print(json.dumps(rows, indent=2))
         return
-    if Console().width < max(len(recipe.name) for recipe in recipes) + ROOM:
-        print_below_each_other(recipes)
-        return
-    for group, members in grouped(recipes).items():
-        table = Table(title=GROUPS[group], title_justify="left")
-        table.add_column("recipe", no_wrap=True)  # a name is there to be copied
-        for header in ("system", "paper", "note"):
-            table.add_column(header)
-        for of, recipes_of in groupby(members, key=lambda recipe: recipe.about.ablation_of):
-            if of:
-                table.add_section()
-                table.add_row(f"of {of}:")
-            for recipe in recipes_of:
-                table.add_row(recipe.name, recipe.about.system, recipe.about.paper, recipe.about.note)
-        print_table(table)
-
-
-def print_below_each_other(recipes: Sequence[Recipe]) -> None:
-    """The built-in jobs on a narrow terminal: a name on a line of its own, and below it what it is."""
-    for group, members in grouped(recipes).items():
-        print(f"{GROUPS[group]}\n")
-        for recipe in members:
-            about = recipe.about
-            of = f"of {about.ablation_of}" if about.ablation_of else ""
-            print(recipe.name)
-            for text in filter(None, (of, about.system, about.paper, about.note)):
-                print(fill(text, max(Console().width, 20), initial_indent="  ", subsequent_indent="  "))
+    for group, title in GROUPS.items():
+        print(f"{title}\n")
+        system = recipes[0]
+        for recipe in recipes:
+            system = recipe if recipe.name == recipe.system else system
+            if recipe.about.group == group:
+                print_recipe(recipe, system)
         print()
+
+
+def print_recipe(recipe: Recipe, system: Recipe) -> None:
+    """A name on a line of its own, and below it what it is, of a variant what sets it apart."""
+    print(recipe.name)
+    texts = [recipe.about.system, recipe.about.paper, recipe.about.note]
+    if recipe is not system:
+        shared = [system.about.system, system.about.paper]
+        texts = [text for text in texts if text not in shared]
+    if recipe.also:
+        texts.append(f"also {', '.join(f'@{key}' for key in recipe.also)}")
+    for text in filter(None, texts):
+        width = max(get_terminal_size().columns, 20)
+        print(fill(text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))

@@ -35,7 +35,8 @@ INIT = "init"  # the other
 EXAMPLES = """Examples:
 
 \b
-  dermfed-train training/recipes/demo.yaml --out runs/demo
+  dermfed-train demo --out runs/demo
+  dermfed-train fedperl@t3@ten-hospitals
   dermfed-train job.yaml --resume
   dermfed-train job.yaml --set stages.federate.rounds=5 --set seed=1
   dermfed-train --compare runs/alone --compare runs/together
@@ -50,7 +51,12 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def run(
-    job_file: Annotated[Path | None, typer.Argument(metavar="JOB.yaml", help="The job file.")] = None,
+    job_file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="JOB.yaml", help="The job file, or a built-in job; with @NAME a variant of it."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where results go; by default runs/<name of the job>.")
     ] = None,
@@ -125,6 +131,9 @@ def run(
             "`dermfed-train init MANIFEST`"
         )
     else:
+        from training.jobs.job_file import find_job
+
+        job_file = find_job(job_file)
         job = read(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
         if check_only:
             check_job(job, job_file, kit, out, key, as_json=as_json)

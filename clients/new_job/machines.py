@@ -7,7 +7,7 @@ from typing import Any, Literal
 from training.data.settings import SplitConfig
 
 Machine = Literal["try-out", "processor", "gpu"]
-RECIPES: Mapping[Machine, str] = {"processor": "hospital-frozen", "gpu": "hospital-finetuned"}
+RECIPES: Mapping[Machine, str] = {"processor": "frozen@hospital", "gpu": "finetuned@hospital"}
 SENSITIVITY = "sensitivity"  # of the stage `calibrate`
 
 
@@ -66,10 +66,10 @@ def work_on(machine: Machine) -> Work:
     if machine == "try-out":
         return TRY_OUT
     from training.jobs.job_file import read_plain  # torch, which takes seconds
-    from training.jobs.recipes import FOLDER
+    from training.jobs.recipes import recipe_path
 
     recipe = RECIPES[machine]
-    plain = read_plain(FOLDER / "use" / f"{recipe}.yaml")
+    plain = read_plain(recipe_path(recipe))
     stages = {stage["stage"]: stage for stage in plain["stages"]}
     return Work(
         recipe=recipe,

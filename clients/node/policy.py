@@ -79,13 +79,14 @@ class JobsPolicy(FrozenConfig):
     @field_validator("recipes")
     @classmethod
     def _are_built_in(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from registry.bundle.text import nearest
-        from training.jobs.recipes import recipe_paths
+        from training.errors import JobError
+        from training.jobs.recipes import recipe_path
 
-        known = [path.stem for path in recipe_paths()] if names else []
         for name in names:
-            if name not in known:
-                raise ValueError(f"no built-in job is called {name!r}; {nearest(name, known)}")
+            try:
+                recipe_path(name)
+            except JobError as error:
+                raise ValueError(str(error)) from error
         return names
 
 

@@ -7,7 +7,7 @@ from clients.node.policy import Policy, PrivacyPolicy
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.data.selectors import identifying, selecting_columns
 from training.jobs.job import Job
-from training.jobs.recipes import recipe_paths
+from training.jobs.recipes import recipe_path
 from training.updates.settings import PrivacyConfig
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe
@@ -130,9 +130,8 @@ def recipe_of(job: Job, names: tuple[str, ...]) -> str | None:
     """Which of these built-in jobs a job is, by what is installed here; None for none of them."""
     from training.jobs.job import read_job
 
-    for path in recipe_paths():
-        if path.stem in names:
-            recipe = read_job(path)
-            if all(getattr(recipe, block) == getattr(job, block) for block in SAME):
-                return path.stem
+    for name in names:
+        recipe = read_job(recipe_path(name))
+        if all(getattr(recipe, block) == getattr(job, block) for block in SAME):
+            return name
     return None

@@ -115,7 +115,7 @@ def test_recipes_are_listed_with_their_papers(command):
     assert ended.code == 0
     assert all(recipe.keys() >= RECIPE for recipe in recipes)
     assert any("2023" in (recipe["paper"] or "") for recipe in recipes)
-    assert {"demo", "fedperl", "fedclf", "fedmae", "milk10k-fedauto"} <= {each["name"] for each in recipes}
+    assert {"demo", "fedperl", "fedclf", "fedmae", "fedperl@t3"} <= {each["name"] for each in recipes}
     assert all(Path(recipe["path"]).is_file() for recipe in recipes)
 
 

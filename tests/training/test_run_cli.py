@@ -43,43 +43,57 @@ def test_the_schema_knows_every_block_and_part(train_command):
 def test_recipes_are_listed_with_their_papers(train_command):
     rows = json.loads(train_command("--recipes", "--json").out)
     there = {path.stem for path in FOLDER.rglob("*.yaml")}
-    assert {row["name"] for row in rows} == there - {path.stem for path in BASES.iterdir()}
+    assert {row["name"].partition("@")[0] for row in rows} == there - {path.stem for path in BASES.iterdir()}
     for row in rows:
         assert Path(row["path"]).is_file()
         assert row["paper"]
         assert row["system"]
-    shown = flat(train_command("--recipes").out.replace("┃", " "))
-    assert all(row["name"] in shown for row in rows)
+    shown = flat(train_command("--recipes").out)
+    for row in rows:
+        assert flat(row["note"]) in shown
 
 
-def test_systems_are_listed_first_and_ablations_last_by_their_system(train_command):
+def test_systems_are_listed_by_group_each_before_its_variants(train_command):
     rows = {row["name"]: row for row in json.loads(train_command("--recipes", "--json").out)}
-    assert list(rows) == sorted(rows)
-    lines = train_command("--recipes").out.splitlines()
-    told = [line.removeprefix("│").split("│")[0].strip() for line in lines]
+    told = train_command("--recipes").out.splitlines()
     heads = [told.index(title) for title in GROUPS.values()]
     assert heads == sorted(heads)
-    ends = [*heads[1:], len(told)]
-    for group, start, end in zip(GROUPS, heads, ends, strict=True):
+    for group, start, end in zip(GROUPS, heads, [*heads[1:], len(told)], strict=True):
         listed = [cell for cell in told[start:end] if cell in rows]
-        assert sorted(listed) == [name for name, row in rows.items() if row["group"] == group]
-        assert group == "ablation" or listed == sorted(listed)
-    system = ""
-    for cell in told[heads[-1] :]:
-        if cell.startswith("of "):
-            system = cell.removeprefix("of ").removesuffix(":")
-            assert rows[system]["group"] != "ablation"
-        elif cell in rows:
-            assert rows[cell]["ablation_of"] == system
-    assert rows["fedperl-t3"]["ablation_of"] == "fedperl"
-    assert (rows["fedperl"]["group"], rows["ten-hospitals-fedperl"]["group"]) == ("system", "data set")
+        assert listed == [name for name, row in rows.items() if row["group"] == group]
+    systems = [name.partition("@")[0] for name in rows]
+    assert systems == sorted(systems)
+    assert all(
+        list(rows).index(system) <= list(rows).index(name) for system, name in zip(systems, rows, strict=True)
+    )
+    assert "fedperl@t3" in rows
+    assert rows["fedperl"]["also"] == ["ten-hospitals", "few-labelled", "labels-at-server"]
 
 
 def test_a_base_of_recipes_is_no_job_and_says_what_it_is(train_command):
-    ended = train_command(BASES / "ten-devices.yaml")
+    ended = train_command(BASES / "isic2019-ten-clients.yaml")
     assert ended.code == 2
-    assert "ten-devices.yaml is no job but a base that jobs share: The ten devices of Wu et al." in ended.err
-    assert "`extends: [SYSTEM, ten-devices]`" in ended.err
+    assert "isic2019-ten-clients.yaml is no job but a base that jobs share: The ten clients" in ended.err
+    assert "`extends: [SYSTEM, isic2019-ten-clients]`" in ended.err
+
+
+def test_a_job_is_named_with_its_variants_by_its_file_and_a_built_in_one_by_its_name(
+    train_command, tiny, tmp_path, monkeypatch
+):
+    changes = {"stages.federate.rounds": 1, "seed": 5}
+    job = {**tiny, "variants": {"small": {"changes": changes}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(job))
+    assert train_command("mine.yaml@small", "--out", "run").code == 0
+    resolved = yaml.safe_load((tmp_path / "run" / "job.resolved.yaml").read_text())
+    assert (resolved["name"], resolved["seed"]) == (f"{tiny['name']}-small", 5)
+    assert "variants" not in resolved
+    monkeypatch.setenv("DERMFED_DATA", str(tmp_path))
+    for built_in in ("fedperl@t3@ten-hospitals", "isic2019-ten-clients"):
+        ended = train_command("--check", built_in)
+        assert ended.code == 2
+        assert ("milk10k" if "fedperl" in built_in else "is no job but a base") in ended.err
+    ended = train_command("--check", "fedmatch@pluss")
+    assert "fedmatch.yaml has no variant `pluss`; did you mean `plus`? valid: ten-hospitals, " in ended.err
 
 
 def test_finished_runs_are_compared(train_command, job_file, tiny, tmp_path):

@@ -15,11 +15,9 @@ class About(FrozenConfig):
         paper: where it comes from.
         note: which table it is of, and where it departs.
         group: whether it is for use, a paper's system in its form, or a job for a data set; for the list.
-        ablation_of: the recipe of whose system this is an ablation or another setting; for the list alone.
     """
 
     system: str
     paper: str
     note: str = ""
     group: Literal["use", "system", "data set"] = Field("system", exclude=True)
-    ablation_of: str | None = Field(None, exclude=True)

@@ -7,84 +7,222 @@ A job file is a whole job, or it names another one and what is different:
     changes:
       stages.federate.exchange.peers: 3
 
-The other file is read first, and may itself extend one. `name`, `seed` and `about` stand for those of the
+The other file is read first, and may itself extend one. `name`, `seed` and `about` replace those of the
 other, then `changes` apply in their order, and `--set` after them by the same paths: keys with dots between,
 where a number or a stage's name picks from a list, and the number after its last adds to it. A stage that is
 not there is put where the order of stages has it.
 
 `extends: [SYSTEM, PICTURES]` names several, read from left to right: of two with one block (`data`, `model`,
-`stages`, ...) the later one's stands, whole. A bare name that no file beside has is a built-in job's, or that
-of a base: blocks that jobs share, marked by a line `base: what it is`, and no job by itself.
+`stages`, ...) the later one's replaces the earlier one's. A bare name that no file beside has is a built-in
+job's, or that of a base: blocks that jobs share, marked by a line `base: what it is`, and no job by itself.
+
+A file may have variants, each with its own `about`, `extends` and `changes`:
+
+    variants:
+      t3: {changes: {stages.federate.exchange.peers: 3}}
+      small: {extends: [small-vit, pictures.yaml]}
+      t3@small: {changes: {stages.federate.rounds: 5}}
+
+`fedperl.yaml@t3` names one and `fedperl.yaml@t3@small` two, wherever a job is named. A file applies those
+that are named after its own `changes`, in the order in which it lists them, whatever order they are named in,
+and `t3@small` where both are. It has the variants of the files that it extends, too; they apply theirs first.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from registry.bundle.text import nearest
 from registry.strict_yaml import YamlError, load_yaml
+from training.config import FrozenConfig, describe
 from training.errors import JobError
 from training.jobs.job_changes import EXAMPLE, apply_change, set_value
 
 BUILT_IN = Path(str(files("training"))) / "recipes"
 OWN = ("name", "seed", "about")
-BESIDE = (*OWN, "extends", "changes")
+BESIDE = (*OWN, "extends", "changes", "variants")
+
+
+class Variant(FrozenConfig):
+    """What a variant of a job says and changes, as a file that extends another does."""
+
+    about: dict[str, Any] = Field(default_factory=dict)
+    extends: str | list[str] | None = None
+    changes: dict[str, Any] | None = None
+
+
+VARIANTS = TypeAdapter(dict[str, Variant])
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A job as a file and those that it extends have it.
+
+    Attributes:
+        job: its blocks.
+        variants: what each variant of all these files says `about` itself, those that apply first first.
+    """
+
+    job: dict[str, Any]
+    variants: dict[str, dict[str, Any]]
 
 
 def read_plain(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """The job in a file and those that it extends, not checked yet.
 
     Args:
-        path: the YAML file.
+        path: the YAML file, with `@` and a variant's name for each variant, e.g. `job.yaml@small`.
         changes: `key.path=value`, applied last.
 
     Raises:
-        JobError: when a file cannot be read, is no job, a base or extends itself, or a path does not exist.
+        JobError: when a file cannot be read, is no job, a base or extends itself, or a path or a variant does
+            not exist.
     """
-    raw = read_extended(path, ())
+    raw = read_named(path, (), ()).job
     for change in changes:
         apply_change(raw, change)
     return raw
 
 
-def read_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
-    """The job in `path`, which the last of `before` extends, and that the one before it."""
+def read_variants(path: Path) -> tuple[list[str], list[str]]:
+    """The variants of a job file itself, and those of the files that it extends, which it has too.
+
+    Each is a name, or several with `@` between, where it applies if all of them are named. One that only
+    adapts others says nothing about itself and is not listed.
+    """
+    own = read_yaml(path, ()).get("variants", {})
+    listed = [key for key, about in read_named(path, (), ()).variants.items() if about]
+    return [key for key in listed if key in own], [key for key in listed if key not in own]
+
+
+def built_in_files() -> dict[str, Path]:
+    """The files of built-in jobs and of bases, by their bare names."""
+    return {file.stem: file for file in BUILT_IN.rglob("*.yaml")}
+
+
+def find_job(named: Path) -> Path:
+    """The job that a command line names: by its path, or a built-in one as `fedperl@t3`."""
+    path, variants = split_variants(named)
+    built_in = None if path.is_file() else built_in_files().get(str(path))
+    return with_variants(built_in, variants) if built_in else named
+
+
+def split_variants(named: Path) -> tuple[Path, list[str]]:
+    """A job's file, and the variants that are named after it."""
+    name, *variants = named.name.split("@")
+    return (named, []) if named.is_file() or not name else (named.with_name(name), variants)
+
+
+def with_variants(path: Path, variants: Sequence[str]) -> Path:
+    """The job of a file with these variants, in the form that `split_variants` takes apart."""
+    return path.with_name("@".join([path.name, *variants]))
+
+
+def read_named(named: Path, passed: Collection[str], before: tuple[Path, ...]) -> Extended:
+    """The job in a file, which the last of `before` extends, with its variants and those passed on to it.
+
+    Variants that are named here are part of the job's name, and say what it is.
+    """
+    path, names = split_variants(named)
+    chosen = {*passed, *names}
+    found = read_file(path, chosen, before)
+    job, variants = found.job, found.variants
+    applied = [key for key in variants if parts(key) <= chosen and not parts(key).isdisjoint(names)]
+    for name in names:
+        if not any(name in parts(key) for key in applied):
+            raise JobError(f"{path} has no variant `{name}`; {nearest(name, list(variants))}")
+    if names and "name" in job:
+        job["name"] = "-".join([str(job["name"]), *names])
+    notes = [str(variants[key]["note"]) for key in applied if "note" in variants[key]]
+    for about in [*(variants[key] for key in applied), {"note": " ".join(notes)} if notes else {}]:
+        if about:
+            job["about"] = {**job.get("about", {}), **about}
+    return Extended(job, {key: about for key, about in variants.items() if parts(key).isdisjoint(names)})
+
+
+def parts(key: str) -> set[str]:
+    """The variants that have to be named for one of a file's variants to apply."""
+    return set(key.split("@"))
+
+
+def read_file(path: Path, chosen: Collection[str], before: tuple[Path, ...]) -> Extended:
+    """The job in a file, with those variants that are chosen and that it or a file that it extends has."""
     raw = read_yaml(path, before)
+    try:
+        own = VARIANTS.validate_python(raw.pop("variants", {}))
+    except ValidationError as error:
+        raise JobError(f"{path}, variants:\n" + "\n".join(describe(error))) from error
     if "base" in raw:
         refuse_base(path, raw.pop("base"), before)
-    if "extends" not in raw:
-        if "changes" in raw:
-            raise JobError(
-                f"{path} has `changes` and nothing that it changes; name the other file with `extends`, or "
-                "write the values where they belong"
-            )
-        return raw
-    refuse_others(path, raw)
-    job = merged(path, other_files(path, raw["extends"], before), before)
-    job |= {key: raw[key] for key in OWN if key in raw}
-    for steps, value in changes_of(path, raw).items():
-        set_value(job, steps, value, f"{path}, changes, {steps}")
-    return job
+    if "extends" in raw:
+        refuse_others(path, raw)
+        found = merged(path, raw["extends"], chosen, before)
+        found.job.update({key: raw[key] for key in OWN if key in raw})
+        change(found.job, raw.get("changes"), f"{path}")
+    elif "changes" in raw:
+        raise JobError(
+            f"{path} has `changes` and nothing that it changes; name the other file with `extends`, or "
+            "write the values where they belong"
+        )
+    else:
+        found = Extended(raw, {})
+    applied = {key: variant for key, variant in own.items() if parts(key) <= set(chosen)}
+    refuse_rivals(path, {key: variant.changes or {} for key, variant in applied.items()})
+    for key, variant in applied.items():
+        if variant.extends is not None:
+            blocks = merged(path, variant.extends, (), before).job
+            found.job.update({name: block for name, block in blocks.items() if name not in OWN})
+        change(found.job, variant.changes, f"{path}, variants, {key}")
+    for key, variant in own.items():
+        found.variants[key] = found.variants.get(key, {}) | variant.about
+    return found
 
 
-def merged(path: Path, others: Sequence[Path], before: tuple[Path, ...]) -> dict[str, Any]:
+def change(job: dict[str, Any], changes: Any, where: str) -> None:
+    """Change a job by path, as a file or one of its variants says."""
+    if not isinstance(changes, dict | None):
+        raise JobError(f"{where}: `changes` is {changes!r}; write it as `key.path: value`, e.g. {EXAMPLE}")
+    for key, value in (changes or {}).items():
+        if not isinstance(key, str) or not all(key.split(".")):
+            raise JobError(f"{where}, changes, {key}: write it as `key.path: value`, e.g. {EXAMPLE}")
+        set_value(job, key, value, f"{where}, changes, {key}")
+
+
+def refuse_rivals(path: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse two variants that change one setting, unless a third one says what both come to."""
+    for one, other in combinations(changes, 2):
+        twice = changes[one].keys() & changes[other].keys()
+        if twice and not any(parts(one) | parts(other) <= parts(key) for key in changes):
+            raise JobError(f"{path}: `{one}` and `{other}` both change {min(twice)}; name one of them")
+
+
+def merged(path: Path, named: Any, chosen: Collection[str], before: tuple[Path, ...]) -> Extended:
     """The blocks of all jobs that `path` extends; of two with one block the later one's, whole.
 
     Raises:
         JobError: when later ones leave nothing of one.
     """
-    jobs = [read_extended(other, (*before, path)) for other in others]
-    for number, job in enumerate(jobs[:-1]):
-        if not job.keys() - set().union(*jobs[number + 1 :]):
+    others = other_files(path, named, before)
+    found = [read_named(other, chosen, (*before, path)) for other in others]
+    for number, (other, extended) in enumerate(zip(others[:-1], found, strict=False)):
+        if not extended.job.keys() - set().union(*(later.job for later in found[number + 1 :])):
             after = " and ".join(map(str, others[number + 1 :]))
-            blocks = ", ".join(f"`{key}`" for key in job)
+            blocks = ", ".join(f"`{key}`" for key in extended.job)
             raise JobError(
-                f"{path} extends {others[number]}, of which nothing is left: {after}, after it, has all that "
+                f"{path} extends {other}, of which nothing is left: {after}, after it, has all that "
                 f"it has ({blocks}), and a later block replaces an earlier one whole; leave one of them out, "
                 "turn them round, or name a base or a file of your own that has some blocks alone"
             )
-    return {key: value for job in jobs for key, value in job.items()}
+    return Extended(
+        {key: value for extended in found for key, value in extended.job.items()},
+        {key: about for extended in found for key, about in extended.variants.items()},
+    )
 
 
 def refuse_base(path: Path, told: Any, before: tuple[Path, ...]) -> None:
@@ -155,7 +293,7 @@ def other_files(path: Path, named: Any, before: tuple[Path, ...]) -> list[Path]:
     others: list[Path] = []
     for name in names:
         other = other_file(path, name)
-        refuse_circle(other, (*before, path))
+        refuse_circle(split_variants(other)[0], (*before, path))
         if other.resolve() in [file.resolve() for file in others]:
             raise JobError(f"{path}: `extends` names {other} twice; once is enough")
         others.append(other)
@@ -163,26 +301,26 @@ def other_files(path: Path, named: Any, before: tuple[Path, ...]) -> list[Path]:
 
 
 def other_file(path: Path, name: str) -> Path:
-    """The file that `path` means by `name`: a path from its own folder, or a bare name of a built-in file."""
-    other = path.parent / name
-    if "/" in name or name.endswith((".yaml", ".yml")) or other.is_file():
-        return other
-    beside = path.parent / f"{name}.yaml"
+    """The job that `path` means by `name`: a path from its own folder, or a bare name of a built-in file."""
+    other, variants = split_variants(path.parent / name)
+    if "/" in name or other.suffix in {".yaml", ".yml"} or other.is_file():
+        return path.parent / name
+    beside = other.with_name(f"{other.name}.yaml")
     if beside.is_file() and beside.resolve() != path.resolve():
-        return beside
-    built_in = {file.stem: file for file in BUILT_IN.rglob("*.yaml")}
-    if name not in built_in:
+        return with_variants(beside, variants)
+    if other.name not in (built_in := built_in_files()):
         raise JobError(
             f"{path} extends `{name}`, which is neither a file beside it nor built in"
-            f"{closest(name, built_in)}; list the built-in jobs with --recipes, and name your own by its path"
+            f"{closest(other.name, built_in)}; list the built-in jobs with --recipes, and name your own by "
+            "its path"
         )
-    return built_in[name]
+    return with_variants(built_in[other.name], variants)
 
 
 def alike(path: Path) -> str:
     """A hint at a file of that folder, or a built-in one, with nearly this name."""
     beside = (file.name for file in path.parent.glob("*.y*ml"))
-    return closest(path.name, [*beside, *(file.stem for file in BUILT_IN.rglob("*.yaml"))])
+    return closest(path.name, [*beside, *built_in_files()])
 
 
 def closest(name: str, valid: Iterable[str]) -> str:
@@ -199,16 +337,3 @@ def refuse_circle(other: Path, chain: Sequence[Path]) -> None:
         raise JobError(
             f"{' extends '.join(map(str, (*circle, circle[0])))}: a circle; let one of them be a whole job"
         )
-
-
-def changes_of(path: Path, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a file changes, by path."""
-    changes = raw.get("changes")
-    if changes is None:
-        return {}
-    if not isinstance(changes, dict):
-        raise JobError(f"{path}: `changes` is {changes!r}; write it as `key.path: value`, e.g. {EXAMPLE}")
-    for key in changes:
-        if not isinstance(key, str) or not all(key.split(".")):
-            raise JobError(f"{path}, changes, {key}: write it as `key.path: value`, e.g. {EXAMPLE}")
-    return changes

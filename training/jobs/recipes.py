@@ -1,16 +1,18 @@
 """Recipes: a job file per published system with its hyper-parameters, and jobs for known data sets.
 
-Those in `bases/` are no jobs: they hold the data sets, the networks and their fine-tuning that recipes share.
+Their variants are recipes, too: ablations of the system, and the same on other data sets. Files in `bases/`
+are no jobs: they hold the data sets, the networks and their fine-tuning that recipes share.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from registry.bundle.text import nearest
+from training.errors import JobError
 from training.jobs.about import About
-from training.jobs.job_file import BUILT_IN, read_plain
+from training.jobs.job_file import BUILT_IN, read_plain, read_variants, with_variants
 
 if TYPE_CHECKING:
     from training.jobs.job import Job
@@ -21,13 +23,18 @@ GROUPS = {
     "use": "models for use",
     "system": "systems of the papers",
     "data set": "jobs for data sets that can be had",
-    "ablation": "ablations and other settings, by their system",
 }
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One built-in job file."""
+    """One built-in job.
+
+    Attributes:
+        name: of its file, with its variants, e.g. `fedperl@t3`.
+        path: of its file, with its variants.
+        about: what it says of itself.
+    """
 
     name: str
     path: Path
@@ -41,28 +48,41 @@ class Recipe:
         return read_job(self.path)
 
     @property
-    def group(self) -> str:
-        """The key of `GROUPS` that it is listed under."""
-        return "ablation" if self.about.ablation_of else self.about.group
+    def system(self) -> str:
+        """The name of its file, without variants."""
+        return self.name.partition("@")[0]
+
+    @property
+    def also(self) -> list[str]:
+        """The variants that it has from files that it extends."""
+        return [] if "@" in self.name else read_variants(self.path)[1]
 
 
 def read_recipes() -> list[Recipe]:
-    """Every built-in job file, in whichever folder it is, by name."""
-    return [Recipe(path.stem, path, about_of(path)) for path in recipe_paths()]
+    """Every built-in job by name, each before the variants of its file."""
+    return [
+        Recipe(each.name.replace(".yaml", ""), each, About.model_validate(read_plain(each)["about"]))
+        for path in recipe_paths()
+        for each in [path, *(with_variants(path, [key]) for key in read_variants(path)[0])]
+    ]
 
 
-def about_of(path: Path) -> About:
-    """What a built-in job says about itself."""
-    return About.model_validate(read_plain(path)["about"])
+def recipe_path(name: str) -> Path:
+    """Where the built-in job of this name is, e.g. `fedperl@t3`.
+
+    Raises:
+        JobError: when there is no such file, or no such variant of it.
+    """
+    system, *variants = name.split("@")
+    known = {path.stem: path for path in recipe_paths()}
+    if system not in known:
+        raise JobError(f"no built-in job is called {name!r}; {nearest(system, list(known))}")
+    path = with_variants(known[system], variants)
+    read_plain(path)
+    return path
 
 
 def recipe_paths() -> list[Path]:
     """The files of all built-in jobs, by name; no two have one name."""
     paths = (path for path in FOLDER.rglob("*.yaml") if BASES not in path.parents)
     return sorted(paths, key=lambda path: path.stem)
-
-
-def grouped(recipes: Sequence[Recipe]) -> dict[str, list[Recipe]]:
-    """The recipes by group, systems first; ablations stand by the system that they are of."""
-    ordered = sorted(recipes, key=lambda recipe: (recipe.about.ablation_of or "", recipe.name))
-    return {group: [recipe for recipe in ordered if recipe.group == group] for group in GROUPS}

@@ -19,7 +19,7 @@ from clients.data.synthetic.write import write_synthetic
 from clients.new_job.machines import RECIPES
 from clients.new_job.writing import flow
 from training.jobs.job import read_job
-from training.jobs.recipes import FOLDER
+from training.jobs.recipes import recipe_path
 from training.plain_text import on_one_line
 
 Change = Callable[[int, Row], Row]
@@ -226,7 +226,7 @@ def test_check_shows_clinics_with_brackets_and_steers_nothing(write, tmp_path, t
 def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_command):
     out = tmp_path / "job.yaml"
     assert train_command("init", str(write()), "--out", str(out), "--on", machine, "--yes").code == 0
-    job, recipe = read_job(out), read_job(FOLDER / "use" / f"{RECIPES[machine]}.yaml")
+    job, recipe = read_job(out), read_job(recipe_path(RECIPES[machine]))
     assert job.model == recipe.model
     assert job.engine == recipe.engine
     assert job.stages == recipe.stages

@@ -23,7 +23,7 @@ from clients.node.policy_verdict import noise_of, recipe_of, verdicts_on
 from tests.clients.node.talk import ask, greet, join, question
 from training.engines.nvflare.wire import read_answer
 from training.jobs.job import Job, read_job
-from training.jobs.recipes import recipe_paths
+from training.jobs.recipes import recipe_path
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_jobs_are_pinned_by_digest_or_are_those_of_a_recipe(small_job):
 
 
 def test_a_job_is_a_recipe_by_what_is_in_it_and_not_by_what_it_says_of_itself(small_job):
-    path = next(path for path in recipe_paths() if path.stem == "demo")
+    path = recipe_path("demo")
     demo = read_job(path)
     own = demo.model_copy(update={"name": "ours", "seed": 9, "about": None})
     assert recipe_of(own, ("demo",)) == "demo"

@@ -1,14 +1,12 @@
 """What needs single clients is refused when the job is read, with the way out."""
 
-from pathlib import Path
-
 import pytest
 
 from training.jobs.job import Job, read_job
+from training.jobs.recipes import recipe_path
 from training.updates.settings import CountsConfig
 
 MASKS = {"secure_aggregation": {}}
-RECIPES = Path("training/recipes")
 
 
 @pytest.mark.parametrize(
@@ -22,15 +20,14 @@ RECIPES = Path("training/recipes")
 )
 def test_recipes_that_need_single_clients(recipe, reason, monkeypatch):
     monkeypatch.setenv("DERMFED_DATA", "/nowhere")
-    (path,) = RECIPES.rglob(f"{recipe}.yaml")
     with pytest.raises(Exception, match=reason):
-        read_job(path, ["privacy.secure_aggregation={}"])
+        read_job(recipe_path(recipe), ["privacy.secure_aggregation={}"])
 
 
 def test_recipes_of_losses_and_means_are_read(monkeypatch):
     monkeypatch.setenv("DERMFED_DATA", "/nowhere")
-    for recipe in ("demo", "milk10k-fedauto", "fedprox"):
-        read_job(RECIPES / f"{recipe}.yaml", ["privacy.secure_aggregation={}"])
+    for recipe in ("demo", "fedauto@milk10k", "fedprox"):
+        read_job(recipe_path(recipe), ["privacy.secure_aggregation={}"])
 
 
 def test_models_of_clients(make_job, federate_block):

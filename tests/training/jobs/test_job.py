@@ -9,7 +9,7 @@ import yaml
 
 from training.errors import JobError
 from training.jobs.job import Job, read_job
-from training.jobs.job_file import read_plain
+from training.jobs.job_file import read_plain, read_variants
 
 YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 JOB = {
@@ -233,6 +233,149 @@ def test_a_stage_that_is_not_there_comes_where_the_order_has_it(write):
         {"stage": "export", "tolerance": 1},
         {"stage": "calibrate"},
     ]
+
+
+# Variants.
+
+
+VARIANTS = """
+base.yaml:
+  variants:
+    small: {about: {note: Small.}, changes: {data: {manifest: b.csv, image_size: 16}, model: {name: vgg11}}}
+    few: {about: {note: Few.}, changes: {data.label_fraction: 0.5}}
+    few@small: {changes: {data.label_fraction: 0.25}}
+middle.yaml:
+  about: {system: Middle, paper: B}
+  name: middle
+  extends: base.yaml
+  changes: {stages.federate.rounds: 5, data.on_broken: skip}
+  variants:
+    long: {about: {system: Longer, note: Long.}, changes: {stages.federate.rounds: 50}}
+    small: {changes: {data.on_broken: refuse}}
+    pictures: {extends: pictures.yaml, changes: {data.image_size: 48}}
+pictures.yaml: {base: Pictures of ours., data: {manifest: c.csv}}
+"""
+
+
+@pytest.fixture
+def families(write, tmp_path):
+    """Files with variants, one of which extends the other; gives their folder."""
+    files = yaml.safe_load(VARIANTS)
+    write("base.yaml", {**whole(), **files.pop("base.yaml")})
+    for name, content in files.items():
+        write(name, content)
+    return tmp_path
+
+
+def test_a_variant_is_its_file_with_changed_lines(families):
+    expected = {**whole(), "name": "identity-few"}
+    expected["data"]["label_fraction"] = 0.5
+    expected["about"]["note"] = "Few."
+    assert read_plain(families / "base.yaml@few") == expected
+    assert read_plain(families / "base.yaml") == whole()
+
+
+def test_variants_combine_in_the_order_of_the_file_whatever_order_they_are_named_in(families):
+    small = {"manifest": "b.csv", "image_size": 16, "label_fraction": 0.25}
+    for names in ("few@small", "small@few"):
+        found = read_plain(families / f"base.yaml@{names}")
+        assert (found["data"], found["model"]) == (small, {"name": "vgg11"})
+        assert found["name"] == f"identity-{names.replace('@', '-')}"
+        assert found["about"]["note"] == "Small. Few."
+
+
+def test_a_variant_of_what_a_file_extends_applies_before_what_it_changes(families):
+    found = read_plain(families / "middle.yaml@long@few")
+    assert found["data"] == {**JOB["data"], "label_fraction": 0.5, "on_broken": "skip"}
+    assert found["stages"][0]["rounds"] == 50
+    assert found["name"] == "middle-long-few"
+    assert found["about"] == {"system": "Longer", "paper": "B", "note": "Few. Long."}
+    small = read_plain(families / "middle.yaml@small")
+    assert small["data"] == {"manifest": "b.csv", "image_size": 16, "on_broken": "refuse"}
+    assert small["stages"][0]["rounds"] == 5
+    assert read_variants(families / "middle.yaml") == (["small", "long"], ["few"])
+
+
+def test_a_variant_may_extend_and_be_extended(families, write):
+    assert read_plain(families / "middle.yaml@pictures")["data"] == {"manifest": "c.csv", "image_size": 48}
+    own = write("own.yaml", {"extends": "middle.yaml@long", "changes": {"data.image_size": 8}})
+    assert read_plain(own)["name"] == "middle-long"
+    assert read_plain(own)["stages"][0]["rounds"] == 50
+    small = read_plain(families / "own.yaml@small")
+    assert small["data"] == {"manifest": "b.csv", "image_size": 8, "on_broken": "refuse"}
+    assert small["stages"][0]["rounds"] == 50
+    beside = write("beside.yaml", {"extends": ["middle@few", "pictures"]})
+    assert read_plain(beside)["data"] == {"manifest": "c.csv"}
+    built_in = write("built_in.yaml", {"name": "mine", "extends": "fedperl@t3"})
+    assert read_job(families / "built_in.yaml@ten-hospitals").stages[1].exchange.peers == 3
+    assert read_job(built_in).data.image_size == 224
+
+
+def test_a_file_whose_name_has_a_sign_of_variants_is_that_file(families, write):
+    path = write("base.yaml@few", {**whole(), "seed": 8})
+    assert read_plain(path)["seed"] == 8
+
+
+def test_the_documented_example_of_variants(write, tmp_path):
+    [example] = [text for text in YAML.findall(Path("docs", "jobs.md").read_text()) if "variants:" in text]
+    write("ours.yaml", example)
+    write("fedmae-here.yaml", {"extends": "fedmae"})
+    job = read_job(tmp_path / "ours.yaml@derm@long")
+    assert (job.name, job.stages[0].rounds, job.data.manifest) == ("ours-derm-long", 400, "derm.csv")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (
+            "middle.yaml@fwe",
+            "{folder}/middle.yaml has no variant `fwe`; did you mean `few`? valid: small, few, few@",
+        ),
+        ("middle.yaml@", "{folder}/middle.yaml has no variant ``; valid: small, few"),
+        ("pictures.yaml@few", "{folder}/pictures.yaml is no job but a base"),
+        ("plain.yaml@few", "{folder}/plain.yaml has no variant `few`; valid: none"),
+        (
+            "only.yaml@odd",
+            "{folder}/only.yaml has no variant `odd`; valid: even, even@odd",
+        ),
+        ("twice.yaml@one@two", "{folder}/twice.yaml: `one` and `two` both change seed; name one of them"),
+        ("wrong.yaml", "{folder}/wrong.yaml, variants:\n  a: unknown key `chnges`; did you mean `changes`?"),
+        (
+            "extending.yaml@gone",
+            "{folder}/extending.yaml extends `gone`, which is neither a file beside it nor",
+        ),
+        (
+            "extending.yaml@far",
+            "{folder}/extending.yaml, variants, far, changes, stages.pretrain.rounds: there is",
+        ),
+        ("extending.yaml@back", "{folder}/extending.yaml extends {folder}/extending.yaml: a circle"),
+        ("asks.yaml", "{folder}/base.yaml has no variant `gone`; valid: small, few, few@small"),
+    ],
+)
+def test_what_is_wrong_with_a_variant_is_named_with_what_is_allowed(families, write, named, told):
+    write("plain.yaml", whole())
+    write("only.yaml", {**whole(), "variants": {"even": {}, "even@odd": {}}})
+    write(
+        "twice.yaml",
+        {**whole(), "variants": {"one": {"changes": {"seed": 1}}, "two": {"changes": {"seed": 2}}}},
+    )
+    write("wrong.yaml", {**whole(), "variants": {"a": {"chnges": {}}}})
+    far = {"changes": {"stages.pretrain.rounds": 3}}
+    variants = {"gone": {"extends": "gone"}, "far": far, "back": {"extends": "extending.yaml"}}
+    write("extending.yaml", {**whole(), "variants": variants})
+    write("asks.yaml", {"extends": "base.yaml@gone"})
+    with pytest.raises(JobError) as refused:
+        read_job(families / named)
+    assert told.replace("{folder}", str(families)) in str(refused.value)
+
+
+def test_two_variants_that_change_one_setting_may_be_named_where_a_third_says_what_both_come_to(
+    families, write
+):
+    variants = {"one": {"changes": {"seed": 1}}, "two": {"changes": {"seed": 2}}}
+    write("both.yaml", {**whole(), "variants": {**variants, "one@two": {"changes": {"seed": 3}}}})
+    assert read_plain(families / "both.yaml@two@one")["seed"] == 3
+    assert read_plain(families / "both.yaml@two")["seed"] == 2
 
 
 @pytest.mark.parametrize(

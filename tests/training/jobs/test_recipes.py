@@ -21,39 +21,84 @@ from training.federation.server.plan import Plan
 from training.federation.server.round_loop import choose_cohort
 from training.jobs.job import Job, read_job
 from training.jobs.job_file import read_plain
-from training.jobs.recipes import BASES, FOLDER, read_recipes, recipe_paths
+from training.jobs.recipes import BASES, FOLDER, read_recipes, recipe_path, recipe_paths
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.finetune import Finetune
 from training.models import ModelConfig, build_model
 from training.models.heads import Network
 from training.models.torchvision_ops import prepare_torchvision
 
-PATHS = {path.stem: path for path in recipe_paths()}
-NAMES = sorted(PATHS)
+DOCUMENT = Path(training.jobs.recipes.__file__).parents[2] / "docs" / "recipes.md"
+SMALL_FORMS = ("ham10000", "milk10k", "ten-hospitals")
+# Recipes with a small form, by where that is.
+ON_HAM10000 = (
+    *(
+        "random-init",
+        "random-init@vit",
+        "local-cl",
+        "fedrotation",
+        "fedsimclr",
+        "fedmoco",
+        "fedclf@fe",
+        "fedclf",
+    ),
+    *("fedbyol", "fedema", "fedmocov3", "fed-mae", "fed-beit", "fedmae", "fedmae@all", "fedmae@no-decoder"),
+    *("fedmae@no-patch-projection", "fedmae@no-decoder-projection"),
+)
+ON_MILK10K = (
+    *("fedavg", "fedequal", "q-ffl@q0", "q-ffl", "q-ffl@q5", "fedloss", "fedexp", "fedauto", "afl"),
+    *("fedexp@m2", "fedexp@m3", "fedexp@m4", "fedauto@m2", "fedauto@m4"),
+)
+
+
+def documented() -> list[str]:
+    """The recipes that the document's tables name."""
+    rows = [line.split("|")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    return [cell.strip().strip("`") for row in rows for cell in row.split(",")]
+
+
+def whole_form(name: str) -> str:
+    """The paper's form of a small form."""
+    return "@".join(part for part in name.split("@") if part not in SMALL_FORMS)
+
+
+def in_folder(folder: str) -> list[str]:
+    """The recipes whose files are in one of the folders."""
+    return [name for name in NAMES if PATHS[name].parent.name == folder]
+
+
+PAPERS = [name for name in documented() if recipe_path(name).parent.name == "semi-supervised"]
+NAMES = sorted(
+    {
+        *(recipe.name for recipe in read_recipes()),
+        *documented(),
+        *(f"{name}@ham10000" for name in ON_HAM10000),
+        *(f"{name}@milk10k" for name in ON_MILK10K),
+        *(f"{name}@ten-hospitals" for name in PAPERS),
+    }
+)
+PATHS = {name: recipe_path(name) for name in NAMES}
 PLAIN = {name: read_plain(path) for name, path in PATHS.items()}
-SSL = sorted(path.stem for path in (FOLDER / "semi-supervised").glob("*.yaml"))
-SMALL_FORM = "ten-hospitals-"
-PAPERS = [name for name in SSL if not name.startswith(SMALL_FORM)]
-FAIR = sorted(path.stem for path in (FOLDER / "fairness").glob("*.yaml"))
-SMALL_FAIR_FORM = "milk10k-"
-CLOSING = ("ham10000-malignancy", "milk10k-fair", "milk10k-group-dro")  # in no table of the paper
-# A fair recipe goes to the end as its base does, `milk10k-fedauto`.
+SSL, FAIR = in_folder("semi-supervised"), in_folder("fairness")
+# In no table of the paper.
+CLOSING = ("ham10000-malignancy", "fedavg@dermoscopic@milk10k", "milk10k-group-dro")
+# A fair recipe goes to the end as its small form does, `fedauto@milk10k`.
 EXPORTING = [name for name in NAMES if {"stage": "export"} in PLAIN[name]["stages"] and name not in FAIR]
 # Of those that extend others, a few whose parts and data differ most; the others are read and planned below.
 TRAINED = [name for name in NAMES if name not in SSL + FAIR] + [
-    *("afl", "fedauto", "fedavg", "fedequal", "fedexp", "fedloss", "q-ffl-q0", "q-ffl-q5"),
-    "milk10k-group-dro",
-    *(f"milk10k-fedauto-{strategy}" for strategy in ("adapters", "ditto", "head", "none", "norm")),
+    *("afl", "fedauto@personalized", "fedavg", "fedequal", "fedexp", "fedloss", "q-ffl@q0", "q-ffl@q5"),
+    *("milk10k-group-dro", "fedauto@milk10k"),
+    *(f"fedauto@{strategy}@milk10k" for strategy in ("adapters", "ditto", "head", "none", "norm")),
 ]
 TRAINED += [
-    SMALL_FORM + name
+    f"{name}@ten-hospitals"
     for name in (
-        "fedperl-gated-validation-85",
-        "fedperl-unseen",
-        "ssfl-labels-at-server",
+        "fedperl@gated-validation-85",
+        "fedperl@unseen",
+        "ssfl@labels-at-server",
         "semi-fl",
         "fedirm",
-        "local-fixmatch",
+        "local@fixmatch",
     )
 ]
 PARTS = ("objective", "aggregator", "exchange", "sync", "strategy")
@@ -70,7 +115,6 @@ def parts_of(name):
 
 
 FIRST_OF_ITS_PARTS = {parts_of(name): name for name in reversed(TRAINED)}.values()
-DOCUMENT = Path(training.jobs.recipes.__file__).parents[2] / "docs" / "recipes.md"
 TONES = {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}}
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TRAINING = ("pretrain", "finetune", "federate", "personalize")
@@ -235,38 +279,46 @@ def test_a_recipe_loads_and_says_what_it_is(name):
 
 
 def test_recipes_have_names_of_their_own():
-    assert [recipe.name for recipe in read_recipes()] == NAMES
-    jobs = [recipe.job.name for recipe in read_recipes()]
+    jobs = [job["name"] for job in PLAIN.values()]
     assert len(set(jobs)) == len(jobs), "two recipes would write to the same runs/<name>"
+    files = [path.stem for path in recipe_paths()]
+    assert [recipe.name for recipe in read_recipes() if recipe.name == recipe.system] == files
+    assert len(set(files)) == len(files)
+
+
+def test_a_recipe_is_called_by_its_file_and_its_variants():
+    for name in NAMES:
+        assert PLAIN[name]["name"] == name.replace("@", "-")
 
 
 def test_bases_say_what_they_are_have_names_of_their_own_and_are_extended():
     bases = {path.stem: yaml.safe_load(path.read_text()) for path in BASES.iterdir()}
     assert bases
     assert not bases.keys() & set(NAMES)
-    named = [yaml.safe_load(PATHS[name].read_text()).get("extends", []) for name in NAMES]
-    assert bases.keys() <= {
-        name for names in named for name in ([names] if isinstance(names, str) else names)
-    }
+    files = [yaml.safe_load(path.read_text()) for path in recipe_paths()]
+    parts = [part for file in files for part in (file, *file.get("variants", {}).values())]
+    assert bases.keys() <= {name for part in parts for name in part.get("extends", [])}
     for name, base in bases.items():
         assert base["base"].endswith("."), name
         assert base.keys() - {"base"} in ({"data", "engine"}, {"model", "stages"}), name
 
 
-def test_an_ablation_goes_with_its_system():
-    recipes = {recipe.name: recipe for recipe in read_recipes()}
-    for recipe in recipes.values():
-        if of := recipe.about.ablation_of:
-            assert recipes[of].about.ablation_of is None
-            assert recipes[of].about.system.split(",")[0].split(" ")[0] in recipe.about.system, recipe.name
+def test_a_variant_says_what_it_is():
+    systems = {recipe.name: recipe.about for recipe in read_recipes() if recipe.name == recipe.system}
+    for recipe in read_recipes():
+        if recipe.name != recipe.system:
+            assert recipe.about.group == systems[recipe.system].group
+            assert recipe.about.note != systems[recipe.system].note, recipe.name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_may_be_copied_alone(name, tmp_path):
-    """To where the pictures are, as the document says; what it extends is found where it is built in."""
-    copy = tmp_path / "mine.yaml"
-    copy.write_bytes(PATHS[name].read_bytes())
-    assert read_plain(copy) == PLAIN[name]
+def test_a_recipe_may_be_copied_alone_or_extended_by_name(name, tmp_path):
+    """From where the pictures are, as the document says; what it extends is found where it is built in."""
+    file, *variants = name.split("@")
+    (tmp_path / "mine.yaml").write_bytes(recipe_path(file).read_bytes())
+    assert read_plain(tmp_path / "@".join(["mine.yaml", *variants])) == PLAIN[name]
+    (tmp_path / "ours.yaml").write_text(f"extends: '{name}'")
+    assert read_plain(tmp_path / "ours.yaml") == PLAIN[name]
 
 
 def test_every_file_of_the_recipes_is_installed():
@@ -278,14 +330,15 @@ def test_every_file_of_the_recipes_is_installed():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_is_documented(name):
-    assert f"| `{name}` |" in DOCUMENT.read_text()
+    assert {name, whole_form(name)} & {*documented()}
 
 
 def test_no_recipe_is_documented_that_is_not_there():
-    """A row begins with a recipe, or with a paper's form and the small one."""
-    rows = [line.split("|")[1:3] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    named = [cell.strip().strip("`") for row in rows for cell in row if cell.startswith(" `")]
-    assert sorted(named) == NAMES
+    """In no table, and nowhere else by a name with variants."""
+    told = re.findall(r"`([a-z0-9-]+@[a-z0-9@-]+)`", DOCUMENT.read_text())
+    assert len(told) > len(NAMES) / 4
+    for name in {*documented(), *told}:
+        assert read_plain(recipe_path(name))
 
 
 @pytest.mark.usefixtures("without_report")
@@ -353,22 +406,22 @@ PRINTED: dict[str, dict[str, tuple[int, int, float]]] = {
     "fedrotation": PRETRAINED_CLF,
     "fedsimclr": PRETRAINED_CLF,
     "fedmoco": PRETRAINED_CLF,
-    "fedclf-fe": PRETRAINED_CLF,
+    "fedclf@fe": PRETRAINED_CLF,
     "fedclf": PRETRAINED_CLF,
-    "random-init-vit": FEDMAE,
+    "random-init@vit": FEDMAE,
     "fedmae": PRETRAINED_MAE,
-    "fedmae-all": PRETRAINED_MAE,
-    "fedmae-no-decoder": PRETRAINED_MAE,
-    "fedmae-no-patch-projection": PRETRAINED_MAE,
-    "fedmae-no-decoder-projection": PRETRAINED_MAE,
+    "fedmae@all": PRETRAINED_MAE,
+    "fedmae@no-decoder": PRETRAINED_MAE,
+    "fedmae@no-patch-projection": PRETRAINED_MAE,
+    "fedmae@no-decoder-projection": PRETRAINED_MAE,
     "fed-mae": {"pretrain": (1600, 128, 3.75e-4), **TUNED},
-    "fed-mae-skin-fl": {"pretrain": (1600, 128, 3.75e-4), **TUNED},
+    "fed-mae@skin-fl": {"pretrain": (1600, 128, 3.75e-4), **TUNED},
     "fed-beit": {"pretrain": (1000, 128, 3e-3), **TUNED},
-    "fed-beit-skin-fl": {"pretrain": (1000, 128, 1.5e-3), **TUNED},
+    "fed-beit@skin-fl": {"pretrain": (1000, 128, 1.5e-3), **TUNED},
     "fedbyol": {"pretrain": (1000, 384, 5e-4), **TUNED},
     "fedema": {"pretrain": (1000, 384, 5e-4), **TUNED},
     "fedmocov3": {"pretrain": (300, 384, 5e-4), **TUNED},
-    "fedmoco-resnet50": {"pretrain": (150, 256, 0.03), **TUNED},
+    "fedmoco@resnet50": {"pretrain": (150, 256, 0.03), **TUNED},
     "vit-scratch": {"federate": (1000, 256, 3e-3)},
     "vit-supervised": TUNED,
 }
@@ -388,14 +441,14 @@ def test_a_recipe_has_the_numbers_that_its_paper_prints(name):
 OBJECTIVES: dict[str, dict[str, float]] = {
     "fedmae": {"mask_ratio": 0.75},
     "fed-mae": {"mask_ratio": 0.6},
-    "fed-mae-skin-fl": {"mask_ratio": 0.6},
+    "fed-mae@skin-fl": {"mask_ratio": 0.6},
     "fed-beit": {"mask_ratio": 0.4},
-    "fed-beit-skin-fl": {"mask_ratio": 0.4},
-    "ham10000-fedmae": {"mask_ratio": 0.75},
-    "ham10000-fed-mae": {"mask_ratio": 0.6},
-    "ham10000-fed-beit": {"mask_ratio": 0.4},
-    "ham10000-fedmoco": {"temperature": 0.2},
-    "ham10000-fedclf": {"temperature": 0.2},
+    "fed-beit@skin-fl": {"mask_ratio": 0.4},
+    "fedmae@ham10000": {"mask_ratio": 0.75},
+    "fed-mae@ham10000": {"mask_ratio": 0.6},
+    "fed-beit@ham10000": {"mask_ratio": 0.4},
+    "fedmoco@ham10000": {"temperature": 0.2},
+    "fedclf@ham10000": {"temperature": 0.2},
     "fedmocov3": {"temperature": 0.2},
 }
 
@@ -436,7 +489,7 @@ def test_masked_models_decay_no_norm_and_no_bias(name):
     assert PLAIN[name]["stages"][0]["objective"]["optimizer"]["decay_norms"] is False
 
 
-@pytest.mark.parametrize("name", ["fedmocov3", "ham10000-fedmocov3"])
+@pytest.mark.parametrize("name", ["fedmocov3", "fedmocov3@ham10000"])
 def test_moco_v3_projects_the_class_token(name):
     assert PLAIN[name]["model"].get("options", {}).get("global_pool", "token") == "token"
 
@@ -469,38 +522,38 @@ def test_models_are_as_large_as_the_paper_says():
 FOUND_BEST = (2, True, "weights", {"name": "static"})
 PEERS = {
     "fedmatch": (2, False, "predictions", {"name": "static"}),
-    "fedmatch-plus": (2, True, "predictions", {"name": "static"}),
+    "fedmatch@plus": (2, True, "predictions", {"name": "static"}),
     "fedperl": FOUND_BEST,
-    "fedperl-t1": (1, *FOUND_BEST[1:]),
-    "fedperl-t3": (3, *FOUND_BEST[1:]),
-    "fedperl-t4": (4, *FOUND_BEST[1:]),
-    "fedperl-t5": (5, *FOUND_BEST[1:]),
-    "fedperl-no-pa-t1": (1, False, *FOUND_BEST[2:]),
-    "fedperl-no-pa-t2": (2, False, *FOUND_BEST[2:]),
-    "fedperl-no-pa-t3": (3, False, *FOUND_BEST[2:]),
-    "fedperl-no-pa-t4": (4, False, *FOUND_BEST[2:]),
-    "fedperl-no-pa-t5": (5, False, *FOUND_BEST[2:]),
-    "fedperl-random-peers": (2, True, "random", {"name": "static"}),
-    "fedperl-validation": (*FOUND_BEST[:3], {"name": "validation"}),
-    "fedperl-gated-validation-75": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.75}),
-    "fedperl-gated-validation-85": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.85}),
-    "fedperl-gated-validation-95": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.95}),
-    "fedperl-gated-similarity-75": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.75}),
-    "fedperl-gated-similarity-85": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.85}),
-    "fedperl-gated-similarity-95": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.95}),
-    "fedperl-labels-at-server": FOUND_BEST,
-    "fedperl-unseen": FOUND_BEST,
-    "fedperl-few-labelled": FOUND_BEST,
+    "fedperl@t1": (1, *FOUND_BEST[1:]),
+    "fedperl@t3": (3, *FOUND_BEST[1:]),
+    "fedperl@t4": (4, *FOUND_BEST[1:]),
+    "fedperl@t5": (5, *FOUND_BEST[1:]),
+    "fedperl@no-pa@t1": (1, False, *FOUND_BEST[2:]),
+    "fedperl@no-pa": (2, False, *FOUND_BEST[2:]),
+    "fedperl@no-pa@t3": (3, False, *FOUND_BEST[2:]),
+    "fedperl@no-pa@t4": (4, False, *FOUND_BEST[2:]),
+    "fedperl@no-pa@t5": (5, False, *FOUND_BEST[2:]),
+    "fedperl@random-peers": (2, True, "random", {"name": "static"}),
+    "fedperl@validation": (*FOUND_BEST[:3], {"name": "validation"}),
+    "fedperl@gated-validation-75": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.75}),
+    "fedperl@gated-validation-85": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.85}),
+    "fedperl@gated-validation-95": (*FOUND_BEST[:3], {"name": "gated-validation", "threshold": 0.95}),
+    "fedperl@gated-similarity-75": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.75}),
+    "fedperl@gated-similarity-85": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.85}),
+    "fedperl@gated-similarity-95": (*FOUND_BEST[:3], {"name": "gated-similarity", "threshold": 0.95}),
+    "fedperl@labels-at-server": FOUND_BEST,
+    "fedperl@unseen": FOUND_BEST,
+    "fedperl@few-labelled": FOUND_BEST,
 }
 # Of each stage: its rounds or epochs, what it minimises, and τ where that has one.
 FEDERATED = [(500, "fixmatch", 0.6)]
 STAGES = {
-    "local-lower": [(150, "supervised", None)],
-    "local-upper": [(150, "supervised", None)],
-    "local-fixmatch": [(150, "fixmatch", 0.9)],
-    "fedavg-lower": [(500, "supervised", None)],
-    "fedavg-upper": [(500, "supervised", None)],
-    "fedavg-few-labelled": [(500, "supervised", None)],
+    "local": [(150, "supervised", None)],
+    "local@upper": [(150, "supervised", None)],
+    "local@fixmatch": [(150, "fixmatch", 0.9)],
+    "fedavg-labelled": [(500, "supervised", None)],
+    "fedavg-labelled@upper": [(500, "supervised", None)],
+    "fedavg-labelled@few-labelled": [(500, "supervised", None)],
     "fedirm": [(20, "supervised", None), (480, "fedirm", None)],
     "semi-fl": [(400, "supervised", None), (400, "fixmatch", 0.0)],
 }
@@ -509,26 +562,26 @@ FEW = {"labelled_clients": ["isic-1", "pad"], "label_fraction": 1.0}
 AT_SERVER = {"server": {"share": 0.1, "train": 0.8}, "label_fraction": 0.0}
 UNSEEN = {"name": "isic2020", "adapter": "isic2020", "folder": "${DERMFED_DATA}/isic2020", "unseen": True}
 DATA: dict[str, dict[str, Any]] = {
-    "local-upper": {"label_fraction": 1.0},
-    "fedavg-upper": {"label_fraction": 1.0},
-    "ssfl-labels-at-server": AT_SERVER,
-    "fedperl-labels-at-server": AT_SERVER,
-    "fedperl-unseen": {"sources": [*PLAIN["ssfl"]["data"]["sources"], UNSEEN]},
-    "fedavg-few-labelled": FEW,
-    "ssfl-few-labelled": FEW,
-    "fedperl-few-labelled": FEW,
+    "local@upper": {"label_fraction": 1.0},
+    "fedavg-labelled@upper": {"label_fraction": 1.0},
+    "ssfl@labels-at-server": AT_SERVER,
+    "fedperl@labels-at-server": AT_SERVER,
+    "fedperl@unseen": {"sources": [*PLAIN["ssfl"]["data"]["sources"], UNSEEN]},
+    "fedavg-labelled@few-labelled": FEW,
+    "ssfl@few-labelled": FEW,
+    "fedperl@few-labelled": FEW,
     "fedirm": FEW,
     "semi-fl": {"unlabelled_at": "one"},
 }
 # Of each stage: who may train, and how many of them are asked in a round.
 TEN = [(10, 3)]
 TRAINERS = {
-    "local-lower": [(10, 10)],
-    "local-upper": [(10, 10)],
-    "local-fixmatch": [(10, 10)],
-    "ssfl-labels-at-server": [(11, 4)],  # the server in every round
-    "fedperl-labels-at-server": [(11, 4)],
-    "fedavg-few-labelled": [(2, 1)],
+    "local": [(10, 10)],
+    "local@upper": [(10, 10)],
+    "local@fixmatch": [(10, 10)],
+    "ssfl@labels-at-server": [(11, 4)],  # the server in every round
+    "fedperl@labels-at-server": [(11, 4)],
+    "fedavg-labelled@few-labelled": [(2, 1)],
     "fedirm": [(2, 1), (10, 3)],
     "semi-fl": [(10, 10), (11, 11)],
 }
@@ -580,9 +633,10 @@ def test_pictures_are_the_bases_but_for_what_the_scenario_changes(name):
 @pytest.mark.parametrize("name", SSL)
 def test_a_semi_supervised_recipe_can_be_planned(name, tmp_path):
     job = read_job(PATHS[name])
-    expected = TRAINERS.get(name.removeprefix(SMALL_FORM), TEN)
+    small = whole_form(name) != name
+    expected = TRAINERS.get(whole_form(name), TEN)
     first = len(job.stages) - len(expected)
-    assert [stage.stage for stage in job.stages[:first]] == ["pretrain"] * name.startswith(SMALL_FORM)
+    assert [stage.stage for stage in job.stages[:first]] == ["pretrain"] * small
     for place, (trainers, asked) in enumerate(expected, start=first):
         [track] = (plan := plan_of(job, place, tmp_path)).tracks
         assert (len(track.trainers), len(choose_cohort(track, plan, 1))) == (trainers, asked)
@@ -655,28 +709,28 @@ def test_labelled_clients_are_the_papers_second_and_tenth(name):
 AGGREGATORS: dict[str, dict[str, Any]] = {
     "fedavg": {"name": "fedavg"},
     "fedequal": {"name": "fedequal"},
-    "q-ffl-q0": {"name": "q-ffl", "q": 0},
-    "q-ffl-q1": {"name": "q-ffl", "q": 1, "lipschitz": 0.001},
-    "q-ffl-q5": {"name": "q-ffl", "q": 5, "lipschitz": 0.001},
+    "q-ffl@q0": {"name": "q-ffl", "q": 0},
+    "q-ffl": {"name": "q-ffl", "q": 1, "lipschitz": 0.001},
+    "q-ffl@q5": {"name": "q-ffl", "q": 5, "lipschitz": 0.001},
     "fedloss": {"name": "fedloss"},
     "fedexp": {"name": "fedexp", "m": 1},
     "fedauto": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 3},
-    "fedexp-m2": {"name": "fedexp", "m": 2},
-    "fedexp-m3": {"name": "fedexp", "m": 3},
-    "fedexp-m4": {"name": "fedexp", "m": 4},
-    "fedauto-m2": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 2},
-    "fedauto-m4": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 4},
+    "fedexp@m2": {"name": "fedexp", "m": 2},
+    "fedexp@m3": {"name": "fedexp", "m": 3},
+    "fedexp@m4": {"name": "fedexp", "m": 4},
+    "fedauto@m2": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 2},
+    "fedauto@m4": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 4},
     "afl": {"name": "afl", "step_size": 0.1},
 }
-# Epochs of post-FL in Tables IV and V; `fedauto` is a row of Tables II and IV.
+# Epochs of post-FL in Tables IV and V.
 POST_FL = {
-    "fedavg-personalized": 100,
-    "q-ffl-q0-personalized": 100,
-    "q-ffl-q1-personalized": 100,
-    "q-ffl-q5-personalized": 100,
-    "fedloss-personalized": 100,
-    "fedauto": 100,
-    "fedauto-personalized-longer": 200,
+    "fedavg@personalized": 100,
+    "q-ffl@q0@personalized": 100,
+    "q-ffl@personalized": 100,
+    "q-ffl@q5@personalized": 100,
+    "fedloss@personalized": 100,
+    "fedauto@personalized": 100,
+    "fedauto@personalized@longer": 200,
 }
 STRATEGIES = {
     "none": {"name": "none"},
@@ -689,14 +743,14 @@ STRATEGIES = {
 
 def row_of(name: str) -> str:
     """The aggregator's row that a recipe is of."""
-    return name.removesuffix("-personalized-longer").removesuffix("-personalized")
+    return name.removesuffix("@longer").removesuffix("@personalized")
 
 
 def test_every_row_of_the_tables_has_a_recipe_and_a_small_form():
     papers = {*AGGREGATORS, *POST_FL}
-    small = {f"milk10k-{name}" for name in [*AGGREGATORS, "fedauto-personalized-longer"]}
-    small |= {f"milk10k-fedauto-{strategy}" for strategy in STRATEGIES}
-    assert {*FAIR, "milk10k-fedauto"} == papers | small | {*CLOSING}
+    small = {f"{name}@milk10k" for name in [*AGGREGATORS, "fedauto@longer"]}
+    small |= {f"fedauto@{strategy}@milk10k" for strategy in STRATEGIES}
+    assert {*FAIR} == papers | small | {*CLOSING}
 
 
 @pytest.mark.parametrize("name", sorted({*AGGREGATORS, *POST_FL}))
@@ -739,12 +793,10 @@ def test_pictures_are_the_papers_six_types_in_nine_classes(name):
     assert PLAIN[name]["engine"]["min_clients"] == 6
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FAIR if name.startswith(SMALL_FAIR_FORM) and name not in CLOSING]
-)
+@pytest.mark.parametrize("name", [name for name in FAIR if whole_form(name) != name and name not in CLOSING])
 def test_a_small_form_differs_from_its_base_by_one_part(name):
-    base, found = (read_job(PATHS[one]).resolved() for one in ("milk10k-fedauto", name))
-    row = name.removeprefix(SMALL_FAIR_FORM)
+    base, found = (read_job(PATHS[one]).resolved() for one in ("fedauto@milk10k", name))
+    row = whole_form(name)
     federate, personalize = found["stages"][:2]
     if row in AGGREGATORS:
         expected = AGGREGATORS[row] | ({"lipschitz": 0.01} if "lipschitz" in AGGREGATORS[row] else {})
@@ -752,8 +804,8 @@ def test_a_small_form_differs_from_its_base_by_one_part(name):
         federate["aggregator"] = base["stages"][0]["aggregator"]
     else:
         strategy, usual = personalize["strategy"], base["stages"][1]["strategy"]
-        kind = row.removeprefix("fedauto-")
-        if kind == "personalized-longer":
+        kind = row.removeprefix("fedauto@")
+        if kind == "longer":
             assert strategy == {**usual, "epochs": 2 * usual["epochs"]}
         else:
             expected = STRATEGIES[kind]
