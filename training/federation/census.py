@@ -215,18 +215,16 @@ class Census:
             whole: whether every subgroup must be somebody's.
 
         Raises:
-            DataError: naming every client without training pictures and every subgroup without pictures.
+            DataError: naming every client without pictures and every subgroup without training pictures, or
+                where nobody has any.
         """
-        train = SPLITS.index("train")
-        idle = [
-            name
-            for name, counts in self.counts.items()
-            if not counts[train].sum() and name not in self._apart
-        ]
-        if idle:
+        empty = [name for name, counts in self.counts.items() if not counts.sum() and name not in self._apart]
+        if empty:
             raise DataError(
-                f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"
+                f"no pictures at {', '.join(empty)}; give each client some, or change data.clients"
             )
+        if not set(self.holders("train", self.all_subgroups, labelled=False)) - set(self.unseen):
+            raise DataError("no client has a training picture; raise data.split.train")
         absent = [name for name in self.subgroups if whole and not self.holders("train", [name])]
         if absent:
             raise DataError(

@@ -62,11 +62,13 @@ def lowest(n: int) -> float:
 
 
 def not_reached(census: Census) -> Iterator[str]:
-    """Hospitals none of whose training pictures are of a subgroup, where there are subgroups."""
+    """Hospitals without training pictures, and those none of whose are of a subgroup, where there are any."""
     train = SPLITS.index("train")
-    for name in census.all_hospitals if census.subgroups else ():
+    for name in census.all_hospitals:
         pictures = census.counts[name][train].sum(axis=1)
-        if pictures.sum() and not pictures[:-1].sum():
+        if not pictures.sum():
+            yield f"{name}: no training pictures: it trains nothing, and models are judged on what else it has"
+        elif census.subgroups and not pictures[:-1].sum():
             yield (
                 f"{name}: none of its {int(pictures.sum())} training pictures is of a declared subgroup: it "
                 "trains the global model, and no subgroup's; declare skin tones, or name their scale in "

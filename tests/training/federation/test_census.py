@@ -71,11 +71,17 @@ def test_what_was_not_counted_is_told_with_both_numbers(unlabelled):
     assert census.not_counted("train", fewer) == {"dark": {"counted": 0, "held": held["dark"]}}
 
 
-def test_a_client_without_training_pictures_is_refused_by_name(make_dataset):
-    held = {"north": {"light": (5, 1, 1, 1), "dark": (2, 1, 1, 1)}}
-    dataset = make_dataset({**held, "idle": {"dark": (0, 2, 2, 2)}, "empty": {"light": (0, 0, 0, 0)}})
-    with pytest.raises(DataError, match="no training pictures at idle, empty; give each client some"):
+def test_a_client_without_pictures_is_refused_by_name(make_dataset):
+    held = {"north": {"light": (5, 1, 1, 1), "dark": (2, 1, 1, 1)}, "judge": {"dark": (0, 0, 0, 2)}}
+    Census.of_dataset(make_dataset(held)).check()
+    dataset = make_dataset({**held, "idle": {"dark": (0, 0, 0, 0)}, "empty": {"light": (0, 0, 0, 0)}})
+    with pytest.raises(DataError, match="no pictures at idle, empty; give each client some"):
         Census.of_dataset(dataset).check()
+
+
+def test_a_federation_without_training_pictures_is_refused(make_dataset):
+    with pytest.raises(DataError, match="no client has a training picture"):
+        Census.of_dataset(make_dataset({"north": {"light": (0, 1, 1, 1), "dark": (0, 1, 1, 1)}})).check()
 
 
 def test_a_subgroup_without_training_pictures_is_refused_by_name(make_dataset):
@@ -103,8 +109,6 @@ def test_the_server_and_unseen_clients_judge_nothing_and_need_no_training_pictur
     assert census.hospitals("validation", census.all_subgroups) == ("north",)
     assert census.hospitals("test", census.all_subgroups) == ("north",)
     assert [row["label"] for row in census.table() if row["client"] == "far"] == ["benign", "malignant"]
-    with pytest.raises(DataError, match="no training pictures at far"):
-        Census.of_dataset(replace(dataset, unseen=())).check()
 
 
 def test_a_subgroup_may_be_nobodys_any_more_where_clients_were_dismissed(make_dataset):

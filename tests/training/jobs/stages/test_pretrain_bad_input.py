@@ -159,10 +159,17 @@ def test_an_exchange_that_opens_needs_every_client_whatever_the_job_says(moco_jo
         run_job(moco_job(engine={"min_clients": 2}), make_dataset(ONE))
 
 
-def test_a_client_without_a_picture_is_named_before_anything_is_trained(masked_job, run_job, make_dataset):
-    data = make_dataset({**ONE, "west": {"light": (0, 3, 0, 3)}})
-    with pytest.raises(DataError, match="no training pictures at west; give each client some"):
-        run_job(masked_job(), data)
+@pytest.mark.parametrize("masks", [{}, {"secure_aggregation": {"fewest": 3}}], ids=["open", "masked"])
+def test_a_client_with_test_pictures_alone_trains_nothing_and_is_judged_by(
+    run_job, make_job, federate_block, make_dataset, masks
+):
+    held = {name: {"light": (4, 2, 0, 3), "dark": (4, 2, 0, 3)} for name in ("north", "south", "west")}
+    data = make_dataset({**held, "judge": {"light": (0, 0, 0, 5)}})
+    job = make_job(stages=[federate_block(rounds=1)], privacy={"min_count": 1, **masks})
+    ran = run_job(job, data)
+    assert [line["asked"] for line in ran.lines] == [["north", "south", "west"]]
+    (stage,) = ran.result.summary["stages"]
+    assert stage["test"]["n"] == 3 * 6 + 5
 
 
 def test_a_client_without_labels_pretrains_and_is_not_asked_to_fine_tune(
