@@ -194,6 +194,10 @@ def test_the_map_lies_on_the_picture_as_it_was_uploaded(with_maps, orientation):
     assert not opacity[:, 302:].any()
 
 
+def test_a_map_is_only_there_where_it_is_asked_for(with_maps):
+    assert "explanation" not in with_maps.diagnose(spotted(), "image/png").json()
+
+
 def test_a_map_is_neither_logged_nor_in_fhir(with_maps, records, caplog):
     with caplog.at_level(logging.DEBUG):
         (one,) = explain(with_maps, spotted()).json()["explanation"]["maps"]

@@ -60,7 +60,7 @@ def test_drift_of_a_model_is_one_matter():
         for measure, verdict in verdicts.items()
     ]
     (matter,) = look(drift=rows).matters
-    assert matter.text.endswith("confidence (dark), malignancy (dark).")
+    assert matter.text.endswith(": confidence (dark), malignancy (dark).")
     assert not matter.wrong
 
 
