@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.errors import DataError, QuorumError
+from training.errors import QuorumError
 from training.models import ModelConfig
 
 VIT = {
