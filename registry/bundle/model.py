@@ -125,7 +125,9 @@ def open_session(content: bytes, threads: int, providers: Providers = ((PROCESSO
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
     chosen = [(name, dict(given)) for name, given in providers]
     try:
-        return onnxruntime.InferenceSession(content, options, providers=chosen, enable_fallback=0)
+        session = onnxruntime.InferenceSession(content, options, providers=chosen, enable_fallback=0)
+        session._model_bytes = None  # kept for a fallback, which is off
+        return session
     except Exception as error:  # ONNX Runtime's exceptions share no base of their own
         if "external data" in str(error).lower():
             raise GraphError(

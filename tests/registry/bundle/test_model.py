@@ -81,3 +81,11 @@ def test_nothing_is_told_to_anybody_and_nothing_is_left_in_the_users_folder(onnx
         env={**kept, "HOME": str(home)},
     )
     assert list(home.rglob("*")) == []
+
+
+def test_a_loaded_graph_does_not_hold_the_bytes_of_its_file(onnx_graph):
+    content = onnx_graph()
+    before = sys.getrefcount(content)
+    graph = Graph(content)
+    assert sys.getrefcount(content) == before
+    assert graph.size
