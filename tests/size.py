@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 62_036,
+    "lines of code": 61_985,
     "modules": 698,
     "folders": 74,
     "imports, in thousandths of code": 127,
-    "words of the dialect in docstrings": 605,
-    "lines of tests": 89_195,
-    "lines of benchmarks": 19_157,
+    "words of the dialect in docstrings": 602,
+    "lines of tests": 87_634,
+    "lines of benchmarks": 19_156,
     "recipes": 45,
     "decision records": 57,
-    "words of docs": 146_374,
-    "words of the dialect in docs": 690,
+    "words of docs": 146_355,
+    "words of the dialect in docs": 688,
 }
 
 
