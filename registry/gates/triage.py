@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from scipy.special import betainc
-
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.evaluation import Decided, GroupCounts
 from registry.bundle.labels import GLOBAL, UNDECLARED, kinds_of
@@ -91,6 +89,8 @@ class _Guarantee:
     @property
     def p(self) -> float:
         """How often so many or more would be seen at the limit."""
+        from scipy.special import betainc  # see `intervals.exact_low`
+
         x, n = self.seen or (0, 1)
         return float(betainc(x, n - x + 1, self.limit)) if x else 1.0
 

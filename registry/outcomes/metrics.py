@@ -39,7 +39,6 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from registry.bundle.decision import Level
 from registry.bundle.manifest import BundleManifest
@@ -530,6 +529,8 @@ def _report(of: Monitored, found: Metrics | None, held: tuple[Target, ...] = ())
 
 def targets(manifest: BundleManifest | None, subgroup: str) -> tuple[Target, ...]:
     """The sensitivity and the coverage for a subgroup that the test of a version was sure of."""
+    from scipy.special import betaincinv  # see `intervals.exact_low`
+
     if manifest is None:
         return ()
     found = []

@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from scipy.special import chdtri
 
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
@@ -110,6 +109,8 @@ def compare(
     n, m = float(np.sum(observed)), float(np.sum(expected))
     if min(n, m) < FEWEST:
         return None
+    from scipy.special import chdtri  # see `registry.bundle.metrics.intervals.exact_low`
+
     starts = _joined(np.asarray(expected, dtype=np.float64), merged) if join else np.arange(len(expected))
     if len(starts) < 2:
         return None

@@ -33,7 +33,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Confusion
@@ -245,6 +244,8 @@ def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
 
 def difference(first: Block, second: Block, *, by_pictures: bool) -> SubgroupDifference | None:
     """The difference of the first subgroup to the second; None where no class is in both."""
+    from scipy.special import stdtr, stdtrit  # see `intervals.exact_low`
+
     pair = {"first": first.point, "second": second.point}
     value = float(np.subtract(*standardised(pair, by_pictures=by_pictures)))
     if np.isnan(value):
