@@ -31,6 +31,7 @@ and `t3@small` where both are. It has the variants of the files that it extends,
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
@@ -58,6 +59,9 @@ class Variant(FrozenConfig):
 
 
 VARIANTS = TypeAdapter(dict[str, Variant])
+
+load_once = lru_cache(maxsize=64)(load_yaml)
+"""A YAML text, which most variants of a recipe share, as data that nobody may change."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,7 @@ def read_yaml(path: Path, before: Sequence[Path]) -> dict[str, Any]:
     """What one file holds."""
     found = f"{path}, which {before[-1]} extends," if before else f"{path}"
     try:
-        raw = load_yaml(path.read_text(encoding="utf-8"))
+        raw = load_once(path.read_text(encoding="utf-8"))
     except OSError as error:
         advice = (
             f"a path after `extends` starts from the folder of the file that it stands in{alike(path)}"
