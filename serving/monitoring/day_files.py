@@ -91,8 +91,9 @@ class DayFiles:
 
     def _remove_old(self, today: date) -> None:
         days = days_in(self.folder)
+        newest = sorted(day for day in days if day <= today)[-LATER_DAYS:]
         for day in days:
-            if sum(day + self._retention < later <= today for later in days) >= LATER_DAYS:
+            if len(newest) == LATER_DAYS and day + self._retention < newest[0]:
                 path = path_of(self.folder, day)
                 try:
                     path.unlink()
