@@ -41,9 +41,8 @@ class ClientStore:
     def __init__(self, folder: Path) -> None:
         """Keep states in `folder`, which is made when the first is saved."""
         self._folder = folder
-        self._waiting: dict[Path, Path] | None = (
-            None  # files of a transaction, and under which names they wait
-        )
+        # The files of a transaction, and under which names they wait.
+        self._waiting: dict[Path, Path] | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[Callable[[], None]]:
@@ -73,7 +72,7 @@ class ClientStore:
             ClientDataError: the state is there but cannot be read.
         """
         place, waiting = self._place(client, stage), self._waiting or {}
-        found = self._rounds(client, stage)
+        found = _rounds_in(place)
         found |= {_round_of(path): file for path, file in waiting.items() if path.parent == place}
         earlier = {number: path for number, path in found.items() if number < round}
         return _read(earlier[max(earlier)]) if earlier else None
@@ -117,16 +116,12 @@ class ClientStore:
         for folder in (self._folder / _file_name(client)).glob("*"):
             if folder.name != whole and not folder.name.startswith(below):
                 continue
-            for path in folder.glob("round-*"):
-                match = _FILE.fullmatch(path.name)
-                if match and int(match[1]) > after:
+            for number, path in _rounds_in(folder).items():
+                if number > after:
                     path.unlink(missing_ok=True)
 
     def _place(self, client: str, stage: str) -> Path:
         return self._folder / _file_name(client) / _file_name(stage)
-
-    def _rounds(self, client: str, stage: str) -> dict[int, Path]:
-        return _rounds_in(self._place(client, stage))
 
 
 def _rounds_in(folder: Path) -> dict[int, Path]:
