@@ -23,7 +23,7 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 61_985,
+    "lines of code": 61_984,
     "modules": 698,
     "folders": 74,
     "imports, in thousandths of code": 127,
@@ -32,8 +32,8 @@ LIMITS = {
     "lines of benchmarks": 19_156,
     "recipes": 45,
     "decision records": 57,
-    "words of docs": 146_355,
-    "words of the dialect in docs": 688,
+    "words of docs": 146_354,
+    "words of the dialect in docs": 687,
 }
 
 

@@ -67,7 +67,7 @@ def not_reached(census: Census) -> Iterator[str]:
     for name in census.all_hospitals:
         pictures = census.counts[name][train].sum(axis=1)
         if not pictures.sum():
-            yield f"{name}: no training pictures: it trains nothing, and models are judged on the rest"
+            yield f"{name}: no training pictures: it trains nothing, and only judges models"
         elif census.subgroups and not pictures[:-1].sum():
             yield (
                 f"{name}: none of its {int(pictures.sum())} training pictures is of a declared subgroup: it "
