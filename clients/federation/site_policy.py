@@ -119,9 +119,9 @@ def component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
 
 
 def log_settings() -> dict[str, Any]:
-    """`local/log_config.json`: all that FLARE says in `log.txt`; on standard output, one line an event of ours.
+    """`local/log_config.json`: all that FLARE says in `log.txt`; on standard output a line an event of ours.
 
-    What is logged with `DEBUG` by our own loggers, such as the trace of an error, is in `log.txt` alone.
+    What our own loggers say with `DEBUG`, such as the trace of an error, is in `log.txt` alone.
     """
     return {
         "version": 1,
