@@ -24,10 +24,10 @@ from tables import print_conditions, print_table, write_table
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
 from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
-from training.updates.secure_aggregation.client import answer, withhold
-from training.updates.secure_aggregation.fixed_point import Entry, FixedPointVector
-from training.updates.secure_aggregation.masked_sum import sum_withheld
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.client import answer, withhold
+from training.privacy.secagg.fixed_point import Entry, FixedPointVector
+from training.privacy.secagg.masked_sum import sum_withheld
+from training.privacy.settings import SecureAggregationConfig
 
 COUNTS = 1000
 MODEL = 4_000_000

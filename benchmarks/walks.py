@@ -107,10 +107,10 @@ def walks_of_an_update(folder: Path, count: int) -> list[Walk]:
     from clients.store import ClientStore
     from tests.training.conftest import BASE, FEDERATE, make
     from training.engines.in_process import ClientAppParts, InProcessEngine
-    from training.federation.server import round_loop
-    from training.federation.server.metrics_log import MetricsLog
     from training.jobs.job import Job
     from training.jobs.pipeline import run_stages
+    from training.rounds.server import round_loop
+    from training.rounds.server.metrics_log import MetricsLog
 
     walks, walk, data = [], Walk(), make()
     job = Job.model_validate(

@@ -14,12 +14,11 @@ import torch
 
 from training.errors import QuorumError
 from training.messages.message import Answer, Broadcast, Update
-from training.secure_random import KEY_BYTES
-from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
-from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.keys import agree, derive
-from training.updates.secure_aggregation.masked_sum import read_withheld
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg.fixed_point import FixedPointVector, decode
+from training.privacy.secagg.identity import Signed
+from training.privacy.secagg.keys import agree, derive
+from training.privacy.secagg.masked_sum import read_withheld
+from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
     MASKED,
@@ -35,8 +34,9 @@ from training.updates.secure_aggregation.messages import (
     read_json,
     rows_tensor,
 )
-from training.updates.secure_aggregation.server import SecureSum
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.server import SecureSum
+from training.privacy.settings import SecureAggregationConfig
+from training.secure_random import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 

@@ -19,13 +19,13 @@ from clients.store import ClientStore
 from training.algorithms.client import Client
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
-from training.updates.secure_aggregation import shamir
-from training.updates.secure_aggregation.client import answer, withhold
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
-from training.updates.secure_aggregation.identity import Identity, Signed
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, unseal
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg import shamir
+from training.privacy.secagg.client import answer, withhold
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.fixed_point import FixedPointVector, decode
+from training.privacy.secagg.identity import Identity, Signed
+from training.privacy.secagg.keys import KeyPair, agree, derive, seal, unseal
+from training.privacy.secagg.messages import (
     KEYS,
     LAYOUT,
     MASKED,
@@ -46,8 +46,8 @@ from training.updates.secure_aggregation.messages import (
     session_about,
     tensor_bytes_of,
 )
-from training.updates.secure_aggregation.recovery import combine
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.recovery import combine
+from training.privacy.settings import SecureAggregationConfig
 
 RUN = "skin-1"
 THREE = ("ash", "birch", "cedar")
@@ -194,7 +194,7 @@ def impersonate(
     Returns:
         The victim's counts; or why it refused.
     """
-    from training.updates.secure_aggregation.messages import (
+    from training.privacy.secagg.messages import (
         CONFIRM,
         ConfirmQuestion,
         keys_statement,

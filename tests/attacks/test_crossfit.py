@@ -23,12 +23,12 @@ from training.algorithms.features import HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import evaluate, head_gradient
-from training.federation.client.evaluate import as_they_are
-from training.federation.client.head_gradient import answer_gradient, head_rows
-from training.federation.questions import BIAS, GRADIENT, SPREAD, WEIGHT
 from training.messages.message import GLOBAL, Broadcast
+from training.rounds.blocks import EvaluateQuestion
+from training.rounds.client import evaluate, head_gradient
+from training.rounds.client.evaluate import as_they_are
+from training.rounds.client.head_gradient import answer_gradient, head_rows
+from training.rounds.questions import BIAS, GRADIENT, SPREAD, WEIGHT
 
 LEAST, FOLDS, SUBGROUPS = 6, 5, ("dark", "light")
 TRAIN = {"split": "train"}

@@ -15,9 +15,9 @@ import pytest
 from clients.store import ClientStore
 from personalization.stages.per_client import evaluate_together
 from training.algorithms.release_store import FolderReleases
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import evaluate as door
 from training.messages.message import Broadcast
+from training.rounds.blocks import EvaluateQuestion
+from training.rounds.client import evaluate as door
 
 LEAST = 5
 SUBGROUPS = ("light", "dark", "undeclared")

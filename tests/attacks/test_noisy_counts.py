@@ -16,20 +16,20 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.training.updates.conftest import MemoryStore
+from tests.training.privacy.conftest import MemoryStore
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.engines.in_process import ClientAppParts
-from training.federation.blocks import EvaluateQuestion, read_blocks
-from training.federation.client import evaluate as door
-from training.federation.client import noisy_blocks
-from training.federation.questions import EVALUATE, TEST
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
 from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
 from training.models.groups import float_state
-from training.updates.differential_privacy.concentrated import rho_of
-from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
+from training.privacy.dp.concentrated import rho_of
+from training.privacy.dp.discrete_gaussian import discrete_gaussian
+from training.rounds.blocks import EvaluateQuestion, read_blocks
+from training.rounds.client import evaluate as door
+from training.rounds.client import noisy_blocks
+from training.rounds.questions import EVALUATE, TEST
 
 RUNS = 250
 SIZES = {name: {"light": (3, 40, 3, 40)} for name in ("north", "south", "west")}
@@ -111,7 +111,7 @@ class Hospitals:
             if not self.together:
                 told.append(parts_of(self.app.answer(broadcast).tensors))
                 continue
-            # What masks leave of three answers (tests/training/updates/secure_aggregation).
+            # What masks leave of three answers (tests/training/privacy/secagg).
             shares = [self.share(replace(broadcast, client=name)) for name in SIZES]
             told.append(np.sum(shares, axis=0))
         return np.concatenate(told)

@@ -13,15 +13,15 @@ import torch
 from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
 from training.messages.message import Failure
-from training.updates.secure_aggregation import client as client_module
-from training.updates.secure_aggregation import cohorts, server
-from training.updates.secure_aggregation.aggregation import sum_answers
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.fixed_point import decode
-from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive
-from training.updates.secure_aggregation.masked_sum import read_withheld
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg import client as client_module
+from training.privacy.secagg import cohorts, server
+from training.privacy.secagg.aggregation import sum_answers
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.fixed_point import decode
+from training.privacy.secagg.identity import Signed
+from training.privacy.secagg.keys import KeyPair, agree, derive
+from training.privacy.secagg.masked_sum import read_withheld
+from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
     SELF_SHARES,
@@ -33,8 +33,8 @@ from training.updates.secure_aggregation.messages import (
     read_json,
     tensor_bytes_of,
 )
-from training.updates.secure_aggregation.recovery import combine
-from training.updates.secure_aggregation.server import SecureSum
+from training.privacy.secagg.recovery import combine
+from training.privacy.secagg.server import SecureSum
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
 # Of whom each is told that they are gone: never itself, never so many that fewer than 3 of 5 are left.

@@ -13,16 +13,16 @@ from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.counts.counting import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import noisy_blocks
-from training.federation.questions import EVALUATE, FIT, TEST
 from training.jobs import noise_plan
 from training.jobs.noise_plan import NoisePlan
 from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
 from training.models.groups import float_state
-from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units
-from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
+from training.privacy.dp.concentrated import epsilon_of, rho_of_units
+from training.privacy.dp.discrete_gaussian import discrete_gaussian
+from training.rounds.blocks import EvaluateQuestion
+from training.rounds.client import noisy_blocks
+from training.rounds.questions import EVALUATE, FIT, TEST
 
 NOISY = {"counts": {"epsilon": 4, "delta": 1e-5, "evaluations": 2}}
 PERSONALIZE = {

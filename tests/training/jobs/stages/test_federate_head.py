@@ -9,11 +9,11 @@ from registry.bundle.model import Graph
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.features import KEPT, weights_digest
 from training.errors import QuorumError
-from training.federation.client import embed
-from training.federation.server import round_loop
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
 from training.models.groups import float_state
+from training.rounds.client import embed
+from training.rounds.server import round_loop
 
 HEAD = {"rounds": 3, "trains": {"name": "head"}}
 

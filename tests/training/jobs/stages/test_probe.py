@@ -10,10 +10,10 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from training.algorithms.features import KEPT, ClientFeatures
-from training.federation.client import embed
-from training.federation.server import round_loop
 from training.models import build_model, initial_model
 from training.models.groups import float_state
+from training.rounds.client import embed
+from training.rounds.server import round_loop
 
 PROBE = {"stage": "probe", "rounds": 3}
 PRETRAIN = {
