@@ -39,8 +39,8 @@ from torch import Tensor, nn
 
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
-from training.privacy.compression.quantization import decode, encode, stochastic
-from training.privacy.dp.client_level import clip
+from training.privacy.compression import decode, encode, stochastic
+from training.privacy.dp.updates import clip
 from training.secure_random import NoiseSource
 
 SIZE, CLASSES = 32, 7

@@ -26,7 +26,7 @@ from training.algorithms.client_state import State
 from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.fixed_point import Entry, FixedPointVector
-from training.privacy.secagg.masked_sum import sum_withheld
+from training.privacy.secagg.sums import sum_withheld
 from training.privacy.settings import SecureAggregationConfig
 
 COUNTS = 1000

@@ -32,7 +32,7 @@ from registry.bundle.metrics.summary import summarise
 from training.data.dataset import Dataset
 from training.data.of_patients import OfPatients
 from training.jobs.job import Job, read_job
-from training.privacy.dp.concentrated import variance_for
+from training.privacy.dp.counts import variance_for
 from training.rounds.client.noisy_blocks import Noise, with_noise
 
 FIGURES = ("accuracy", "balanced_accuracy", "malignancy_auroc")

@@ -30,7 +30,7 @@ from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
-from training.privacy.secagg.identity import fingerprint
+from training.privacy.secagg.keys import fingerprint
 from training.rounds.client.census_account import CensusAccount
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free

@@ -46,8 +46,8 @@ from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import Answer, Broadcast, Failure
 from training.messages.spool import Spool
-from training.privacy.compression.client import lost_key
-from training.privacy.secagg.identity import Identity
+from training.privacy.compression import lost_key
+from training.privacy.secagg.keys import Identity
 from training.rounds.client.census_account import CensusAccount
 from training.rounds.client.fit import store_key
 

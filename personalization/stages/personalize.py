@@ -48,7 +48,7 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknow
 from training.models import Classifier
 from training.models.behind_encoder import behind_encoder
 from training.models.groups import float_state
-from training.privacy.compression.server import Compressor
+from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.blocks import Blocks, add_blocks
 from training.rounds.census import Census

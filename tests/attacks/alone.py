@@ -15,9 +15,7 @@ import torch
 from training.errors import QuorumError
 from training.messages.message import Answer, Broadcast, Update
 from training.privacy.secagg.fixed_point import FixedPointVector, decode
-from training.privacy.secagg.identity import Signed
-from training.privacy.secagg.keys import agree, derive
-from training.privacy.secagg.masked_sum import read_withheld
+from training.privacy.secagg.keys import Signed, agree, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
@@ -35,6 +33,7 @@ from training.privacy.secagg.messages import (
     rows_tensor,
 )
 from training.privacy.secagg.server import SecureSum
+from training.privacy.secagg.sums import read_withheld
 from training.privacy.settings import SecureAggregationConfig
 from training.secure_random import KEY_BYTES
 

@@ -23,8 +23,7 @@ from training.privacy.secagg import shamir
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.fixed_point import FixedPointVector, decode
-from training.privacy.secagg.identity import Identity, Signed
-from training.privacy.secagg.keys import KeyPair, agree, derive, seal, unseal
+from training.privacy.secagg.keys import Identity, KeyPair, Signed, agree, derive, seal, unseal
 from training.privacy.secagg.messages import (
     KEYS,
     LAYOUT,
@@ -46,7 +45,7 @@ from training.privacy.secagg.messages import (
     session_about,
     tensor_bytes_of,
 )
-from training.privacy.secagg.recovery import combine
+from training.privacy.secagg.shamir import combine
 from training.privacy.settings import SecureAggregationConfig
 
 RUN = "skin-1"

@@ -13,9 +13,8 @@ from tests.attacks.summing import asker, evaluate, hospitals
 from training.errors import QuorumError
 from training.messages.message import Failure
 from training.privacy.secagg import cohorts
-from training.privacy.secagg.aggregation import sum_answers
-from training.privacy.secagg.masked_sum import CohortError
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
+from training.privacy.secagg.sums import CohortError, sum_answers
 
 FOUR = ("ash", "birch", "cedar", "elm")
 SIGNED = pytest.mark.parametrize("signed", [False, True])
@@ -72,11 +71,11 @@ def test_a_second_sum_is_over_the_same_or_not_at_all(tmp_path, first, second, on
 @SIGNED
 def test_a_coordinator_that_does_not_listen_is_refused_by_every_hospital(tmp_path, monkeypatch, signed):
     """The coordinator's own half is not what stands against it."""
-    from training.privacy.secagg import masked_sum
+    from training.privacy.secagg import sums
 
     made = hospitals(tmp_path, FOUR, signed=signed)
     total(made, FOUR)
-    monkeypatch.setattr(masked_sum, "same_cohort", lambda topic, held, failures: list(held))
+    monkeypatch.setattr(sums, "same_cohort", lambda topic, held, failures: list(held))
     heard = []
 
     def ask(questions):

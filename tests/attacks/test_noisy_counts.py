@@ -24,8 +24,7 @@ from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
 from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
 from training.models.groups import float_state
-from training.privacy.dp.concentrated import rho_of
-from training.privacy.dp.discrete_gaussian import discrete_gaussian
+from training.privacy.dp.counts import discrete_gaussian, rho_of
 from training.rounds.blocks import EvaluateQuestion, read_blocks
 from training.rounds.client import evaluate as door
 from training.rounds.client import noisy_blocks

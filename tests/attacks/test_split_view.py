@@ -15,12 +15,9 @@ from training.errors import QuorumError
 from training.messages.message import Failure
 from training.privacy.secagg import client as client_module
 from training.privacy.secagg import cohorts, server
-from training.privacy.secagg.aggregation import sum_answers
 from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.fixed_point import decode
-from training.privacy.secagg.identity import Signed
-from training.privacy.secagg.keys import KeyPair, agree, derive
-from training.privacy.secagg.masked_sum import read_withheld
+from training.privacy.secagg.keys import KeyPair, Signed, agree, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
@@ -33,8 +30,9 @@ from training.privacy.secagg.messages import (
     read_json,
     tensor_bytes_of,
 )
-from training.privacy.secagg.recovery import combine
 from training.privacy.secagg.server import SecureSum
+from training.privacy.secagg.shamir import combine
+from training.privacy.secagg.sums import read_withheld, sum_answers
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
 # Of whom each is told that they are gone: never itself, never so many that fewer than 3 of 5 are left.

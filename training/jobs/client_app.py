@@ -23,9 +23,9 @@ from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
-from training.privacy.compression.client import opened, packed
+from training.privacy.compression import opened, packed
 from training.privacy.secagg.cohorts import topic_of
-from training.privacy.secagg.identity import Identity
+from training.privacy.secagg.keys import Identity
 from training.privacy.secagg.messages import QUESTIONS
 from training.privacy.settings import PrivacyConfig
 from training.progress import Watch, unwatched
@@ -59,11 +59,11 @@ def answer_privately(
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
-            from training.privacy.dp.client_level import privatise
+            from training.privacy.dp.updates import privatise
 
             update = privatise(update, sent, client, privacy)
         if STEPS in update.scalars:
-            from training.privacy.dp.accountant import note_steps
+            from training.privacy.dp.updates import note_steps
 
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)

@@ -18,8 +18,7 @@ from training.errors import MessageError
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply
 from training.messages.question_digest import question_digest
-from training.privacy.dp.concentrated import epsilon_of, rho_of_units, variance_for
-from training.privacy.dp.counts_account import spend, told_before
+from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.blocks import EvaluateQuestion
 from training.rounds.census import CENSUS

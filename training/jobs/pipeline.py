@@ -31,7 +31,7 @@ from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
-from training.privacy.dp.report import privacy_facts
+from training.privacy.dp.updates import privacy_facts
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS, Census
 from training.rounds.server.ask import Traffic, ask_all

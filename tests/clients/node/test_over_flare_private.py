@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from tests.clients.node.federated import HOSPITALS, MASKS, alike, data_of, running, weights
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.privacy.secagg.aggregation import tolerance
 from training.privacy.secagg.messages import KEYS, LAYOUT, QUESTIONS, SIGNATURE
+from training.privacy.secagg.sums import tolerance
 from training.privacy.settings import SecureAggregationConfig
 from training.rounds.canary import CANARY
 

@@ -20,7 +20,7 @@ from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
-from training.privacy.compression.client import lost_key
+from training.privacy.compression import lost_key
 from training.rounds.client.fit import store_key as training_key
 
 

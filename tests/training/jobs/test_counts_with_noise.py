@@ -18,8 +18,7 @@ from training.jobs.noise_plan import NoisePlan
 from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
 from training.models.groups import float_state
-from training.privacy.dp.concentrated import epsilon_of, rho_of_units
-from training.privacy.dp.discrete_gaussian import discrete_gaussian
+from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
 from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client import noisy_blocks
 from training.rounds.questions import EVALUATE, FIT, TEST

@@ -11,7 +11,7 @@ from training.algorithms.client_state import State
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.privacy.secagg.client import answer, withhold
-from training.privacy.secagg.masked_sum import MaskedSum, sum_withheld
+from training.privacy.secagg.sums import MaskedSum, sum_withheld
 from training.privacy.settings import SecureAggregationConfig
 
 

@@ -24,7 +24,7 @@ from training.jobs.stages.base import Stage, StageContext
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models import Classifier
 from training.models.groups import float_state
-from training.privacy.compression.server import Compressor
+from training.privacy.compression import Compressor
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.evaluate import evaluate

@@ -2,50 +2,36 @@
 
 Everything between two questions lies in the client's own store, so that the next may come to another process;
 what is secret is overwritten when the sum is over. Masks are used once: a question that comes twice, out of
-order, or with other clients than before is refused. Where the client has an identity, so is a sum in which
-anybody's keys are not signed, or fewer than t have confirmed who is in it.
+order, or with other clients than before is refused, and each guard (`require_…`) ends the client's part in
+the sum with a reason. Where the client has an identity, so is a sum in which anybody's keys are not signed,
+or fewer than t have confirmed who is in it.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any, cast
+
+from torch import Tensor
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
-from training.messages.message import Broadcast, Update, reply
+from training.data.dataset import SERVER
+from training.errors import MessageError
+from training.messages.message import Broadcast, Message, Tensors, Update, reply
 from training.privacy.secagg import shamir
 from training.privacy.secagg.cohorts import Topic, earlier, note, refuse_others
 from training.privacy.secagg.fixed_point import encode
-from training.privacy.secagg.guards import (
-    load,
-    place_in,
-    require,
-    require_confirmed,
-    require_hospitals,
-    require_places,
-    require_signed,
-    require_survivors,
-    require_whole,
+from training.privacy.secagg.keys import (
+    Agreement,
+    Identity,
+    KeyPair,
+    Signed,
+    derive,
+    fingerprint,
+    seal,
+    unseal,
 )
-from training.privacy.secagg.identity import Identity
-from training.privacy.secagg.kept import (
-    CONFIRMED,
-    MASK_KEY,
-    NAMES,
-    OVER,
-    PRESENT,
-    PUBLIC,
-    ROUND,
-    SEAL_KEY,
-    SEAL_KEYS,
-    SELF_KEY,
-    SESSION,
-    SHARES,
-    TOPIC,
-    VALUES,
-    keep,
-    kept_in,
-    store_key,
-)
-from training.privacy.secagg.keys import Agreement, KeyPair, derive, seal, unseal
 from training.privacy.secagg.messages import (
     CONFIRM,
     EARLIER,
@@ -76,6 +62,159 @@ from training.privacy.secagg.messages import (
 )
 from training.privacy.settings import SecureAggregationConfig
 from training.secure_random import KEY_BYTES
+
+VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
+MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"
+PUBLIC, NAMES, SHARES, PRESENT = "public", "names", "shares", "present"
+SEAL_KEYS = "seal keys"
+TOPIC, CONFIRMED = "topic", "confirmed"
+PHASE, ROUND = "phase", "round"
+OVER = "nothing"  # the phase of a sum that is over
+
+
+def keep(client: Client, message: Message, of: str, awaited: str, tensors: Tensors) -> None:
+    """Keep what is needed for the question that is awaited next."""
+    state = State({**tensors, PHASE: bytes_tensor(awaited.encode())}, {ROUND: message.round})
+    client.store.save(client.id, store_key(message, of, MASKS), message.round, state)
+
+
+def kept_in(client: Client, message: Message, of: str, what: str) -> Tensors:
+    """What a client kept in this very round; nothing where it kept none."""
+    state = client.store.load(client.id, store_key(message, of, what), message.round + 1)
+    return state.tensors if state is not None and state.scalars.get(ROUND) == message.round else {}
+
+
+def store_key(message: Message, of: str, what: str) -> str:
+    """Under what a client keeps its half of one sum; not below its training, which may be taken back."""
+    return f"masks/{message.stage}/{message.track}/{of}/{what}"
+
+
+def load(client: Client, broadcast: Broadcast, of: str, awaited: str) -> dict[str, Tensor]:
+    """What was kept for this question.
+
+    Raises:
+        MessageError: when another question was awaited, or none.
+    """
+    kept = kept_in(client, broadcast, of, MASKS)
+    found = tensor_bytes_of(kept[PHASE]).decode() if PHASE in kept else OVER
+    require(found == awaited, client, f"`{broadcast.ask}` of `{of}` came where {found} was awaited")
+    return {name: tensor for name, tensor in kept.items() if name != PHASE}
+
+
+def place_in(clients: Sequence[str], client: Client) -> int:
+    """This client's place.
+
+    Raises:
+        MessageError: when it is not among them.
+    """
+    require(client.id in clients, client, "it is not among the clients of this sum")
+    return list(clients).index(client.id)
+
+
+def require_places(places: Sequence[int], allowed: Iterable[int], me: int, client: Client) -> None:
+    """Refuse a list of clients with others than before, one twice, or without this one."""
+    told = set(places)
+    fits = len(told) == len(places) and told <= set(allowed) and me in told
+    require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
+
+
+def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], client: Client) -> None:
+    """Refuse a part of a sum that is of all or of nobody."""
+    there = set(places)
+    gone = [name for place, name in enumerate(clients) if place not in there]
+    require(
+        not (topic.whole and gone),
+        client,
+        f"`{topic.name}` is summed over all that began it or not at all, and {', '.join(gone)} left; bring "
+        "them back and continue with --resume",
+    )
+
+
+def require_survivors(
+    kept: Tensors, survivors: Sequence[int], client: Client, config: SecureAggregationConfig
+) -> None:
+    """Refuse a list of survivors that this client has not masked its numbers for, or that tells too much."""
+    clients, present = read_json(kept[NAMES]), read_json(kept[PRESENT])
+    topic = Topic(**read_json(kept[TOPIC]))
+    require_places(survivors, present, place_in(clients, client), client)
+    names = [clients[place] for place in survivors]
+    require_hospitals(names, client, config.threshold(len(clients)), config)
+    require_whole(topic, survivors, clients, client)
+    refuse_others(client, topic, names)
+
+
+def require_signed(
+    identity: Identity,
+    client: Client,
+    clients: Sequence[str],
+    signed: Sequence[Signed | None],
+    statements: Sequence[Mapping[str, Any]],
+) -> None:
+    """Refuse keys that are not each hospital's own; the coordinator's own client need not sign."""
+    require(len(signed) == len(clients), client, "keys came without signatures")
+    fingerprints: dict[str, str] = {}
+    for name, each, statement in zip(clients, signed, statements, strict=True):
+        if name == SERVER:
+            continue
+        require(each is not None, client, f"the keys of {name} are not signed")
+        fingerprints[name] = fingerprint(identity.check(name, cast(Signed, each), statement))
+    times = Counter(fingerprints.values())
+    twice = [name for name, found in fingerprints.items() if times[found] > 1]
+    require(not twice, client, f"{' and '.join(twice)} sign with the same key")
+    identity.known.require(fingerprints)
+
+
+def require_confirmed(
+    identity: Identity,
+    client: Client,
+    kept: Tensors,
+    question: UnmaskQuestion,
+    config: SecureAggregationConfig,
+) -> None:
+    """Refuse to unmask what fewer than t of the survivors have confirmed, or another list than one's own."""
+    clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
+    require(
+        read_json(kept[CONFIRMED]) == list(question.survivors),
+        client,
+        "it confirmed another list of survivors",
+    )
+    statement = survivors_statement(session, question.survivors)
+    fingerprints = {
+        clients[place]: fingerprint(identity.check(clients[place], signed, statement))
+        for place, signed in question.confirmed
+        if place in question.survivors
+    }
+    identity.known.require(fingerprints)
+    threshold = config.threshold(len(clients))
+    require(
+        len(fingerprints) >= threshold,
+        client,
+        f"{len(fingerprints)} clients have confirmed who is in it; {threshold} are needed",
+    )
+
+
+def require_hospitals(
+    clients: Sequence[str], client: Client, threshold: int, config: SecureAggregationConfig
+) -> None:
+    """Refuse a sum over too few; the coordinator's own client does not hide anybody."""
+    hospitals = sum(name != SERVER for name in clients)
+    require(
+        len(clients) >= threshold and hospitals >= config.fewest,
+        client,
+        f"{len(clients)} clients are left of this sum ({hospitals} hospitals); at least {threshold} are "
+        f"needed, {config.fewest} hospitals among them (privacy.secure_aggregation)",
+    )
+
+
+def require(holds: bool, client: Client, reason: str) -> None:
+    """Refuse to go on with a sum.
+
+    Raises:
+        MessageError: with the reason.
+    """
+    if not holds:
+        raise MessageError(f"{client.id} takes no further part in the secure sum: {reason}")
+
 
 ROW = 2 * shamir.SHARE_BYTES
 

@@ -25,8 +25,7 @@ from torch import Tensor
 from training.config import FrozenConfig
 from training.messages.message import Message, Tensors
 from training.privacy.secagg.fixed_point import Entry, Layout
-from training.privacy.secagg.identity import Signed
-from training.privacy.secagg.keys import NONCE_BYTES, TAG_BYTES, session_of
+from training.privacy.secagg.keys import NONCE_BYTES, TAG_BYTES, Signed, session_of
 from training.privacy.secagg.shamir import SHARE_BYTES
 
 SHARE, MASKED, CONFIRM, UNMASK = "share", "masked", "confirm", "unmask"

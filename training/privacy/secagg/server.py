@@ -15,8 +15,7 @@ from training.errors import MessageError, QuorumError
 from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
 from training.privacy.secagg import shamir
 from training.privacy.secagg.fixed_point import FixedPointVector, Layout, decode, power_of_two
-from training.privacy.secagg.identity import Signed
-from training.privacy.secagg.keys import Agreement, KeyPair, derive
+from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
@@ -38,7 +37,7 @@ from training.privacy.secagg.messages import (
     rows_tensor,
     session_about,
 )
-from training.privacy.secagg.recovery import Recovery
+from training.privacy.secagg.shamir import Recovery
 from training.secure_random import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]

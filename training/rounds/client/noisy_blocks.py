@@ -13,7 +13,7 @@ from registry.bundle.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.messages.message import Tensors, Update
-from training.privacy.dp.discrete_gaussian import discrete_gaussian
+from training.privacy.dp.counts import discrete_gaussian
 from training.rounds.blocks import EvaluateQuestion, read_blocks
 
 

@@ -17,8 +17,7 @@ from training.messages.message import (
     named,
     tensor_bytes,
 )
-from training.privacy.secagg.aggregation import EVERYBODY, sum_answers
-from training.privacy.secagg.masked_sum import CohortError
+from training.privacy.secagg.sums import EVERYBODY, CohortError, sum_answers
 from training.privacy.settings import SecureAggregationConfig
 from training.progress import bytes_in_words
 from training.rounds.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks

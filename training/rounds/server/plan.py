@@ -11,7 +11,7 @@ from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerCo
 from training.algorithms.objectives.base import Ask
 from training.data.dataset import Split
 from training.messages.message import Tensors
-from training.privacy.compression.server import Compressor
+from training.privacy.compression import Compressor
 from training.privacy.settings import CompressionConfig, SecureAggregationConfig
 from training.rounds.server.census_bounds import CensusBounds
 

@@ -29,8 +29,8 @@ from training.messages.message import (
     check_update,
     prefixed,
 )
-from training.privacy.secagg.aggregation import mix_masked
 from training.privacy.secagg.server import Ask
+from training.privacy.secagg.sums import mix_masked
 from training.rounds.blocks import Blocks, EvaluateQuestion
 from training.rounds.canary import send_canary
 from training.rounds.fit_question import FitQuestion

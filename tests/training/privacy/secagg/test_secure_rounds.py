@@ -10,8 +10,8 @@ from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
 from training.jobs.client_app import ClientApp
 from training.messages.message import Broadcast, Failure
-from training.privacy.secagg.aggregation import tolerance
 from training.privacy.secagg.messages import CONFIRM, MASKED, QUESTIONS, UNMASK, WITHHELD
+from training.privacy.secagg.sums import tolerance
 
 MASKS = {"secure_aggregation": {"fewest": 2, "survivors": 0.5}}
 ONE_ROUND = {"rounds": 1}

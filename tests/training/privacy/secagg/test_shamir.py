@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.errors import MessageError
-from training.privacy.secagg import recovery
-from training.privacy.secagg.recovery import Recovery, combine
-from training.privacy.secagg.shamir import PRIME, evaluate, split
+from training.privacy.secagg import shamir
+from training.privacy.secagg.shamir import PRIME, Recovery, combine, evaluate, split
 
 
 def interpolate(points, at):
@@ -101,7 +100,7 @@ def test_shares_of_a_polynomial_of_one_degree_more_are_noticed():
 
 def test_without_the_word_a_wrong_share_beyond_the_threshold_would_pass(monkeypatch):
     """The control: of 5 shares the last two are not needed, and only the word looks at them."""
-    monkeypatch.setattr(recovery, "dual_word", lambda points, dual, degrees: [])
+    monkeypatch.setattr(shamir, "dual_word", lambda points, dual, degrees: [])
     secret = secrets.token_bytes(32)
     shares = dict(enumerate(split(secret, 5, 3)))
     assert combine(spoilt(shares, 4), 3) == secret
@@ -109,7 +108,7 @@ def test_without_the_word_a_wrong_share_beyond_the_threshold_would_pass(monkeypa
 
 def test_a_word_that_is_known_beforehand_could_be_lied_to(monkeypatch):
     """The control: against a q that is known, two wrong shares that make up for each other pass."""
-    monkeypatch.setattr(recovery.secrets, "randbelow", lambda below: 1)
+    monkeypatch.setattr(shamir.secrets, "randbelow", lambda below: 1)
     shares = dict(enumerate(split(secrets.token_bytes(32), 6, 3)))
     made = Recovery.of(shares, 3)
     lie = {4: 1, 5: -made.word[4] * pow(made.word[5], -1, PRIME)}
