@@ -34,7 +34,7 @@ from training.engines.nvflare.payload import Payload
 from training.engines.nvflare.session import CoordinatorSession
 from training.jobs.job import Job, read_job
 from training.jobs.run_folder import RunFolder
-from training.rounds.questions import FIT
+from training.rounds.requests import FIT
 
 MIB = 1 << 20
 SILENCE = 600  # seconds

@@ -26,7 +26,7 @@ from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.models import ModelConfig, build_model
 from training.models.groups import float_state
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 
 def job_of(weights: Path, model: str, size: int, rounds: int, trains: str) -> Job:

@@ -60,8 +60,8 @@ from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.engine import Engine
 from training.messages.message import Answer, Broadcast, Tensors, Update
-from training.rounds.questions import FIT
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.requests import FIT
+from training.rounds.server.metrics import MetricsLog
 from training.seeds import derive_seed, generator
 
 RECIPE = "fedperl@ten-hospitals"

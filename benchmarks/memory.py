@@ -38,7 +38,7 @@ from clients.store import ClientStore
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 MIB = 1 << 20
 PICTURES, SIZE = 20, 16  # of each client in each split; pixels

@@ -40,7 +40,7 @@ from training.jobs.pipeline import run_stages
 from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 SIZE = 32  # pixels
 PICTURES = 30  # of each client, in all splits

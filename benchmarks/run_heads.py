@@ -33,7 +33,7 @@ from training.messages.message import GLOBAL, Shapes, Tensors
 from training.models import initial_model
 from training.rounds.client.embed import on_features
 from training.rounds.client.head_gradient import make_rows, sums_of_gradient, sums_of_rows
-from training.rounds.questions import BIAS, SPREAD, WEIGHT
+from training.rounds.requests import BIAS, SPREAD, WEIGHT
 from training.rounds.server.head_fit import HeadFit, Heads, KeptSums, fit_head
 from training.wiring import load_data
 

@@ -48,8 +48,8 @@ from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import Answer, Broadcast
 from training.rounds.census import CENSUS
-from training.rounds.questions import EVALUATE, FIT
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.requests import EVALUATE, FIT
+from training.rounds.server.metrics import MetricsLog
 
 KIB, MIB = 1 << 10, 1 << 20
 PICTURES, SIZE, CHANNELS = 4, 8, [4, 8, 16, 32]

@@ -42,7 +42,7 @@ from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import Seen, who_sees_what
 from training.plain_text import printable
 from training.progress import Progress
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 Say = Callable[[str], None]
 

@@ -13,8 +13,8 @@ from training.jobs.job import read_job
 from training.jobs.pipeline import run_stages
 from training.jobs.run_folder import RunFolder
 from training.messages.message import Answer, Broadcast, Failure
-from training.rounds.questions import FIT
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.requests import FIT
+from training.rounds.server.metrics import MetricsLog
 
 
 class Replay:

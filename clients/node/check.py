@@ -31,7 +31,7 @@ from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
 from training.privacy.secagg.keys import fingerprint
-from training.rounds.client.census_account import CensusAccount
+from training.rounds.client.ledger import CensusAccount
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
 COPIES = 4  # of a model in memory while it is trained: weights, gradients, two moments

@@ -48,8 +48,8 @@ from training.messages.message import Answer, Broadcast, Failure
 from training.messages.spool import Spool
 from training.privacy.compression import lost_key
 from training.privacy.secagg.keys import Identity
-from training.rounds.client.census_account import CensusAccount
 from training.rounds.client.fit import store_key
+from training.rounds.client.ledger import CensusAccount
 
 LogLine = Callable[[str], None]
 

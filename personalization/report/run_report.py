@@ -28,7 +28,7 @@ from registry.bundle.labels import ClaimedTone, Subgroup, TonePatients, claimed_
 from training.data.subgroup_settings import ToneGroups
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
-from training.rounds.blocks import Blocks
+from training.rounds.requests import Blocks
 
 
 def report_data(result: RunResult) -> ReportData:

@@ -71,8 +71,7 @@ from training.messages.message import (
     Broadcast,
     Update,
 )
-from training.rounds.blocks import Blocks
-from training.rounds.questions import EMBED
+from training.rounds.requests import EMBED, Blocks
 from training.rounds.server.ask import Traffic
 
 PATIENTS_BY_TONE = "patients_by_tone"  # the fact of how many patients of each skin tone there are

@@ -42,7 +42,7 @@ from training.errors import MessageError
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.jobs.stages.export import subgroup_of
 from training.models.export import set_temperature
-from training.rounds.blocks import Blocks
+from training.rounds.requests import Blocks
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,6 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models.export import GRAPH
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.evaluate import (
     as_they_are,
@@ -57,8 +56,8 @@ from training.rounds.client.evaluate import (
     reply_blocks,
     sendable,
 )
-from training.rounds.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
-from training.rounds.questions import EMBED
+from training.rounds.client.ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
+from training.rounds.requests import EMBED, EvaluateQuestion
 
 LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"

@@ -60,9 +60,8 @@ from training.messages.message import (
 )
 from training.models.export import GRAPH, as_tensor, set_temperature, temperatures_of
 from training.models.graph_parts import split_graph
-from training.rounds.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.rounds.client.embed import ENCODER
-from training.rounds.questions import EMBED
+from training.rounds.requests import EMBED, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}

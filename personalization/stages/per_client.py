@@ -17,12 +17,11 @@ from training.jobs.stages.final_test import final_question
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
 from training.models.encoders.files import said_of
-from training.rounds.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.rounds.census import Census
 from training.rounds.client.evaluate import predict, reply_blocks
-from training.rounds.client.local_training import FEWEST_IN_BATCH
-from training.rounds.client.release_ledger import ANSWERS, admit
-from training.rounds.questions import TEST
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.requests import TEST, Blocks, EvaluateQuestion, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all
 from training.rounds.server.plan import Track
 

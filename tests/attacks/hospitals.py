@@ -17,8 +17,8 @@ from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
 from training.engines.nvflare.wire import read_answer, stamp_of, write_answer
 from training.messages.message import Broadcast, Update
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client.evaluate import evaluate
+from training.rounds.requests import EvaluateQuestion
 
 SEED, GROUP = 11, "dark"
 MIN_COUNT = 10  # what a job has that does not say otherwise

@@ -24,11 +24,10 @@ from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.messages.message import GLOBAL, Broadcast
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client import evaluate, head_gradient
 from training.rounds.client.evaluate import as_they_are
 from training.rounds.client.head_gradient import answer_gradient, head_rows
-from training.rounds.questions import BIAS, GRADIENT, SPREAD, WEIGHT
+from training.rounds.requests import BIAS, GRADIENT, SPREAD, WEIGHT, EvaluateQuestion
 
 LEAST, FOLDS, SUBGROUPS = 6, 5, ("dark", "light")
 TRAIN = {"split": "train"}

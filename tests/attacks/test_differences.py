@@ -16,8 +16,8 @@ from clients.store import ClientStore
 from personalization.stages.per_client import evaluate_together
 from training.algorithms.release_store import FolderReleases
 from training.messages.message import Broadcast
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client import evaluate as door
+from training.rounds.requests import EvaluateQuestion
 
 LEAST = 5
 SUBGROUPS = ("light", "dark", "undeclared")

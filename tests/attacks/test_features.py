@@ -34,9 +34,8 @@ from training.models import build_model
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
 from training.models.groups import float_state
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client.embed import ENCODER
-from training.rounds.questions import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST
+from training.rounds.requests import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST, EvaluateQuestion
 
 CALIBRATE, DIGEST = "2-calibrate", "d" * 64
 SUPERVISED = {"name": "supervised", "batch_size": 2}

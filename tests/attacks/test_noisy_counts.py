@@ -25,10 +25,9 @@ from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
 from training.models.groups import float_state
 from training.privacy.dp.counts import discrete_gaussian, rho_of
-from training.rounds.blocks import EvaluateQuestion, read_blocks
 from training.rounds.client import evaluate as door
 from training.rounds.client import noisy_blocks
-from training.rounds.questions import EVALUATE, TEST
+from training.rounds.requests import EVALUATE, TEST, EvaluateQuestion, read_blocks
 
 RUNS = 250
 SIZES = {name: {"light": (3, 40, 3, 40)} for name in ("north", "south", "west")}

@@ -33,10 +33,9 @@ from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client.embed import ENCODER
-from training.rounds.client.release_ledger import is_first_question
-from training.rounds.questions import EMBED
+from training.rounds.client.ledger import is_first_question
+from training.rounds.requests import EMBED, EvaluateQuestion
 
 CALIBRATE, DIGEST, LEAST = "2-calibrate", "d" * 64, 8
 TOP = SCORE_BINS - STEPS

@@ -21,7 +21,7 @@ from training.messages.message import GLOBAL, Tensors
 from training.models import build_model
 from training.models.groups import float_state
 from training.rounds.census import Census
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 LABELS = tuple(
     Label(code=code, name=code.title(), malignancy=malignancy)

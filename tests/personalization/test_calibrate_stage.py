@@ -26,7 +26,7 @@ from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import GLOBAL
 from training.models.export import as_bytes
 from training.privacy.settings import CountsConfig, PrivacyConfig
-from training.rounds.questions import EMBED
+from training.rounds.requests import EMBED
 
 HOLDER = {"light": "north", "dark": "south"}
 TONES = {"light": ("1", "2"), "dark": ("5", "6")}

@@ -23,7 +23,7 @@ from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.registrar import Registrar, no_registry
 from training.models import build_model
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

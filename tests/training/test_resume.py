@@ -162,7 +162,7 @@ import json, os, signal, sys, time
 from pathlib import Path
 
 from training import run
-from training.rounds.server.metrics_log import MetricsLog as Journal
+from training.rounds.server.metrics import MetricsLog as Journal
 from training.models.torchvision_ops import prepare_torchvision
 
 prepare_torchvision()

@@ -33,7 +33,7 @@ from training.messages.message import Answer, Broadcast, Tensors, Update, tensor
 from training.messages.spool import Spool, SpooledTensors
 from training.messages.tensor_file import map_tensors
 from training.progress import Progress, Question, Watch, unwatched
-from training.rounds.questions import IN_WORDS
+from training.rounds.requests import IN_WORDS
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 

@@ -32,7 +32,7 @@ from training.progress import Watch, unwatched
 from training.rounds.canary import CANARY, answer_canary
 from training.rounds.census import CENSUS, take_census
 from training.rounds.client.fit import weights_in
-from training.rounds.questions import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
+from training.rounds.requests import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
 
 
 def answer_privately(

@@ -12,8 +12,8 @@ from training.jobs.stages.base import StageContext
 from training.messages.engine import Engine
 from training.models import Classifier
 from training.rounds.census import Census
-from training.rounds.server.metrics_log import MetricsLog
-from training.rounds.server.quorum import Quorum
+from training.rounds.server.ask import Quorum
+from training.rounds.server.metrics import MetricsLog
 
 NOBODY: Mapping[str, str] = {}
 

@@ -20,10 +20,9 @@ from training.messages.message import Broadcast, Update, reply
 from training.messages.question_digest import question_digest
 from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
 from training.privacy.settings import PrivacyConfig
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.census import CENSUS
 from training.rounds.client.noisy_blocks import Noise, noisy_blocks
-from training.rounds.questions import EMBED, EVALUATE, TEST
+from training.rounds.requests import EMBED, EVALUATE, TEST, EvaluateQuestion
 
 JUDGING = SPLITS[1:]  # the splits whose pictures judge a model
 

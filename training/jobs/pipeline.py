@@ -35,7 +35,7 @@ from training.privacy.dp.updates import privacy_facts
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS, Census
 from training.rounds.server.ask import Traffic, ask_all
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class EngineConfig(FrozenConfig):
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
         min_clients: answers that a round needs; by default of all that were asked.
         update_limit: an update whose norm is over so many times the round's median is refused, see
-            `training.rounds.server.norm_bound`; null refuses none. Runs that meet no such update are as
+            `training.rounds.server.validation`; null refuses none. Runs that meet no such update are as
             without it.
         network: how long sites are waited for, where clients run at sites of a network.
     """

@@ -10,7 +10,7 @@ from training.messages.tensor_file import read_tensors, write_tensors
 from training.models.encoders.files import said_of
 from training.models.encoders.preprocessing import AS_EVER, Preprocessing
 from training.models.export import as_tensor
-from training.rounds.blocks import pack_blocks, read_blocks
+from training.rounds.requests import pack_blocks, read_blocks
 from training.rounds.server.ask import Traffic
 
 OUTCOME = "outcome.safetensors"

@@ -2,5 +2,5 @@
 
 - `server`: the round loop
 - `client`: local training and evaluation
-- `questions`, `blocks`, `census`, `canary`, `requested_scalars`: the questions that both know
+- `requests`, `census`, `canary`, `requested_scalars`: the requests that both know
 """

@@ -22,7 +22,7 @@ from training.data.dataset import Examples
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 from training.models.case_batch import as_inputs
-from training.rounds.blocks import EVALUATION_BATCH
+from training.rounds.requests import EVALUATION_BATCH
 
 RECEIVED, CHANGE = "received_loss/", "squared_change"
 

@@ -27,7 +27,7 @@ from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
 QUICK = {"silence": 0.6, "deadline": 60}

@@ -16,7 +16,7 @@ from training.engines.nvflare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
 from training.messages.message import Failure
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
-from training.rounds.questions import FIT
+from training.rounds.requests import FIT
 
 TIMES = 2  # that it cannot
 MANY = 60  # questions, that nobody is asked in so short a run

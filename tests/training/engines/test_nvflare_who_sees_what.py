@@ -9,7 +9,7 @@ from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 from training.rounds.canary import CANARY
 from training.rounds.census import CENSUS
-from training.rounds.questions import EMBED
+from training.rounds.requests import EMBED
 
 NAMES = ("north", "south", "east", "west")
 TOPICS = {

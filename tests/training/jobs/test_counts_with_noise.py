@@ -19,9 +19,8 @@ from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
 from training.models.groups import float_state
 from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
-from training.rounds.blocks import EvaluateQuestion
 from training.rounds.client import noisy_blocks
-from training.rounds.questions import EVALUATE, FIT, TEST
+from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateQuestion
 
 NOISY = {"counts": {"epsilon": 4, "delta": 1e-5, "evaluations": 2}}
 PERSONALIZE = {

@@ -24,7 +24,7 @@ from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
-from training.rounds.questions import FIT
+from training.rounds.requests import FIT
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for

@@ -15,7 +15,7 @@ from training.engines.nvflare.pending import Delivery, PendingRequest
 from training.engines.nvflare.wire import read_answer, write_question
 from training.errors import MessageError
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
-from training.rounds.questions import FIT
+from training.rounds.requests import FIT
 
 Result = TypeVar("Result")
 

@@ -4,8 +4,8 @@ from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.privacy.secagg.messages import QUESTIONS
 from training.rounds.canary import CANARY
-from training.rounds.questions import EVALUATE, FIT
-from training.rounds.server.quorum import quorum_of
+from training.rounds.requests import EVALUATE, FIT
+from training.rounds.server.ask import quorum_of
 
 
 def needed(job: Job, question: Broadcast, asked: int) -> int:

@@ -20,7 +20,7 @@ from training.errors import CheckpointError, DataError, JobError, QuorumError, T
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
-from training.rounds.server.quorum import quorum_of
+from training.rounds.server.ask import quorum_of
 
 MINUTE = 60.0
 NAMED = 8  # sites in one line

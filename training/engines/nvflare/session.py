@@ -30,7 +30,7 @@ from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.who_sees_what import who_sees_what
 from training.plain_text import printable
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 

@@ -25,9 +25,9 @@ from training.models import Classifier, initial_model
 from training.rounds.canary import CANARY, STEPS
 from training.rounds.canary import LOGGER as CANARY_LOG
 from training.rounds.census import Census
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.loop import first_questions
+from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import TrackState
-from training.rounds.server.round_loop import first_questions
 
 FEW_NAMED = 5  # hospitals that a sentence names
 

@@ -21,13 +21,12 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.encoders.preprocessing import Preprocessing
 from training.privacy.settings import CountsConfig, PrivacyConfig
-from training.rounds.blocks import Blocks
 from training.rounds.census import Census
-from training.rounds.client.local_training import FEWEST_IN_BATCH
-from training.rounds.server.ask import Traffic
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.requests import Blocks
+from training.rounds.server.ask import Quorum, Traffic
+from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, Track
-from training.rounds.server.quorum import Quorum
 
 
 @dataclass(frozen=True)

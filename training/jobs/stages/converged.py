@@ -20,7 +20,7 @@ from training.models.groups import float_state
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.head_gradient import answer_gradient, answer_spread
-from training.rounds.questions import GRADIENT, MOMENTS, SPREAD, SUBGROUP
+from training.rounds.requests import GRADIENT, MOMENTS, SPREAD, SUBGROUP
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.seeds import derive_seed

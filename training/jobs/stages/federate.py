@@ -42,20 +42,16 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.groups import float_state
 from training.privacy.settings import CountsConfig, PrivacyConfig
-from training.rounds.blocks import add_blocks
 from training.rounds.census import Census
-from training.rounds.client.embed import answer_embed, on_features
+from training.rounds.client.embed import answer_embed, answer_moments, on_features
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import load_merged
-from training.rounds.client.moments import answer_moments
-from training.rounds.questions import EMBED, EVALUATE, MOMENTS, TEST
+from training.rounds.requests import EMBED, EVALUATE, MOMENTS, TEST, add_blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.best_round import BestRound
-from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.checkpoint import BestRound, Checkpoints, MeanModel
 from training.rounds.server.head_fit import KeptSums
-from training.rounds.server.mean_model import MeanModel
+from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, TrackState
-from training.rounds.server.round_loop import run_rounds
 from training.seeds import derive_seed
 
 OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head

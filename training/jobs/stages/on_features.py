@@ -9,7 +9,7 @@ from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors
 from training.models.groups import float_state
 from training.rounds.client.embed import ENCODER
-from training.rounds.questions import EMBED
+from training.rounds.requests import EMBED
 from training.rounds.server.ask import Traffic, ask_all
 
 

@@ -19,8 +19,8 @@ from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.groups import float_state, group_names
 from training.models.heads import Network
 from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, TrackState
-from training.rounds.server.round_loop import run_rounds
 from training.seeds import derive_seed
 
 

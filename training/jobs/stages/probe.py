@@ -5,7 +5,7 @@ come two figures, as those report them who learn without labels (Caron et al. 20
 
 - `linear`: a linear classifier that all clients train together, in rounds (`training.models.linear_probe`);
 - `neighbours`: each client's test pictures classified by its own training pictures
-  (`training.rounds.client.neighbours`).
+  (`training.rounds.client.evaluate`).
 
 Both are counts of test pictures, judged as those of a final test. The model leaves the stage as it came.
 """
@@ -32,14 +32,13 @@ from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.groups import float_state
 from training.models.linear_probe import LinearProbe
-from training.rounds.blocks import Blocks, add_blocks
 from training.rounds.client.embed import answer_embed, with_features
-from training.rounds.client.neighbours import answer_neighbours
-from training.rounds.questions import EMBED, NEIGHBOURS, TEST
+from training.rounds.client.evaluate import answer_neighbours
+from training.rounds.requests import EMBED, NEIGHBOURS, TEST, Blocks, add_blocks
 from training.rounds.server.ask import Traffic
 from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import TrackState
-from training.rounds.server.round_loop import run_rounds
 
 FIGURES = ("linear", "neighbours")  # of an encoder, as the stage's facts name them
 NOTHING: Mapping[str, Any] = {

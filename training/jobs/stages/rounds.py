@@ -29,11 +29,10 @@ from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import collect_kept, fit, open_exchange
-from training.rounds.questions import COLLECT, FIT, JUDGE, OPEN
-from training.rounds.server.census_bounds import CensusBounds
-from training.rounds.server.noise_probe import NoiseProbe, validation_accuracy
+from training.rounds.requests import COLLECT, FIT, JUDGE, OPEN
 from training.rounds.server.plan import Draw, Plan, Track
-from training.rounds.server.upload_store import UploadStore
+from training.rounds.server.services import NoiseProbe, UploadStore, validation_accuracy
+from training.rounds.server.validation import CensusBounds
 from training.seeds import derive_seed
 
 FEWEST_CLASSES = 2

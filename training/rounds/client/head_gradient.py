@@ -39,9 +39,8 @@ from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
-from training.rounds.blocks import EVALUATION_BATCH
-from training.rounds.client.release_ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
-from training.rounds.questions import BIAS, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
+from training.rounds.client.ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
+from training.rounds.requests import BIAS, EVALUATION_BATCH, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
 from training.seeds import derive_seed
 
 LOGGER = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.messages.message import Tensors, Update
 from training.privacy.dp.counts import discrete_gaussian
-from training.rounds.blocks import EvaluateQuestion, read_blocks
+from training.rounds.requests import EvaluateQuestion, read_blocks
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,28 @@
-"""Checkpoints: the state of a stage of rounds from which a run is resumed."""
+"""Checkpoints of a stage of rounds: the state that a run is resumed from, and the model that it leaves.
+
+In place of the last round's model a stage may leave
+
+- the mean of the models of all rounds, (1/T) Σ_{t=1..T} θ^t, as agnostic federated learning returns it (Mohri
+  et al. 2019, Algorithm 1);
+- that of the best round: "the testing results are reported for the models with best validation accuracy"
+  (Bdair et al. 2022, section 3).
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from training.messages.message import Tensors, named, prefixed
+import torch
+from torch import Tensor
+
+from registry.bundle.metrics.classification import accuracy
+from training.errors import CheckpointError, JobError
+from training.messages.message import GLOBAL, Tensors, named, prefixed
 from training.messages.tensor_file import read_tensors, write_tensors
+from training.rounds.requests import Blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, States, TrackState
 
 KEPT = 2  # the newest checkpoints that are kept
@@ -113,3 +127,131 @@ def save(
         tensors.update(prefixed(state.memory, f"{name}/memory/"))
         tensors.update(prefixed(state.shared_state, f"{name}/given/"))
     checkpoints.save(Checkpoint(round_, metrics_log.size, facts, tensors))
+
+
+ANEW = "restore it, or start the run anew"
+KEPT_SUMS = 3  # the newest sums: a run goes on from a checkpoint that is at most two rounds behind the newest
+
+
+class MeanModel:
+    """Adds models up in a stage's folder, in double precision, a file after each round.
+
+    Args:
+        folder: of the stage's checkpoints.
+        job: the job's digest.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._folder = folder
+        self._job = job
+
+    def after_round(self, round_: int, states: States, blocks: Blocks) -> None:
+        """Add a round's model to the sum of the rounds before it; done again, the round counts once.
+
+        Raises:
+            CheckpointError: when the sum of the rounds before is gone, or the disk is full.
+        """
+        before = self._sum(round_ - 1) if round_ > 1 else {}
+        total = {
+            name: value.to(torch.float64) + before[name] if before else value.to(torch.float64)
+            for name, value in states[GLOBAL].weights.items()
+            if value.is_floating_point()
+        }
+        write_tensors(self._path(round_), self._job, {"round": round_}, total)
+        for place in self._paths()[:-KEPT_SUMS]:
+            place.unlink()
+
+    def weights(self, rounds: int, *, last: Tensors) -> dict[str, Tensor]:
+        """The mean over the rounds 1 to `rounds`.
+
+        Args:
+            rounds: T.
+            last: θ^T, for the tensors' types and order; whole numbers have no mean and are taken from it.
+
+        Raises:
+            CheckpointError: when the sum is gone.
+        """
+        total = self._sum(rounds)
+        return {
+            name: (total[name] / rounds).to(value.dtype) if name in total else value
+            for name, value in last.items()
+        }
+
+    def forget(self) -> None:
+        """Remove all sums."""
+        for path in self._paths():
+            path.unlink()
+
+    def _sum(self, round_: int) -> Tensors:
+        path = self._path(round_)
+        if not path.exists():
+            raise CheckpointError(
+                f"{path} is gone, and with it the sum of the models up to round {round_} that keep: average "
+                f"needs; {ANEW}"
+            )
+        return read_tensors(path, self._job, ANEW)[1]
+
+    def _path(self, round_: int) -> Path:
+        return self._folder / f"sum-{round_:06d}.safetensors"
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob("sum-*.safetensors"))
+
+
+class BestRound:
+    """Keeps the best model so far in a stage's folder.
+
+    Args:
+        folder: of the stage's checkpoints.
+        job: the job's digest.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._path = folder / "best.safetensors"
+        self._job = job
+
+    def after_round(self, round_: int, states: States, blocks: Blocks) -> None:
+        """Keep a round's model if it is the best; the earliest of equals is kept, a round done again is none.
+
+        A round in which no client could judge the model is passed over.
+        """
+        reached = reached_by(blocks)
+        if reached is None:
+            return
+        known = self._header() if self._path.exists() else None
+        # A file of this round or a later one is there when rounds are done again after a kill.
+        if known is None or known["round"] >= round_ or reached > known["accuracy"]:
+            header = {"round": round_, "accuracy": reached}
+            write_tensors(self._path, self._job, header, states[GLOBAL].weights)
+
+    @property
+    def round(self) -> int:
+        """The number of the best round.
+
+        Raises:
+            JobError: when no round was judged.
+        """
+        return int(self._header()["round"])
+
+    def weights(self) -> Tensors:
+        """The weights of the best round."""
+        self._header()
+        return read_tensors(self._path, self._job, ANEW)[1]
+
+    def forget(self) -> None:
+        """Remove the file."""
+        self._path.unlink(missing_ok=True)
+
+    def _header(self) -> dict[str, float]:
+        if not self._path.exists():
+            raise JobError(
+                "keep: best has nothing to go by: in no round did any client judge the model; the log says "
+                "why of each client that did not answer. If it diverged, lower objective.optimizer.lr"
+            )
+        return read_tensors(self._path, self._job, ANEW)[0]
+
+
+def reached_by(blocks: Blocks) -> float | None:
+    """The accuracy over all pictures; None where none was counted."""
+    points = [block.point for block in blocks.values() if block.point.n]
+    return float(accuracy(sum(points[1:], points[0]))) if points else None

@@ -37,7 +37,7 @@ from training.algorithms.features import weights_digest
 from training.errors import MessageError
 from training.messages.message import Shapes, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
-from training.rounds.questions import (
+from training.rounds.requests import (
     BIAS,
     GRADIENT,
     LOSS,

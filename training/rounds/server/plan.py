@@ -13,7 +13,7 @@ from training.data.dataset import Split
 from training.messages.message import Tensors
 from training.privacy.compression import Compressor
 from training.privacy.settings import CompressionConfig, SecureAggregationConfig
-from training.rounds.server.census_bounds import CensusBounds
+from training.rounds.server.validation import CensusBounds
 
 Draw = Literal["uniform", "by-size"]
 
@@ -59,7 +59,7 @@ class Plan:
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
         compressor: in what form weights travel.
-        update_limit: how far an update may go, see `training.rounds.server.norm_bound`; None where nobody
+        update_limit: how far an update may go, see `training.rounds.server.validation`; None where nobody
             looks.
         dismissed: clients that are asked no more, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.

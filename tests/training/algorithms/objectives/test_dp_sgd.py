@@ -13,7 +13,7 @@ from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, priv
 from training.errors import JobError
 from training.models.case_batch import to_model_input
 from training.privacy.dp.updates import epsilon
-from training.rounds.client.local_training import train_locally
+from training.rounds.client.fit import train_locally
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
 SGD = {"name": "sgd", "lr": 0.5, "momentum": 0.0}

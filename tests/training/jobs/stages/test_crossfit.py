@@ -15,7 +15,7 @@ from training.data.folds import in_folds
 from training.jobs.job import Job
 from training.models import build_model, initial_model
 from training.models.groups import float_state
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 SIZES = {
     "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},

@@ -22,9 +22,9 @@ from training.models.groups import float_state
 from training.privacy.secagg.cohorts import topic_of
 from training.rounds.client import head_gradient
 from training.rounds.client.head_gradient import answer_gradient, answer_spread, head_rows
-from training.rounds.questions import SPREAD
+from training.rounds.requests import SPREAD
 from training.rounds.server import head_fit
-from training.rounds.server.metrics_log import MetricsLog
+from training.rounds.server.metrics import MetricsLog
 
 CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]

@@ -16,7 +16,7 @@ from training.jobs.stages import projection
 from training.models import ModelConfig, build_model, initial_model
 from training.models.export import answer, graph_inputs
 from training.rounds.client import embed
-from training.rounds.questions import MOMENTS
+from training.rounds.requests import MOMENTS
 
 ENCODERS = [
     {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}, "components": 5},

@@ -14,7 +14,7 @@ from training.algorithms.exchanges.similarity import PredictionSimilarity, Rando
 from training.algorithms.exchanges.similarity.weights import cosines, moments, scaled
 from training.models import build_model
 from training.models.groups import float_state
-from training.rounds.server.noise_probe import NoiseProbe
+from training.rounds.server.services import NoiseProbe
 
 RANDOM = np.random.default_rng(0)
 

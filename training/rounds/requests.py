@@ -1,10 +1,15 @@
-"""The question `evaluate`: counts of a model's predictions by subgroup, never a prediction."""
+"""The requests that server and clients both know: names, options, prefixes of tensors, and blocks of counts.
+
+`fit` trains, `evaluate` counts a model's predictions by subgroup; never a prediction is sent.
+"""
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from registry.bundle.counts.counting import Block
@@ -14,6 +19,50 @@ from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
+
+JUDGE = "judge"  # the question to the server of how good an upload is
+
+OPEN = "open"
+
+SHARED_STATE = (
+    "given/"  # on the wire and in a client's store, before the names of what the objective prepared
+)
+
+FIT, EVALUATE, COLLECT, TEST = "fit", "evaluate", "collect", "test"
+
+COMPARE = "compare"  # counts of answers that two models give differently
+
+NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pictures
+
+EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
+
+MOMENTS = "moments"  # sums over what several encoders make of pictures, for their projection
+GRAM = "gram"  # of answers, before a block's number, as is SUM
+SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
+WEIGHT, BIAS = "weight", "bias"  # of a head, in a question, and of its gradient, in the answer
+SUBGROUP = "subgroup"  # in their options, where they are over one alone
+LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers
+
+IN_WORDS = {  # for who waits
+    "census": "starting, and counting pictures",
+    FIT: "training",
+    EVALUATE: "evaluating",
+    TEST: "testing",
+    EMBED: "making features",
+    MOMENTS: "summing features",
+    GRADIENT: "fitting the head",
+}
+
+
+class FitQuestion(FrozenConfig):
+    """How to train.
+
+    Attributes:
+        cell_weights: what a picture of each cell counts, where the aggregator weighs cells.
+    """
+
+    cell_weights: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+
 
 EVALUATION_BATCH = 64  # pictures that are looked at together where nothing is learned
 

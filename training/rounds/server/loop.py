@@ -1,8 +1,8 @@
 """The round loop. It names no algorithm: objective, sync, exchange and aggregator do their parts.
 
 Choose the cohort → build each client's `Broadcast` → ask the engine → check each `Update` → aggregate →
-evaluate by subgroup → log → checkpoint. A stage may train several models side by side, one per subgroup;
-each is a `Track`.
+evaluate by subgroup → log → checkpoint. A stage may train several models side by side, one per subgroup; each
+is a `Track`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from training.algorithms.aggregators.base import Mixture, Report
 from training.algorithms.aggregators.fedavg import FedAvg
@@ -31,12 +33,18 @@ from training.messages.message import (
 )
 from training.privacy.secagg.server import Ask
 from training.privacy.secagg.sums import mix_masked
-from training.rounds.blocks import Blocks, EvaluateQuestion
 from training.rounds.canary import send_canary
-from training.rounds.fit_question import FitQuestion
-from training.rounds.questions import COLLECT, EVALUATE, FIT, SHARED_STATE
 from training.rounds.requested_scalars import check_requested, report_of
-from training.rounds.server.aggregation import mix
+from training.rounds.requests import (
+    COLLECT,
+    EVALUATE,
+    FIT,
+    OPEN,
+    SHARED_STATE,
+    Blocks,
+    EvaluateQuestion,
+    FitQuestion,
+)
 from training.rounds.server.ask import (
     Traffic,
     ask_all,
@@ -46,12 +54,76 @@ from training.rounds.server.ask import (
     traffic_text,
 )
 from training.rounds.server.checkpoint import Checkpoints, restore, save
-from training.rounds.server.initialization import initialize_rounds
-from training.rounds.server.metrics_log import MetricsLog
-from training.rounds.server.norm_bound import refuse_beyond_bound
+from training.rounds.server.metrics import MetricsLog, RoundMetrics
 from training.rounds.server.plan import Plan, States, Track, TrackState
-from training.rounds.server.round_metrics import RoundMetrics
-from training.seeds import generator
+from training.rounds.server.validation import refuse_beyond_bound
+from training.seeds import derive_seed, generator
+
+
+def mix(
+    mixture: Mixture, updates: Sequence[Update], previous: Tensors, names: Sequence[str]
+) -> dict[str, Tensor]:
+    """θ ← Σ_c w_c θ_c + w_previous θ^t for the named tensors; those not named stay as they were.
+
+    Args:
+        mixture: the weights.
+        updates: in client order, at least one; each is read once and only one is in memory at a time if they
+            are spooled.
+        previous: θ^t.
+        names: what travelled.
+    """
+    total: dict[str, Tensor] = {}
+    for update in updates:
+        weight = mixture.clients.get(update.client, 0.0)
+        tensors = dict(update.tensors.items())
+        for name in names:
+            if name not in total:
+                total[name] = start(mixture, previous[name], tensors[name])
+            total[name].add_(tensors[name], alpha=weight)
+    return {**previous, **total}
+
+
+def start(mixture: Mixture, previous: Tensor, update: Tensor) -> Tensor:
+    """w_previous θ^t, laid out in memory as the updates are: adding across layouts is three times slower."""
+    total = torch.zeros_like(update, dtype=previous.dtype)
+    return total.add_(previous, alpha=mixture.previous) if mixture.previous else total
+
+
+def initialize_rounds(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:
+    """Initialise every model's state: the objective's shared state, and the exchange's memory.
+
+    Raises:
+        QuorumError: when a client does not answer; every client that trains is asked.
+    """
+    return {
+        track.name: initialize_track(plan, track, states[track.name], engine, traffic)
+        for track in plan.tracks
+    }
+
+
+def initialize_track(
+    plan: Plan, track: Track, state: TrackState, engine: Engine, traffic: Traffic
+) -> TrackState:
+    """Initialise one model's state."""
+
+    def ask(question: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
+        broadcasts = [
+            Broadcast(client, plan.stage, 0, question, track.name, tensors, options or {})
+            for client in track.trainers
+        ]
+        return ask_all(engine, broadcasts, traffic)
+
+    if plan.prepare is not None:
+        seed = derive_seed(plan.seed, plan.stage, track.name, "prepare")
+        state = replace(state, shared_state=plan.prepare(ask, seed))
+    if plan.exchange.opens:
+        memory = state.memory
+        for update in ask(OPEN, {**state.weights, **prefixed(state.shared_state, SHARED_STATE)}):
+            plan.exchange.check(update, memory)
+            memory = plan.exchange.collect(update, memory, plan.server_context)
+        state = replace(state, memory=memory)
+    return state
+
 
 AfterRound = Callable[[int, States, Blocks], None]
 

@@ -18,8 +18,7 @@ from training.errors import DataError
 from training.messages.message import Broadcast
 from training.models import build_model
 from training.models.groups import float_state
-from training.rounds.client.fit import fit
-from training.rounds.client.local_training import add_proximal_gradient, train_locally
+from training.rounds.client.fit import add_proximal_gradient, fit, train_locally
 
 ROUNDS = 3
 

@@ -13,8 +13,8 @@ from registry.bundle.metrics.classification import malignancy_auroc
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.messages.message import Broadcast, Update
-from training.rounds.blocks import EvaluateQuestion, add_blocks, pack_blocks, read_blocks, unpack_blocks
 from training.rounds.client.evaluate import evaluate, predict, predictions
+from training.rounds.requests import EvaluateQuestion, add_blocks, pack_blocks, read_blocks, unpack_blocks
 
 MALIGNANT = np.array([False, True])
 
