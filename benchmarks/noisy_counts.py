@@ -33,7 +33,7 @@ from training.data.dataset import Dataset
 from training.data.of_patients import OfPatients
 from training.jobs.job import Job, read_job
 from training.privacy.dp.counts import variance_for
-from training.rounds.client.noisy_blocks import Noise, with_noise
+from training.rounds.client.disclosure import Noise, with_noise
 
 FIGURES = ("accuracy", "balanced_accuracy", "malignancy_auroc")
 SPREAD = "spread"

@@ -49,13 +49,9 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models.export import GRAPH
+from training.rounds.client.disclosure import as_they_are, patients_by_tone, sendable
 from training.rounds.client.embed import ENCODER
-from training.rounds.client.evaluate import (
-    as_they_are,
-    patients_by_tone,
-    reply_blocks,
-    sendable,
-)
+from training.rounds.client.evaluate import reply_blocks
 from training.rounds.client.ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
 from training.rounds.requests import EMBED, EvaluateQuestion
 

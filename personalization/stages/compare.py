@@ -18,7 +18,8 @@ from training.data.dataset import Examples
 from training.errors import MessageError
 from training.jobs.stages.base import StageContext
 from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
-from training.rounds.client.evaluate import predict, sendable
+from training.rounds.client.disclosure import sendable
+from training.rounds.client.evaluate import predict
 from training.rounds.requests import COMPARE, EvaluateQuestion
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.plan import Track

@@ -50,7 +50,7 @@ from training.models.behind_encoder import behind_encoder
 from training.models.groups import float_state
 from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
-from training.rounds.census import Census
+from training.rounds.census import Census, CensusBounds
 from training.rounds.client.embed import features_before, on_features
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged
@@ -60,7 +60,6 @@ from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.head_fit import KeptSums
 from training.rounds.server.loop import evaluate_tracks, run_rounds
 from training.rounds.server.plan import Plan, States, Track, TrackState
-from training.rounds.server.validation import CensusBounds
 from training.seeds import derive_seed
 
 

@@ -21,7 +21,7 @@ from training.messages.question_digest import question_digest
 from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS
-from training.rounds.client.noisy_blocks import Noise, noisy_blocks
+from training.rounds.client.disclosure import Noise, noisy_blocks
 from training.rounds.requests import EMBED, EVALUATE, TEST, EvaluateQuestion
 
 JUDGING = SPLITS[1:]  # the splits whose pictures judge a model

@@ -139,3 +139,6 @@ def add_blocks(many: Iterable[Blocks]) -> Blocks:
         for subgroup, block in blocks.items():
             total[subgroup] = total[subgroup] + block if subgroup in total else block
     return total
+
+
+RECEIVED, CHANGE = "received_loss/", "squared_change"

@@ -25,8 +25,7 @@ from training.models import ModelConfig, build_model
 from training.models.heads import Network
 from training.models.torchvision_ops import prepare_torchvision
 from training.rounds.census import Census
-from training.rounds.server.loop import choose_cohort
-from training.rounds.server.plan import Plan
+from training.rounds.server.plan import Plan, choose_cohort
 
 DOCUMENT = Path(training.jobs.recipes.__file__).parents[2] / "docs" / "recipes.md"
 SMALL_FORMS = ("ham10000", "milk10k", "ten-hospitals")

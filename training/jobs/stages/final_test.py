@@ -14,10 +14,10 @@ from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import TEST, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums, refuse_sum
-from training.rounds.server.validation import CensusBounds
 
 FOLDED_LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

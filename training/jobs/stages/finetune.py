@@ -24,6 +24,7 @@ from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
 from training.models.groups import float_state
+from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged, own_weights
 from training.rounds.requests import EVALUATE, FIT, TEST, Blocks, add_blocks, unpack_blocks
@@ -31,7 +32,6 @@ from training.rounds.server.ask import Traffic, ask_all
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, Track, TrackState
-from training.rounds.server.validation import CensusBounds
 
 
 class Finetune(Stage):

@@ -26,13 +26,12 @@ from training.models import Classifier
 from training.models.groups import float_state
 from training.privacy.compression import Compressor
 from training.privacy.settings import PrivacyConfig
-from training.rounds.census import Census
+from training.rounds.census import Census, CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import collect_kept, fit, open_exchange
 from training.rounds.requests import COLLECT, FIT, JUDGE, OPEN
 from training.rounds.server.plan import Draw, Plan, Track
 from training.rounds.server.services import NoiseProbe, UploadStore, validation_accuracy
-from training.rounds.server.validation import CensusBounds
 from training.seeds import derive_seed
 
 FEWEST_CLASSES = 2

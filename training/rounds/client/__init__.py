@@ -3,5 +3,5 @@
 - `fit`: the requests `fit`, `open` and `collect`
 - `evaluate`: predictions, counted by subgroup
 - `embed`, `head_gradient`: features of a frozen encoder, and sums for a head on them
-- `ledger`, `noisy_blocks`: what was released before, and noise
+- `disclosure`, `ledger`: what leaves of counts, and what was released before
 """

@@ -16,7 +16,7 @@ minimum answer for nobody: the counts would tell how these few are labelled. Nor
 withdrawn from the run since they last did: the difference would tell how those were labelled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,19 +28,17 @@ from torch import Tensor
 from registry.bundle.cases import CaseInput, pattern_of
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach, Trait
+from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, kind_of_each, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
-from training.data.folds import by_fold
-from training.data.small_cells import count_people, unsuppressed
 from training.errors import MessageError
 from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import as_inputs
 from training.models.linear_probe import mean_over_pictures
-from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.client.disclosure import admitted_traits, sendable
 from training.rounds.requests import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 
 
@@ -68,56 +66,6 @@ def evaluate(broadcast: Broadcast, client: Client) -> Update:
         {name: predict(client.local_model, part) for name, part in parts.items()},
         question,
     )
-
-
-def as_they_are(examples: Examples) -> Examples:
-    """The examples, whole."""
-    return examples
-
-
-def sendable(
-    client: Client,
-    question: EvaluateQuestion,
-    view: Callable[[Examples], Examples] = as_they_are,
-    *,
-    in_folds: bool = False,
-) -> dict[str, Examples]:
-    """The labelled pictures of each wanted subgroup of which counts may leave, in a view of them.
-
-    One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
-    before is held back. Where counts get noise neither is done: it would tell of the pictures. `in_folds`
-    every fold of a subgroup is a part, and the account of releases holds each: models of a coordinator's own
-    making could tell of one alone.
-    """
-    parts = {
-        name: view(part.where(part.labels >= 0))
-        for name, part in client.by_subgroup(question.split).items()
-        if name in question.subgroups
-    }
-    if client.noisy:
-        return parts
-    if in_folds:
-        parts = by_fold(parts)
-    if question.one_per_lesion:
-        parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
-    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
-    return admit(client.releases, client.id, ANSWERS, enough, client.min_count)
-
-
-def one_of_each(part: Examples, least: int) -> Examples:
-    """One picture of each lesion; all, where fewer than `least` patients have more than one of a lesion.
-
-    Counts of all pictures may have been told, or be asked for: the difference would tell these few.
-    """
-    first = first_of_each(part.lesions)
-    return part if 0 < part.where(~first).num_people < least else part.where(first)
-
-
-def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which pictures `(n,)` are the first of their lesion."""
-    first = np.zeros(len(lesions), dtype=np.bool_)
-    first[np.unique(lesions, return_index=True)[1]] = True
-    return first
 
 
 def reply_blocks(
@@ -181,56 +129,6 @@ def thresholds_of(
         gathered([each.urgent_from for each in of_each]),
         np.array([each.nodes for each in of_each], dtype=np.int64),
     )
-
-
-def admitted_traits(
-    client: Client, part: Examples, traits: Mapping[str, Sequence[str]], columns: Sequence[str]
-) -> dict[Trait, NDArray[np.bool_]]:
-    """Which pictures `(n,)` of a subgroup have each trait whose counts may leave, column after column."""
-    disclosed = unsuppressed(part, traits, client.min_count)
-    admitted: dict[Trait, NDArray[np.bool_]] = {}
-    for column in columns:
-        masks = {value: keep for (of, value), keep in disclosed.items() if of == column}
-        sets = {value: part.where(keep) for value, keep in masks.items()}
-        whole = without_holding_back(client, sets)
-        admitted |= {(column, value): masks[value] for value in whole}
-    return admitted
-
-
-def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[np.int64]:
-    """How many patients of each skin tone that a subgroup names some parts have, `(tones,)`.
-
-    A tone of fewer patients than the job's minimum is 0, and must not follow from how many the subgroup has:
-    where there is one, every other tone of the subgroup is told as the minimum, which it has at least, or as
-    0 where even that would leave too few numbers open. So it is where exact numbers would tell a few patients
-    apart beside what was told before.
-    """
-    traits, least = traits_of(client.dataset), max(client.min_count, 1)
-    tones = list(traits.get(DECLARED_TONE, ()))[:-1]
-    told = np.zeros(len(tones), dtype=np.int64)
-    for part in parts.values():
-        if part.traits is None or not tones:
-            continue
-        of_each = part.traits[:, list(traits).index(DECLARED_TONE)]
-        sizes = count_people(of_each, part.people, len(tones) + 1)[:-1]
-        enough, few = sizes >= least, int(((sizes > 0) & (sizes < least)).sum())
-        exact = {} if few else admitted_traits(client, part, traits, [DECLARED_TONE])
-        if len(exact) == enough.sum():
-            told[enough] = sizes[enough]
-        elif part.num_people >= enough.sum() * least + few * (least - 1):
-            told[enough] = least
-    return told
-
-
-def without_holding_back(client: Client, sets: Mapping[str, Examples]) -> list[str]:
-    """The names of the sets that may be told of as they are."""
-    while sets:
-        kept = admit(client.releases, client.id, ANSWERS, sets, client.min_count)
-        whole = {name: part for name, part in kept.items() if len(part) == len(sets[name])}
-        if len(whole) == len(kept):
-            return list(whole)
-        sets = whole
-    return []
 
 
 def predictions(

@@ -2,14 +2,23 @@
 
 Training is what every objective shares: epochs of batches, a gradient step each. `open` gives the exchange
 what it needs before the first round, `collect` hands over what stayed.
+
+Some metrics are computed only where the aggregator requests them; they are scalars of the update.
+`received_loss/<subgroup>` is F_{c,s}, the mean cross-entropy of the model that the client received over its
+labelled training pictures of a subgroup: in eval mode, without augmentation or class weights, before any
+training. Where the aggregator weighs cells, it is of those of a cell. Of fewer patients than
+`privacy.min_count` it is not disclosed: of one it would be what the model answers for it. `squared_change` is
+‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics are none.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
@@ -19,13 +28,15 @@ from training.algorithms.client_state import State
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound, LocalTask, Objective
+from training.algorithms.objectives.components.subgroup_losses import SubgroupLosses
 from training.algorithms.sync import Sync
 from training.data.cells import CellClasses, Cells, CellWeights
+from training.data.dataset import Examples
 from training.data.subgroups import count_by_subgroup
 from training.errors import DataError
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
-from training.rounds.requested_scalars import received_losses, squared_change
-from training.rounds.requests import SHARED_STATE, FitQuestion
+from training.models.case_batch import as_inputs
+from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitQuestion
 from training.seeds import derive_seed
 
 FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
@@ -340,3 +351,41 @@ def own_weights(client: Client, stage: str, rounds: int) -> dict[str, Tensor]:
 def store_key(stage: str, track: str) -> str:
     """The key of a client's state of one model of one stage in its store."""
     return f"{stage}/{track}"
+
+
+def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, float]:
+    """F_{c,s} as scalars, of the weights in the local model; nothing in it is changed."""
+    examples = work.examples.where(work.examples.labels >= 0)
+    if work.cell_weights is None:
+        told = mean_losses(local_model, work, examples)
+    else:
+        cells = work.cell_weights.cells
+        in_cells = replace(work, subgroups=cells.names)
+        losses = mean_losses(local_model, in_cells, cells.as_subgroups(examples))
+        disclosed = cells.disclosed(examples, work.min_count)
+        told = {cell: loss for cell, loss in losses.items() if cell in disclosed}
+    return {RECEIVED + name: loss for name, loss in told.items()}
+
+
+def mean_losses(local_model: LocalModel, work: LocalRound, examples: Examples) -> Mapping[str, float]:
+    """The mean cross-entropy by subgroup over labelled pictures, of the weights in the local model."""
+    labels = torch.from_numpy(examples.labels).to(work.device)
+    subgroup_losses = SubgroupLosses(work, examples)
+    model = local_model.model.eval()
+    last = len(examples) if work.steps is None else work.steps * EVALUATION_BATCH
+    with torch.no_grad(), local_model.autocast():
+        for start in range(0, min(last, len(examples)), EVALUATION_BATCH):
+            positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
+            logits = model(as_inputs(examples, positions, work.device)).float()
+            targets = labels[start : start + EVALUATION_BATCH]
+            subgroup_losses.add(positions, F.cross_entropy(logits, targets, reduction="none"))
+    return subgroup_losses.losses()
+
+
+def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -> dict[str, float]:
+    """‖θ^t − θ_c‖² as a scalar, over those of the named parameters that were sent, in double precision."""
+    total = 0.0
+    for name in parameters:
+        if name in sent:
+            total += float((sent[name].double() - arrived[name].double()).square().sum())
+    return {CHANGE: total}

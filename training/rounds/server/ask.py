@@ -21,8 +21,8 @@ from training.messages.message import (
 from training.privacy.secagg.sums import EVERYBODY, CohortError, sum_answers
 from training.privacy.settings import SecureAggregationConfig
 from training.progress import bytes_in_words
+from training.rounds.census import CensusBounds
 from training.rounds.requests import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
-from training.rounds.server.validation import CensusBounds
 
 
 def say_nothing(text: str) -> None:

@@ -11,14 +11,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from training.algorithms.aggregators.base import Mixture, Report
 from training.algorithms.aggregators.fedavg import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
-from training.errors import MessageError, QuorumError
+from training.errors import QuorumError
 from training.messages.engine import Engine
 from training.messages.message import (
     GLOBAL,
@@ -27,19 +26,18 @@ from training.messages.message import (
     Failure,
     Tensors,
     Update,
-    check_trained,
-    check_update,
     prefixed,
 )
 from training.privacy.secagg.server import Ask
 from training.privacy.secagg.sums import mix_masked
 from training.rounds.canary import send_canary
-from training.rounds.requested_scalars import check_requested, report_of
 from training.rounds.requests import (
+    CHANGE,
     COLLECT,
     EVALUATE,
     FIT,
     OPEN,
+    RECEIVED,
     SHARED_STATE,
     Blocks,
     EvaluateQuestion,
@@ -55,8 +53,8 @@ from training.rounds.server.ask import (
 )
 from training.rounds.server.checkpoint import Checkpoints, restore, save
 from training.rounds.server.metrics import MetricsLog, RoundMetrics
-from training.rounds.server.plan import Plan, States, Track, TrackState
-from training.rounds.server.validation import refuse_beyond_bound
+from training.rounds.server.plan import Plan, States, Track, TrackState, choose_cohort, weights_for
+from training.rounds.server.validation import admit
 from training.seeds import derive_seed, generator
 
 
@@ -227,22 +225,6 @@ def run_rounds(
     return states, traffic
 
 
-def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
-    """The clients asked this round, in client order, drawn without replacement; some are always asked."""
-    drawn = [client for client in track.trainers if client not in track.always]
-    size = plan.cohort_size(track) - len(track.always)
-    if size == len(drawn):
-        return track.trainers
-    random = generator(plan.seed, plan.stage, track.name, round_, "cohort")
-    odds = None
-    if plan.draw == "by-size":
-        held = np.array([track.sizes[client] for client in drawn], dtype=np.float64)
-        odds = held / held.sum()
-    places = random.choice(len(drawn), size=size, replace=False, p=odds)
-    asked = {drawn[place] for place in places} | set(track.always)
-    return tuple(client for client in track.trainers if client in asked)
-
-
 def fit_broadcast(
     plan: Plan, track: Track, state: TrackState, client: str, round_: int
 ) -> tuple[Broadcast, Parcel]:
@@ -276,63 +258,6 @@ def notes_by_track(asked: Sequence[tuple[Broadcast, Parcel]]) -> dict[str, dict[
         if parcel.note:
             notes.setdefault(broadcast.track, {})[broadcast.client] = parcel.note
     return notes
-
-
-def weights_for(plan: Plan, state: TrackState, client: str) -> Tensors:
-    """What travels; a client that has not trained this model yet also gets what will stay with it."""
-    if not plan.stays or client not in state.participants:
-        return state.weights
-    return {name: state.weights[name] for name in plan.travels}
-
-
-def admit(
-    plan: Plan, states: States, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]
-) -> tuple[dict[str, list[Update]], list[Failure]]:
-    """Check the answers: the valid updates, by track in client order, and the failures of the others."""
-    updates: dict[str, list[Update]] = {track.name: [] for track in plan.tracks}
-    failures: list[Failure] = []
-    for broadcast, answer in zip(broadcasts, answers, strict=True):
-        if isinstance(answer, Failure):
-            failures.append(answer)
-            continue
-        weights = states[broadcast.track].weights
-        beside = PREFIX if plan.exchange.comes_back else None
-        expected = {name: weights[name].shape for name in plan.travels}
-        try:
-            if plan.masks is not None:
-                check_update(answer, broadcast)  # what is withheld is looked at when it is summed
-                answer = replace(answer, tensors=dict(answer.tensors.items()))  # others are asked before
-            else:
-                answer = plan.compressor.up(
-                    answer, weights_for(plan, states[broadcast.track], broadcast.client)
-                )
-                check_update(answer, broadcast, expected, beside)
-            check_trained(answer)
-            if plan.bounds is not None:
-                plan.bounds.refuse_training(answer)
-            check_requested(answer, plan.aggregator.needs)
-            plan.exchange.check(answer, states[broadcast.track].memory)
-        except MessageError as error:
-            failures.append(Failure(broadcast.client, broadcast.track, str(error)))
-        else:
-            updates[broadcast.track].append(answer)
-    for track in plan.tracks:
-        refused = apply_norm_bound(plan, track, states[track.name], updates[track.name])
-        failures += refused
-        gone = {failure.client for failure in refused}
-        updates[track.name] = [update for update in updates[track.name] if update.client not in gone]
-    return updates, failures
-
-
-def apply_norm_bound(plan: Plan, track: Track, state: TrackState, updates: Sequence[Update]) -> list[Failure]:
-    """Failures in place of updates beyond the norm bound; under masks no norm can be computed."""
-    if plan.update_limit is None or plan.masks is not None:
-        return []
-
-    def received(client: str) -> Tensors:
-        return plan.compressor.arrived(weights_for(plan, state, client))
-
-    return refuse_beyond_bound(updates, received, plan.travels, track.sizes, plan.update_limit)
 
 
 def require_quorum(
@@ -459,3 +384,13 @@ def evaluate_tracks(
         for client in track.judges
     ]
     return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds))
+
+
+def report_of(update: Update) -> Report:
+    """The numbers of an update, as an aggregator reads them."""
+    received: Mapping[str, float] = {
+        name.removeprefix(RECEIVED): value
+        for name, value in update.scalars.items()
+        if name.startswith(RECEIVED)
+    }
+    return Report(update.client, update.num_examples, update.losses, received, update.scalars.get(CHANGE))

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Literal
 
+import numpy as np
+
 from training.algorithms.aggregators.base import Aggregator, ServerState
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
@@ -13,7 +15,8 @@ from training.data.dataset import Split
 from training.messages.message import Tensors
 from training.privacy.compression import Compressor
 from training.privacy.settings import CompressionConfig, SecureAggregationConfig
-from training.rounds.server.validation import CensusBounds
+from training.rounds.census import CensusBounds
+from training.seeds import generator
 
 Draw = Literal["uniform", "by-size"]
 
@@ -121,3 +124,26 @@ class TrackState:
 
 
 States = dict[str, TrackState]
+
+
+def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
+    """The clients asked this round, in client order, drawn without replacement; some are always asked."""
+    drawn = [client for client in track.trainers if client not in track.always]
+    size = plan.cohort_size(track) - len(track.always)
+    if size == len(drawn):
+        return track.trainers
+    random = generator(plan.seed, plan.stage, track.name, round_, "cohort")
+    odds = None
+    if plan.draw == "by-size":
+        held = np.array([track.sizes[client] for client in drawn], dtype=np.float64)
+        odds = held / held.sum()
+    places = random.choice(len(drawn), size=size, replace=False, p=odds)
+    asked = {drawn[place] for place in places} | set(track.always)
+    return tuple(client for client in track.trainers if client in asked)
+
+
+def weights_for(plan: Plan, state: TrackState, client: str) -> Tensors:
+    """What travels; a client that has not trained this model yet also gets what will stay with it."""
+    if not plan.stays or client not in state.participants:
+        return state.weights
+    return {name: state.weights[name] for name in plan.travels}

@@ -1,18 +1,9 @@
-"""Validation of what clients report: against their own census, and against the other updates of the round.
+"""Validation of updates: what the server refuses, and names, before anything is aggregated.
 
-A report is refused where it names a subgroup that the run does not have, more pictures of one than the client
-counted in the census, or a mean loss that no model has. Whoever says that it trained on 10^12 pictures would
-otherwise be the whole of every mean, and a loss of -10^9 would decide what a rule that goes by losses does.
-
-Counts of answers are held against the census class by class: a row of a confusion matrix has no more pictures
-than the client has labelled ones of that class, subgroup and split. Of counts under masks only the sum is
-known, and only the sum of what the clients hold is a bound; then nobody can be named. Counts with noise may
-be beyond it by chance and are not looked at. It finds no client that lied in the census already, beyond what
-no hospital holds.
-
-An update that goes much farther than the others of its round is refused, too. Of each update's two parts,
-parameters and normalisation statistics, the norm of the difference to what the client was sent is compared
-with the others': client c is refused where
+Names, shapes, finite values and numbers of pictures are checked, each update by itself; reports are held
+against the census (`training.rounds.census`). An update that goes much farther than the others of its round
+is refused, too. Of each update's two parts, parameters and normalisation statistics, the norm of the
+difference to what the client was sent is compared with the others': client c is refused where
 
     ‖θ_c − θ^t‖₂ > limit · median_i ‖θ_i − θ^t‖₂ · max(1, n_c / median_i n_i)
 
@@ -26,118 +17,27 @@ others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median_low
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
+from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.sync.base import BUFFERS
-from training.data.dataset import SPLITS, Split
 from training.errors import MessageError
-from training.messages.message import Failure, Tensors, Update
-from training.rounds.census import Census
-from training.rounds.requests import Blocks
-
-MOST_LOSS = 1e6  # beyond it a mean loss is none that weights in single precision have for long
-ROUNDING = 1e-3  # by which a mean loss may be below the least that there is
-
-
-@dataclass(frozen=True)
-class CensusBounds:
-    """What reports may say at most.
-
-    Attributes:
-        census: what each client said that it holds.
-        least_loss: the least that a mean loss of the objective can be.
-    """
-
-    census: Census
-    least_loss: float = 0.0
-
-    def refuse_training(self, update: Update) -> None:
-        """Refuse a report of a training that cannot have been.
-
-        Raises:
-            MessageError: naming the client, what it said and what it holds.
-        """
-        names, client = self.census.all_subgroups, update.client
-        strange = sorted({*update.num_examples, *update.losses} - set(names))
-        if strange:
-            raise MessageError(
-                f"{client} reports on subgroups that this run does not have: {', '.join(strange[:3])}; it "
-                f"has {', '.join(names)}"
-            )
-        for name, count in update.num_examples.items():
-            held = self.census.held(client, "train", [name], labelled=False)
-            if count > held:
-                raise MessageError(
-                    f"{client} reports {count:,} training pictures of {name}, and holds {held:,} by its own "
-                    "census; its report is left out"
-                )
-        for name, loss in update.losses.items():
-            if not self.least_loss - ROUNDING <= loss <= MOST_LOSS:
-                raise MessageError(
-                    f"{client} reports a mean loss of {loss:g} for {name}; it is between {self.least_loss:g} "
-                    f"and {MOST_LOSS:g} wherever one was computed. Its report is left out"
-                )
-
-    def refuse_counts(self, who: str, clients: Sequence[str], split: Split, blocks: Blocks) -> None:
-        """Refuse counts of answers for more pictures than there are.
-
-        Args:
-            who: whose counts they are, for the message.
-            clients: whose pictures were counted.
-            split: which pictures.
-            blocks: the counts, by subgroup.
-
-        Raises:
-            MessageError: naming them, what they count and what is held.
-        """
-        row = SPLITS.index(split)
-        for name, block in blocks.items():
-            held = self._held_by_class(name, clients, row)
-            if held is None:
-                raise MessageError(
-                    f"{who} counts pictures of {name!r}, a subgroup that this run does not have; it has "
-                    f"{', '.join(self.census.all_subgroups)}"
-                )
-            if block.noisy is not None:
-                continue
-            told = block.point.confusion.sum(axis=-1)
-            beyond = told.sum() > held.sum() if len(told) != len(held) else bool((told > held).any())
-            if beyond:
-                raise MessageError(
-                    f"{who} counts {by_class(self.census, told)} {split} pictures of {name}, and holds "
-                    f"{by_class(self.census, held)} by the census; the counts are left out"
-                )
-
-    def _held_by_class(self, name: str, clients: Sequence[str], row: int) -> NDArray[np.int64] | None:
-        """How many pictures of each class clients hold of a subgroup; None where there is no such one.
-
-        Where each client has a model of its own, all its pictures are counted under its own name.
-        """
-        names = self.census.all_subgroups
-        if name in names:
-            of = [self.census.counts[client][row, names.index(name), :-1] for client in clients]
-        elif name in clients:
-            of = list(self.census.counts[name][row, :, :-1])
-        else:
-            return None
-        return (
-            np.sum(of, axis=0, dtype=np.int64) if of else np.zeros(len(self.census.classes), dtype=np.int64)
-        )
-
-
-def by_class(census: Census, counts: NDArray[np.int64]) -> str:
-    """Numbers of pictures by class, in words; in all where they are of other classes than the census."""
-    named: Mapping[str, int] = dict(zip(census.classes, map(int, counts), strict=False))
-    if len(counts) != len(census.classes):
-        return f"{int(sum(counts)):,}"
-    return ", ".join(f"{n:,} {code}" for code, n in named.items())
-
+from training.messages.message import (
+    Answer,
+    Broadcast,
+    Failure,
+    Tensors,
+    Update,
+    check_trained,
+    check_update,
+)
+from training.rounds.requests import CHANGE, RECEIVED
+from training.rounds.server.plan import Plan, States, Track, TrackState, weights_for
 
 FEWEST = 3  # answers of which a median tells anything
 PIECE = 2**17  # values: their difference stays in the processor's cache between its two uses
@@ -220,3 +120,79 @@ def too_far(client: str, part: str, norm: float, middle: float, allowed: float) 
         f"less; at most {allowed:.3g} is taken (engine.update_limit). It may have diverged or be broken: "
         "look at its pictures and labels, or raise the limit"
     )
+
+
+def admit(
+    plan: Plan, states: States, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]
+) -> tuple[dict[str, list[Update]], list[Failure]]:
+    """Check the answers: the valid updates, by track in client order, and the failures of the others."""
+    updates: dict[str, list[Update]] = {track.name: [] for track in plan.tracks}
+    failures: list[Failure] = []
+    for broadcast, answer in zip(broadcasts, answers, strict=True):
+        if isinstance(answer, Failure):
+            failures.append(answer)
+            continue
+        weights = states[broadcast.track].weights
+        beside = PREFIX if plan.exchange.comes_back else None
+        expected = {name: weights[name].shape for name in plan.travels}
+        try:
+            if plan.masks is not None:
+                check_update(answer, broadcast)  # what is withheld is looked at when it is summed
+                answer = replace(answer, tensors=dict(answer.tensors.items()))  # others are asked before
+            else:
+                answer = plan.compressor.up(
+                    answer, weights_for(plan, states[broadcast.track], broadcast.client)
+                )
+                check_update(answer, broadcast, expected, beside)
+            check_trained(answer)
+            if plan.bounds is not None:
+                plan.bounds.refuse_training(answer)
+            check_requested(answer, plan.aggregator.needs)
+            plan.exchange.check(answer, states[broadcast.track].memory)
+        except MessageError as error:
+            failures.append(Failure(broadcast.client, broadcast.track, str(error)))
+        else:
+            updates[broadcast.track].append(answer)
+    for track in plan.tracks:
+        refused = apply_norm_bound(plan, track, states[track.name], updates[track.name])
+        failures += refused
+        gone = {failure.client for failure in refused}
+        updates[track.name] = [update for update in updates[track.name] if update.client not in gone]
+    return updates, failures
+
+
+def apply_norm_bound(plan: Plan, track: Track, state: TrackState, updates: Sequence[Update]) -> list[Failure]:
+    """Failures in place of updates beyond the norm bound; under masks no norm can be computed."""
+    if plan.update_limit is None or plan.masks is not None:
+        return []
+
+    def received(client: str) -> Tensors:
+        return plan.compressor.arrived(weights_for(plan, state, client))
+
+    return refuse_beyond_bound(updates, received, plan.travels, track.sizes, plan.update_limit)
+
+
+def check_requested(update: Update, needs: frozenset[Need]) -> None:
+    """Refuse an update without what the aggregator needs, or with a value that it cannot be.
+
+    A loss may be missing: only its client knows of how many patients its pictures are.
+
+    Args:
+        update: what arrived.
+        needs: of the aggregator.
+
+    Raises:
+        MessageError: naming the client.
+    """
+    wanted = [CHANGE] if SQUARED_CHANGE in needs else []
+    missing = [name for name in wanted if name not in update.scalars]
+    if missing:
+        raise MessageError(
+            f"{update.client} does not report {', '.join(missing)}, which the aggregator needs; "
+            "do the coordinator and this site run the same version of dermfed?"
+        )
+    if RECEIVED_LOSSES in needs:
+        wanted += [name for name in update.scalars if name.startswith(RECEIVED)]
+    negative = {name: update.scalars[name] for name in wanted if update.scalars[name] < 0}
+    if negative:
+        raise MessageError(f"{update.client} reports {negative}; expected nothing below 0")

@@ -14,7 +14,8 @@ from training.data.cases import Cases
 from training.data.dataset import DECLARED_TONE, Examples
 from training.messages.message import GLOBAL, Broadcast
 from training.rounds.client import evaluate
-from training.rounds.client.evaluate import answer_neighbours, directions, patients_by_tone, vote
+from training.rounds.client.disclosure import patients_by_tone
+from training.rounds.client.evaluate import answer_neighbours, directions, vote
 from training.rounds.requests import NEIGHBOURS, EvaluateQuestion, unpack_blocks
 
 TONES = ("fitzpatrick 3", "fitzpatrick 4", "fitzpatrick 5", "fitzpatrick 6")

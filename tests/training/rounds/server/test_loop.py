@@ -23,9 +23,9 @@ from training.messages.spool import Spool
 from training.models import build_model
 from training.models.groups import float_state
 from training.rounds.server.checkpoint import Checkpoints
-from training.rounds.server.loop import choose_cohort, mix, run_rounds
+from training.rounds.server.loop import mix, run_rounds
 from training.rounds.server.metrics import MetricsLog
-from training.rounds.server.plan import Plan, Track, TrackState
+from training.rounds.server.plan import Plan, Track, TrackState, choose_cohort
 from training.seeds import derive_seed, generator
 
 SUMMED = ("weight", "bias")

@@ -21,9 +21,9 @@ from training.data.dataset import SPLITS
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError
 from training.messages.message import Update, reply
-from training.rounds.census import CENSUS, Census
+from training.rounds.census import CENSUS, Census, CensusBounds
 from training.rounds.requests import EVALUATE, FIT, pack_blocks
-from training.rounds.server.validation import CensusBounds, norms_of, refuse_beyond_bound
+from training.rounds.server.validation import norms_of, refuse_beyond_bound
 
 __all__ = ["make_plan", "rounds"]  # fixtures
 HELD = {"a": 10, "b": 30, "c": 60}
