@@ -23,7 +23,7 @@ from training.privacy.secagg import shamir
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.fixed_point import FixedPointVector, decode
-from training.privacy.secagg.keys import Identity, KeyPair, Signed, agree, derive, seal, unseal
+from training.privacy.secagg.keys import Agreement, Identity, KeyPair, Signed, derive, seal, unseal
 from training.privacy.secagg.messages import (
     KEYS,
     LAYOUT,
@@ -45,7 +45,7 @@ from training.privacy.secagg.messages import (
     session_about,
     tensor_bytes_of,
 )
-from training.privacy.secagg.shamir import combine
+from training.privacy.secagg.shamir import Recovery
 from training.privacy.settings import SecureAggregationConfig
 
 RUN = "skin-1"
@@ -228,7 +228,7 @@ def impersonate(
     self_shares: dict[int, bytes] = {}
     sealed = [bytes(SEALED_BYTES)]
     for place, (_, seal_pair) in enumerate(pairs.values(), start=1):
-        key = agree(seal_pair.private, victims_seal, session, "seal")
+        key = Agreement(seal_pair.private).with_(victims_seal, session, "seal")
         there = session + (0).to_bytes(4, "big") + place.to_bytes(4, "big")
         back = session + place.to_bytes(4, "big") + (0).to_bytes(4, "big")
         shares = unseal(key, tensor_bytes_of(shared.tensors[SEALED][place]), there)
@@ -255,9 +255,9 @@ def impersonate(
         return opened.reason
     self_shares[0] = tensor_bytes_of(opened.tensors[SELF_SHARES][0])
     total = FixedPointVector.from_tensors(masked.tensors)
-    self_key = combine(self_shares, victim.config.threshold(len(names)))
+    self_key = Recovery.of(self_shares, victim.config.threshold(len(names))).secret(self_shares)
     total.subtract(total.mask(derive(self_key, session, "self mask")))
     for mask_pair, _ in pairs.values():  # the victim, whose place is first, has added each
-        key = agree(mask_pair.private, victims_mask, masks_about(session, plan), "pair mask")
+        key = Agreement(mask_pair.private).with_(victims_mask, masks_about(session, plan), "pair mask")
         total.subtract(total.mask(key))
     return decode(total, layout, 4)["counts"]

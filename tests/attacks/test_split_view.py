@@ -17,7 +17,7 @@ from training.privacy.secagg import client as client_module
 from training.privacy.secagg import cohorts, server
 from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.fixed_point import decode
-from training.privacy.secagg.keys import KeyPair, Signed, agree, derive
+from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
@@ -31,7 +31,7 @@ from training.privacy.secagg.messages import (
     tensor_bytes_of,
 )
 from training.privacy.secagg.server import SecureSum
-from training.privacy.secagg.shamir import combine
+from training.privacy.secagg.shamir import Recovery
 from training.privacy.secagg.sums import read_withheld, sum_answers
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
@@ -92,14 +92,14 @@ def test_without_confirmation_it_opens_the_sum_of_two(tmp_path):
     total = vectors[0]
     total.add(vectors[1])
     for place in PAIR:
-        own = combine(self_shares[place], 3)
+        own = Recovery.of(self_shares[place], 3).secret(self_shares[place])
         total.subtract(total.mask(derive(own, summing.session, "self mask")))
     for place, shares in key_shares.items():
-        key = combine(shares, 3)
+        key = Recovery.of(shares, 3).secret(shares)
         assert KeyPair.of(key).public == summing.public[place][:32]
         for other in PAIR:  # whose places are lower: they have added
             about = masks_about(summing.session, plan)
-            total.subtract(total.mask(agree(key, summing.public[other][:32], about, "pair mask")))
+            total.subtract(total.mask(Agreement(key).with_(summing.public[other][:32], about, "pair mask")))
     found = decode(total, plan.layout, 8)["counts"]
     assert torch.equal(found, made["ash"].counts + made["birch"].counts)
 

@@ -77,11 +77,6 @@ class Agreement:
         return derive(shared, session, use)
 
 
-def agree(private: bytes, public: bytes, session: bytes, use: str) -> bytes:
-    """As `Agreement.with_`, with one other."""
-    return Agreement(private).with_(public, session, use)
-
-
 def derive(secret: bytes, session: bytes, use: str) -> bytes:
     """32 bytes from a secret, for one use in one session."""
     info = b"dermfed secure aggregation 1 " + use.encode()

@@ -67,7 +67,6 @@ class SecureSum:
     signed: Sequence[Signed | None] = ()
     asked: str = ""
     whole: bool = False
-    _recoveries: dict[frozenset[int], Recovery] = field(default_factory=dict)
 
     @cached_property
     def session(self) -> bytes:
@@ -170,12 +169,13 @@ class SecureSum:
             if len(whole) == len(found):
                 given[place] = whole
         self.enough(UNMASK, given, all_of_them=False)
-        selves, keys = ({place: each[which] for place, each in given.items()} for which in (0, 1))
+        recovery = Recovery.of(given, self.threshold)
         for place in arrived:
-            total.subtract(total.mask(derive(self.secret(place, selves), self.session, "self mask")))
+            self_key = self.secret(recovery, {holder: each[0][place] for holder, each in given.items()})
+            total.subtract(total.mask(derive(self_key, self.session, "self mask")))
         pairs_are_for = masks_about(self.session, plan)
         for place in gone:
-            mask_key = self.secret(place, keys)
+            mask_key = self.secret(recovery, {holder: each[1][place] for holder, each in given.items()})
             if KeyPair.of(mask_key).public != self.public[place][:KEY_BYTES]:
                 raise QuorumError(
                     f"the mask key of {self.clients[place]}, which left, does not come together from the "
@@ -192,29 +192,18 @@ class SecureSum:
         rows = self.tensor(UNMASK, update, name, (len(senders), shamir.SHARE_BYTES))
         return None if rows is None else dict(zip(senders, bytes_of_rows(rows), strict=True))
 
-    def secret(self, place: int, given: Mapping[int, Mapping[int, bytes]]) -> bytes:
-        """A secret of the client at a place, from what the others gave: shares by whose they are.
+    def secret(self, recovery: Recovery, shares: Mapping[int, bytes]) -> bytes:
+        """A client's secret from what the others gave, by their places.
 
         Raises:
-            QuorumError: when shares are too few or contradict each other; naming whose, where one does.
+            QuorumError: when shares contradict each other; naming whose, where one does.
         """
-        shares = {holder: found[place] for holder, found in given.items() if place in found}
-        try:
-            return self._combined(shares)
-        except MessageError as error:
-            raise QuorumError(f"{self.where}: {error}. Continue with --resume") from error
-
-    def _combined(self, shares: Mapping[int, bytes]) -> bytes:
-        there = frozenset(shares)
-        if there not in self._recoveries:
-            self._recoveries[there] = Recovery.of(there, self.threshold)
-        recovery = self._recoveries[there]
         try:
             return recovery.secret(shares)
         except MessageError as error:
-            if (wrong := recovery.wrong(shares)) is None:
-                raise
-            raise MessageError(f"{error}: that of {self.clients[wrong]} fits none of the others") from error
+            wrong = recovery.wrong(shares)
+            whose = "" if wrong is None else f": that of {self.clients[wrong]} fits none of the others"
+            raise QuorumError(f"{self.where}: {error}{whose}. Continue with --resume") from error
 
     def put(self, ask: str, questions: Mapping[int, tuple[Tensors, Mapping[str, Any]]]) -> dict[int, Update]:
         """Ask some clients, by their places; those that do not answer are noted."""

@@ -136,15 +136,6 @@ class Recovery:
         return [int.from_bytes(shares[place], "big") for place in self.places]
 
 
-def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """One secret, from shares by their place (from 0); those beyond the threshold must agree with it.
-
-    Raises:
-        MessageError: when there are too few, they contradict each other, or they are of no such secret.
-    """
-    return Recovery.of(shares, threshold).secret(shares)
-
-
 def dual_word(points: Sequence[int], dual: Sequence[int], degrees: int) -> list[int]:
     """v_i q(x_i) for a fresh q with so many coefficients; nothing where there are none."""
     if degrees < 1:
