@@ -29,7 +29,6 @@ from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.attest import Attest, unsigned
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
@@ -43,6 +42,7 @@ from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import Seen, who_sees_what
 from training.plain_text import printable
 from training.progress import Progress
+from training.rounds.server.metrics import MetricsLog
 
 Say = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
 from training.models.encoders.source import NONE
-from training.updates.settings import CompressionConfig, PrivacyConfig
+from training.privacy.settings import CompressionConfig, PrivacyConfig
 
 
 def refuse_unfit(

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from training.data.dataset import Dataset
-from training.federation.census import Census
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.quorum import Quorum
 from training.jobs.attest import Attest, unsigned
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
@@ -14,6 +11,9 @@ from training.jobs.registrar import Registrar, no_registry
 from training.jobs.stages.base import StageContext
 from training.messages.engine import Engine
 from training.models import Classifier
+from training.rounds.census import Census
+from training.rounds.server.ask import Quorum
+from training.rounds.server.metrics import MetricsLog
 
 NOBODY: Mapping[str, str] = {}
 

@@ -11,7 +11,7 @@ import numpy as np
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics.intervals import clopper_pearson
 from training.data.dataset import SPLITS
-from training.federation.census import Census
+from training.rounds.census import Census
 
 WANTED = 0.8
 """If no sensitivity below this could be excluded though every malignant picture were found, it is told."""

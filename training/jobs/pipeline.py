@@ -18,9 +18,6 @@ from training.atomic_files import write_text
 from training.data.dataset import Dataset
 from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
-from training.federation.census import CENSUS, Census
-from training.federation.server.ask import Traffic, ask_all
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.attest import Attest, unsigned
 from training.jobs.contexts import NOBODY, contexts_of
 from training.jobs.gaps import gaps
@@ -34,8 +31,11 @@ from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
-from training.updates.differential_privacy.report import privacy_facts
-from training.updates.settings import PrivacyConfig
+from training.privacy.dp.updates import privacy_facts
+from training.privacy.settings import PrivacyConfig
+from training.rounds.census import CENSUS, Census
+from training.rounds.server.ask import Traffic, ask_all
+from training.rounds.server.metrics import MetricsLog
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers.codebook import Codebook
 from training.data.selectors import selecting_columns
 from training.data.subgroup_settings import ToneGroups
-from training.federation.canary import STEPS
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
@@ -26,7 +25,8 @@ from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
-from training.updates.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
+from training.privacy.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
+from training.rounds.canary import STEPS
 
 COLUMNS = ("what is sent", "the coordinator sees of one hospital", "other hospitals see", "what holds")
 NOTHING = "nothing"

@@ -13,11 +13,11 @@ from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, buil
 from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.errors import JobError
-from training.federation.client.fit import fit
 from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
 from training.models.groups import float_state
 from training.models.torchvision_ops import prepare_torchvision
+from training.rounds.client.fit import fit
 from training.seeds import derive_seed
 
 

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from training.data.intersections import IntersectionConfig
-from training.federation.blocks import EvaluateQuestion, unpack_blocks
-from training.federation.client.evaluate import evaluate
 from training.messages.message import Broadcast
+from training.rounds.client.evaluate import evaluate
+from training.rounds.requests import EvaluateQuestion, unpack_blocks
 
 AGE = IntersectionConfig(column="age", bands=(40, 60))
 

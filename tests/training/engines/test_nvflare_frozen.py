@@ -11,7 +11,7 @@ from training.jobs.job import Job
 from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.models import build_model
 from training.models.groups import float_state
-from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
 LORA = {"rounds": 2, "trains": {"name": "lora", "rank": 2}}

@@ -4,7 +4,7 @@ import pytest
 
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_path
-from training.updates.settings import CountsConfig
+from training.privacy.settings import CountsConfig
 
 MASKS = {"secure_aggregation": {}}
 

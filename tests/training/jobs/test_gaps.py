@@ -5,8 +5,8 @@ import pytest
 
 from registry.bundle.labels import Label
 from training.data.dataset import SPLITS
-from training.federation.census import Census
 from training.jobs.gaps import gaps
+from training.rounds.census import Census
 
 LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

@@ -25,13 +25,13 @@ from training.algorithms.objectives.components.subgroup_losses import SubgroupLo
 from training.algorithms.objectives.tokenizers import Tokenizer
 from training.algorithms.sampling import in_batches
 from training.algorithms.sync import Sync, SyncAll
-from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models import Classifier
 from training.models.case_batch import to_model_input
 from training.models.groups import group_names
 from training.models.patches import PatchGrid, patchify
+from training.rounds.server.ask import Traffic, ask_all
 
 
 class Median(Aggregator):

@@ -21,7 +21,6 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.registration import Registration, read_roster
 from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.attest import Attest, unsigned
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
@@ -31,6 +30,7 @@ from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.who_sees_what import who_sees_what
 from training.plain_text import printable
+from training.rounds.server.metrics import MetricsLog
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from training.data.dataset import SPLITS, Dataset
 from training.data.small_cells import count_people
-from training.federation.census import Census
+from training.rounds.census import Census
 
 THIN: Final = 10
 """A cell of fewer labelled pictures is marked: were nine of nine found, 0.66 could not be excluded (95 %)."""

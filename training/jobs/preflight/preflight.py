@@ -13,12 +13,6 @@ import torch
 from training.algorithms.client_state import StateStore
 from training.data.dataset import Dataset
 from training.errors import TrainingError
-from training.federation.canary import CANARY, STEPS
-from training.federation.canary import LOGGER as CANARY_LOG
-from training.federation.census import Census
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import TrackState
-from training.federation.server.round_loop import first_questions
 from training.jobs.client_app import ClientApp
 from training.jobs.contexts import contexts_of
 from training.jobs.job import Job
@@ -28,6 +22,12 @@ from training.jobs.stages.base import PlannedStage
 from training.jobs.who_sees_what import Seen, who_sees_what
 from training.messages.message import Answer, Broadcast, Failure
 from training.models import Classifier, initial_model
+from training.rounds.canary import CANARY, STEPS
+from training.rounds.canary import LOGGER as CANARY_LOG
+from training.rounds.census import Census
+from training.rounds.server.loop import first_questions
+from training.rounds.server.metrics import MetricsLog
+from training.rounds.server.plan import TrackState
 
 FEW_NAMED = 5  # hospitals that a sentence names
 

@@ -13,13 +13,6 @@ from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
-from training.federation.blocks import Blocks
-from training.federation.census import Census
-from training.federation.client.local_training import FEWEST_IN_BATCH
-from training.federation.server.ask import Traffic
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import Plan, Track
-from training.federation.server.quorum import Quorum
 from training.jobs.attest import Attest, unsigned
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
@@ -27,7 +20,13 @@ from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.encoders.preprocessing import Preprocessing
-from training.updates.settings import CountsConfig, PrivacyConfig
+from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.rounds.census import Census
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.requests import Blocks
+from training.rounds.server.ask import Quorum, Traffic
+from training.rounds.server.metrics import MetricsLog
+from training.rounds.server.plan import Plan, Track
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`federate: {fit: converged}`: the head on frozen features that pooled data would give.
 
 The coordinator's half asks for features, then for one sum of rows, then for sums of loss and gradient until
-the head is fitted (`training.federation.server.head_fit`).
+the head is fitted (`training.rounds.server.head_fit`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ import torch
 from training.algorithms.client import Client
 from training.data.dataset import SPLITS
 from training.errors import JobError
-from training.federation.census import Census
-from training.federation.client.head_gradient import answer_gradient, answer_spread
-from training.federation.questions import GRADIENT, MOMENTS, SPREAD, SUBGROUP
-from training.federation.server.ask import Traffic, ask_all, ask_sums
-from training.federation.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
 from training.models.groups import float_state
+from training.privacy.settings import PrivacyConfig
+from training.rounds.census import Census
+from training.rounds.client.head_gradient import answer_gradient, answer_spread
+from training.rounds.requests import GRADIENT, MOMENTS, SPREAD, SUBGROUP
+from training.rounds.server.ask import Traffic, ask_all, ask_sums
+from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.seeds import derive_seed
-from training.updates.settings import PrivacyConfig
 
 HEAD_SUMS = frozenset({SPREAD, GRADIENT})
 QUESTIONS = HEAD_SUMS | {MOMENTS}

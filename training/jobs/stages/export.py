@@ -16,8 +16,6 @@ from training.algorithms.features import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split
 from training.data.subgroup_settings import ToneGroups
 from training.errors import ExportError
-from training.federation.questions import TEST
-from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import answer_test, figures_on_test
 from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
@@ -33,6 +31,8 @@ from training.messages.message import (
 )
 from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
 from training.models.graph_parts import split_graph
+from training.rounds.requests import TEST
+from training.rounds.server.ask import Traffic, ask_all
 
 PARITY = "parity"
 WEIGHTS = "weights/"

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import torch
 
 from training.algorithms.features import weights_digest
-from training.federation.client.embed import ENCODER
-from training.federation.questions import EMBED
-from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors
 from training.models.groups import float_state
+from training.rounds.client.embed import ENCODER
+from training.rounds.requests import EMBED
+from training.rounds.server.ask import Traffic, ask_all
 
 
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:

@@ -3,15 +3,15 @@
 import torch
 
 from training.errors import MessageError
-from training.federation.questions import GRAM, MASS, MOMENTS, SUM
-from training.federation.server.ask import Traffic
-from training.federation.server.head_fit import KeptSums
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.converged import ask_sum
 from training.jobs.stages.on_features import make_features
 from training.messages.message import Tensors
 from training.models.encoders.principal import principal, triangle_size
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
+from training.rounds.requests import GRAM, MASS, MOMENTS, SUM
+from training.rounds.server.ask import Traffic
+from training.rounds.server.head_fit import KeptSums
 
 KEPT = -1  # the place of the answer among a stage's sums: before those of a head
 

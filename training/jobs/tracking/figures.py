@@ -6,7 +6,7 @@ No name of a hospital is among them: who answered is a number.
 from collections.abc import Mapping
 from typing import Any
 
-from training.updates.differential_privacy.accountant import EPSILON
+from training.privacy.dp.updates import EPSILON
 
 WHO = "answered"  # the curve that every round has
 CURVES = ("accuracy", "balanced_accuracy", "auroc")

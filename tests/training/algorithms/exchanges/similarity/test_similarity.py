@@ -12,9 +12,9 @@ from tests.drawn_head import draw_head
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
 from training.algorithms.exchanges.similarity import PredictionSimilarity, RandomPeers, WeightSimilarity
 from training.algorithms.exchanges.similarity.weights import cosines, moments, scaled
-from training.federation.server.noise_probe import NoiseProbe
 from training.models import build_model
 from training.models.groups import float_state
+from training.rounds.server.services import NoiseProbe
 
 RANDOM = np.random.default_rng(0)
 
