@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from training.algorithms.aggregators import FedAvg
-from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from training.algorithms.aggregators.base import Mixture, Report
-from training.algorithms.aggregators.fedavg import FedAvg
+from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import MessageError, QuorumError
 from training.federation.blocks import Blocks, EvaluateQuestion

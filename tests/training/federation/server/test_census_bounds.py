@@ -15,7 +15,7 @@ from tests.training.federation.server.test_round_loop import (
     rounds,
     trained,
 )
-from training.algorithms.aggregators.fedloss import FedLoss
+from training.algorithms.aggregators.weighting import FedLoss
 from training.data.dataset import SPLITS
 from training.errors import MessageError
 from training.federation.blocks import pack_blocks

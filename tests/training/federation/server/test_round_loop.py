@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from rich.console import Console
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.aggregators.fedauto import FedAuto
-from training.algorithms.aggregators.fedavg import FedAvg
+from training.algorithms.aggregators.weighting import FedAuto, FedAvg
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.exchanges.base import Exchange, Parcel
 from training.algorithms.sampling import epoch_order, in_batches

@@ -1,4 +1,4 @@
-"""Weights over subgroups, and what they become for clients."""
+"""Weights of subgroups and their spread over clients."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms.aggregators.base import Circumstances, Report
-from training.algorithms.aggregators.fedauto import FedAuto
-from training.algorithms.aggregators.fedavg import FedAvg
-from training.algorithms.aggregators.fedequal import FedEqual
-from training.algorithms.aggregators.fedexp import FedExp
-from training.algorithms.aggregators.fedloss import FedLoss
+from training.algorithms.aggregators.weighting import FedAuto, FedAvg, FedEqual, FedExp, FedLoss
 
 UNITS = [FedEqual, FedLoss, FedExp, FedAuto]
 MIXED = [
