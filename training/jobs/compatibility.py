@@ -8,7 +8,7 @@ from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook
-from training.algorithms.trains import TrainsAll
+from training.algorithms.trainable import TrainsAll
 from training.data.settings import DataConfig
 from training.data.subgroup_settings import ToneGroups
 from training.jobs.noise_plan import NoisePlan

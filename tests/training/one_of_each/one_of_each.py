@@ -18,8 +18,7 @@ from registry.gate_report import OVERRIDE, GateResult
 from registry.gates.gate import Case, GateConfig
 from training.algorithms.aggregators.base import Aggregator, Mixture, Report, ServerState
 from training.algorithms.client import Client
-from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
 from training.algorithms.objectives.tokenizers import Tokenizer

@@ -20,7 +20,7 @@ from statistics import median_low
 import torch
 from torch import Tensor
 
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.messages.message import Failure, Tensors, Update
 
 FEWEST = 3  # answers of which a median tells anything

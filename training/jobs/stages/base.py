@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from registry.bundle.labels import Label
 from registry.bundle.manifest import BundleManifest
 from training.algorithms.client import Client
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError

@@ -17,7 +17,7 @@ from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
-from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
+from training.algorithms.trainable import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import add_blocks

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry.bundle.counts.counting import count
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
+from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.errors import MessageError
 from training.federation.blocks import pack_blocks
 from training.federation.server.noise_probe import validation_accuracy

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, CaseInput
-from training.algorithms.trains import TrainsLast
+from training.algorithms.trainable import TrainsLast
 from training.models import ModelConfig, build_model, initial_model
 from training.models.groups import float_state
 

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_head import draw_head
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
-from training.algorithms.exchanges.similarity import PredictionSimilarity, RandomPeers, WeightSimilarity
-from training.algorithms.exchanges.similarity.weights import cosines, moments, scaled
+from training.algorithms.exchanges.base import EMPTY_CONTEXT, ServerContext
+from training.algorithms.exchanges.similarity import (
+    PredictionSimilarity,
+    RandomPeers,
+    WeightSimilarity,
+    cosines,
+    moments,
+    scaled,
+)
 from training.federation.server.noise_probe import NoiseProbe
 from training.models import build_model
 from training.models.groups import float_state
