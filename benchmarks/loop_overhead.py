@@ -42,9 +42,9 @@ import training.federation.server.round_loop
 from clients.store import ClientStore
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
 from training.algorithms.optimizers import build_optimizer
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.data.dataset import Examples
 from training.engines.in_process import ClientAppParts, InProcessEngine

@@ -37,7 +37,7 @@ from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import LocalRound
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.epochs import in_batches
 from training.engines.malloc import keep_freed_memory
 from training.federation.client.local_training import train_locally
 from training.jobs.job import Job

@@ -27,8 +27,8 @@ from round_times import Times, timed
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from training.algorithms.objectives.epochs import epoch_order
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.sampling import epoch_order
 from training.data.dataset import Split
 from training.jobs.job import Job, read_job
 from training.jobs.stages.federate import Federate

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need, Report
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLosses
+from training.algorithms.objectives.epochs import SubgroupLosses
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH

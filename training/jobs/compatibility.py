@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.objectives.tokenizers import Codebook
 from training.algorithms.trainable import TrainsAll
 from training.data.settings import DataConfig
 from training.data.subgroup_settings import ToneGroups

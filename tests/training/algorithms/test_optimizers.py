@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.errors import JobError
 from training.federation.client.fit import fit

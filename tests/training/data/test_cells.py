@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from registry.bundle.labels import Label
-from training.algorithms.sampling import draw_probabilities
+from training.algorithms.objectives.epochs import draw_probabilities
 from training.data.cells import Cells, CellWeights
 from training.data.dataset import Examples
 from training.errors import JobError

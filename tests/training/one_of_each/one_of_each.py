@@ -20,9 +20,8 @@ from training.algorithms.aggregators.base import Aggregator, Mixture, Report, Se
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.objectives.tokenizers import Tokenizer
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.codebook import Tokenizer
+from training.algorithms.objectives.epochs import SubgroupLossTask, in_batches
 from training.algorithms.sync import Sync, SyncAll
 from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import Stage, StageContext, StageResult

@@ -26,13 +26,13 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.masking import draw_masks
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
+from training.algorithms.objectives.epochs import UnlabelledTask
 from training.models import Classifier
 from training.models.heads import Network
 from training.models.patches import (
     PatchGrid,
     check_pictures,
+    draw_masks,
     encode_visible,
     missing_norm,
     patch_grid,

@@ -36,11 +36,9 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.exchanges.features import FEATURES, SharedFeatures
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.momentum_encoder import MomentumEncoder, MomentumStart, project
-from training.algorithms.objectives.components.projection import projection_head
+from training.algorithms.objectives.epochs import UnlabelledTask, in_batches
+from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
-from training.algorithms.sampling import in_batches
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from tests.closeness import assert_close_in_norm
 from training.algorithms.objectives.base import LocalRound
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.data.dataset import Examples
 from training.errors import DataError

@@ -13,7 +13,7 @@ from tests.closeness import assert_close_in_norm
 from training.algorithms.aggregators.weighting import FedAuto, FedAvg
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.exchanges.base import Exchange, Parcel
-from training.algorithms.sampling import epoch_order, in_batches
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.errors import QuorumError
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.metrics_log import MetricsLog

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.objectives import mae
-from training.algorithms.objectives.tokenizers import Codebook, dalle
+from training.algorithms.objectives import dalle, mae
+from training.algorithms.objectives.codebook import Codebook
 from training.errors import JobError
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import named

@@ -1,26 +1,14 @@
-"""A codebook of patches, learned by all clients together before the first round; a token is the nearest code.
+"""The tokenizer interface, and visual tokens from a codebook learned by federated k-means.
 
-1. Every client sends n, Σ x and Σ x xᵀ over patches. The server draws seeds from the Gaussian with that mean
-   and covariance: no seed is a patch.
-2. Lloyd's steps: the server sends its centroids, every client the sum and the number of patches around each,
-   but for cells of fewer than `min_members` patches or `privacy.min_count` patients, which it leaves at zero.
-
-Every patient of a client is asked about once (`parts_of`): the moments are of some, each step of others.
-Cells that differ by one patch between two steps would have sums that differ by that patch; here no two sums
-are of a patch in common. A client answers for each part once in a run (`asked_once`). One of few patients
-takes part in the first steps alone.
-
-Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches than a
-patch has pixels stay at home, since the patches could be solved for, unless single patients may be told of.
-
-Patches are compared as they are, so codes differ in colour before they differ in structure: of lesions on
-MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.
-
-Departures: Lloyd's steps are over all points each; here each is over a part. Bao et al. 2022 take their
-tokens from DALL-E's dVAE (`training.algorithms.objectives.tokenizers.dalle`).
+Seeds come from two moments, then Lloyd's steps from sums by cell; points never leave. A point's cell is that
+of its nearest centroid; a step moves each centroid to the mean of its cell (Lloyd 1982). Both moments and
+sums add up over clients, so the server's step is that of all points together. Points are whole numbers in
+double precision: their sums are exact, so neither the order of clients nor that of points matters.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -30,18 +18,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from training.algorithms.client import Client
+from training.algorithms.client_state import State
 from training.algorithms.objectives.base import Ask
-from training.algorithms.objectives.tokenizers.asked_once import answer_once
-from training.algorithms.objectives.tokenizers.base import Tokenizer
-from training.algorithms.objectives.tokenizers.kmeans import (
-    Cells,
-    Moments,
-    cells,
-    draw_seeds,
-    moments,
-    nearest,
-)
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.epochs import in_batches
+from training.config import FrozenConfig
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
 from training.messages.message import (
@@ -53,8 +33,145 @@ from training.messages.message import (
     reply,
     unknown_question,
 )
+from training.messages.question_digest import question_digest
 from training.models.patches import PatchGrid, check_pictures, patchify
 from training.seeds import generator
+
+
+class Tokenizer(FrozenConfig, ABC):
+    """Where visual tokens come from."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+
+    def network(self) -> nn.Module:
+        """What it computes with, loaded once; its tensors are non-persistent buffers, which never travel."""
+        return nn.Identity()
+
+    def prepare(self, ask: Ask, seed: int) -> Tensors:
+        """The shared state of all clients, made before the first round."""
+        return {}
+
+    def answer(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Update:
+        """A client's answer to one of the questions of `prepare`."""
+        raise unknown_question(broadcast)
+
+    @abstractmethod
+    def tokens(self, images: Tensor, grid: PatchGrid, network: nn.Module, shared_state: Tensors) -> Tensor:
+        """The token of every patch `(batch, patches)`, int64.
+
+        Args:
+            images: pictures `(batch, 3, height, width)` in [0, 1].
+            grid: how they are cut.
+            network: what `network` made, on the pictures' device.
+            shared_state: what `prepare` made, there too.
+        """
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of n points in so many dimensions.
+
+    Attributes:
+        n: how many, a scalar.
+        total: Σ x `(dimensions,)`.
+        products: Σ x xᵀ `(dimensions, dimensions)`.
+    """
+
+    n: Tensor
+    total: Tensor
+    products: Tensor
+
+    @classmethod
+    def none(cls, dimensions: int, device: torch.device) -> "Moments":
+        """Of no points."""
+        zeros = torch.zeros(dimensions, dimensions, dtype=torch.float64, device=device)
+        return cls(zeros.new_zeros(()), zeros.new_zeros(dimensions), zeros)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        """Of both sets of points."""
+        return Moments(self.n + other.n, self.total + other.total, self.products + other.products)
+
+
+def moments(points: Tensor) -> Moments:
+    """Of points `(n, dimensions)`."""
+    n = torch.tensor(float(len(points)), dtype=torch.float64, device=points.device)
+    return Moments(n, points.sum(dim=0), points.T @ points)
+
+
+def draw_seeds(known: Moments, count: int, random: np.random.Generator) -> Tensor:
+    """Points `(count, dimensions)` drawn from the Gaussian with these moments: none is one of the points."""
+    mean = known.total / known.n
+    covariance = (known.products / known.n - torch.outer(mean, mean)).numpy()
+    variances, axes = np.linalg.eigh(covariance)
+    # What rounding leaves of a direction in which nothing varies may be below zero.
+    spread = axes * np.sqrt(variances.clip(min=0))
+    return mean + torch.from_numpy(random.standard_normal((count, len(mean))) @ spread.T)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What is known of the points around each centroid.
+
+    Attributes:
+        totals: Σ x of each cell `(centroids, dimensions)`.
+        counts: its points `(centroids,)`.
+    """
+
+    totals: Tensor
+    counts: Tensor
+
+    def __add__(self, other: "Cells") -> "Cells":
+        """Of both sets of points."""
+        return Cells(self.totals + other.totals, self.counts + other.counts)
+
+    def only(self, disclosed: Tensor) -> "Cells":
+        """Those of some cells `(centroids,)` bool; of the others zeros."""
+        return Cells(self.totals * disclosed.unsqueeze(1), self.counts * disclosed)
+
+    def move(self, centroids: Tensor) -> Tensor:
+        """The centroids after a step; one whose cell is empty stays where it is."""
+        means = self.totals / self.counts.clamp(min=1).unsqueeze(1)
+        return torch.where(self.counts.unsqueeze(1) > 0, means, centroids)
+
+
+def nearest(points: Tensor, centroids: Tensor) -> Tensor:
+    """The nearest centroid of each point `(n,)`."""
+    # ‖x − c‖² = ‖x‖² − 2 (x·c − ‖c‖²/2), and ‖x‖² is the same for all centroids.
+    return (points @ centroids.T - centroids.square().sum(dim=1) / 2).argmax(dim=1)
+
+
+def cells(points: Tensor, own: Tensor, count: int) -> Cells:
+    """The cells of points `(n, dimensions)` whose nearest of so many centroids are `own` `(n,)`."""
+    totals = points.new_zeros(count, points.shape[1]).index_add_(0, own, points)
+    return Cells(totals, torch.bincount(own, minlength=count).to(points.dtype))
+
+
+ASKED = "patches"  # in a client's store; below no stage, so that nothing takes it back
+
+
+def answer_once(broadcast: Broadcast, client: Client, part: str) -> None:
+    """Take note that a question was asked of a part of the pictures.
+
+    Raises:
+        MessageError: when another one was.
+    """
+    state = client.store.load(client.id, ASKED, 1)
+    known = dict(state.tensors) if state is not None else {}
+    asked = torch.frombuffer(bytearray.fromhex(question_digest(broadcast)), dtype=torch.uint8)
+    if part not in known:
+        client.store.save(client.id, ASKED, 0, State({**known, part: asked}))
+    elif not torch.equal(known[part], asked):
+        raise MessageError(
+            f"{client.id} was asked `{broadcast.ask}` of pictures of which it has answered it otherwise in "
+            "this run; the difference could tell single patches. A run learns one codebook: continue it with "
+            "--resume, or begin another"
+        )
+
 
 MOMENTS, CELLS = "patch_moments", "patch_cells"  # the questions
 CODEBOOK = "codebook"
@@ -64,7 +181,28 @@ PATIENTS = 4  # of a part, times `privacy.min_count`
 
 
 class Codebook(Tokenizer):
-    """Federated k-means over patches.
+    """A codebook of patches that all clients learn before the first round; a token is the nearest code.
+
+    1. Every client sends n, Σ x and Σ x xᵀ over patches. The server draws seeds from the Gaussian with that
+       mean and covariance: no seed is a patch.
+    2. Lloyd's steps: the server sends its centroids, every client the sum and the number of patches around
+       each, but for cells of fewer than `min_members` patches or `privacy.min_count` patients, which it
+       leaves at zero.
+
+    Every patient of a client is asked about once (`parts_of`): the moments are of some, each step of others.
+    Cells that differ by one patch between two steps would have sums that differ by that patch; here no two
+    sums are of a patch in common. A client answers for each part once in a run (`asked_once`). One of few
+    patients takes part in the first steps alone.
+
+    Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches
+    than a patch has pixels stay at home, since the patches could be solved for, unless single patients may be
+    told of.
+
+    Patches are compared as they are, so codes differ in colour before they differ in structure: of lesions on
+    MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.
+
+    Departures: Lloyd's steps are over all points each; here each is over a part. Bao et al. 2022 take their
+    tokens from DALL-E's dVAE (`training.algorithms.objectives.dalle`).
 
     Attributes:
         size: how many codes.

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from training.algorithms.objectives.tokenizers.base import Tokenizer
+from training.algorithms.objectives.codebook import Tokenizer
 from training.errors import JobError
 from training.messages.message import Tensors
 from training.models.patches import PatchGrid

@@ -1,10 +1,12 @@
-"""The momentum network: its average by hand, and where a round starts it."""
+"""Momentum encoders against a plain loop, and the shape of heads with batch norm."""
 
 import pytest
 import torch
+from torch import nn
 
 from tests.closeness import assert_close_in_norm
 from training.algorithms.objectives.moco import MoCo
+from training.algorithms.objectives.momentum import projection_head
 from training.models.groups import float_state
 
 SMALL = {"batch_size": 6, "features": 8}
@@ -72,3 +74,16 @@ def test_what_is_kept_is_where_the_next_round_goes_on_and_reset_forgets_it(begin
     for name, parameter in network.named_parameters():
         assert torch.equal(frozen_copy.get_parameter(name), parameter)
     assert set(again.keep()) == {"features", "pictures"}
+
+
+def kinds(layers):
+    return [type(layer).__name__ for layer in layers]
+
+
+def test_batch_norm_and_relu_follow_all_layers_but_the_last():
+    layers = projection_head(3, 5, 7, 2)
+    hidden = ["Linear", "BatchNorm1d", "ReLU"]
+    assert kinds(layers) == [*hidden, *hidden, "Linear"]
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == [(3, 5), (5, 7), (7, 2)]
+    assert [layer.bias is None for layer in linear] == [True, True, False]
