@@ -26,7 +26,7 @@ from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 
 def job_of(weights: Path, model: str, size: int, rounds: int, trains: str) -> Job:

@@ -60,8 +60,7 @@ from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL, Update
 from training.messages.spool import Spool
 from training.models import Classifier, initial_model
-from training.models.case_batch import to_model_input
-from training.models.groups import float_state
+from training.models.classifier import float_state, to_model_input
 from training.seeds import derive_seed, generator
 
 CPU = torch.device("cpu")

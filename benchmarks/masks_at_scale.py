@@ -21,8 +21,7 @@ import torch
 import typer
 from tables import print_conditions, print_table, write_table
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
 from training.updates.secure_aggregation.client import answer, withhold
 from training.updates.secure_aggregation.fixed_point import Entry, FixedPointVector

@@ -40,7 +40,7 @@ from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 SIZE = 32  # pixels
 PICTURES = 30  # of each client, in all splits

@@ -44,8 +44,8 @@ from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.groups import float_state
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import float_state
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 from plain.mae_loop import PlainMAE, train_mae  # noqa: E402  (it imports timm)

@@ -30,7 +30,7 @@ from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.updates.secure_aggregation.identity import fingerprint
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free

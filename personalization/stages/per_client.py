@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.algorithms.client import Client
+from training.data.cells import count_people
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
 from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.federation.census import Census

@@ -58,8 +58,8 @@ from training.jobs.stages.final_test import answer_test, client_facts, figures_o
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.models.probe import behind_encoder
 from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
 from training.updates.settings import CountsConfig, PrivacyConfig

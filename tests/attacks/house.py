@@ -23,7 +23,7 @@ from training.federation.census import CENSUS
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 LEAST = 3
 PATIENTS = 60

@@ -11,8 +11,7 @@ from torch import nn
 from personalization.stages.calibration_answers import embedding_sums
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures, FeatureMemory, HeadRows
+from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
@@ -22,8 +21,7 @@ from training.federation.client.head_gradient import answer_spread
 from training.federation.client.moments import answer_moments
 from training.federation.questions import MASS, MOMENTS, SPREAD, SUM
 from training.messages.message import GLOBAL, Broadcast
-from training.models.encoders.principal import principal
-from training.models.encoders.several import Encoders
+from training.models.encoders.several import Encoders, principal
 
 LEAST, WIDTH, STAGE = 6, 4, "0-federate"
 LABELS = np.repeat([0, 1, 2, -1], [40, 30, 3, 2])  # a rare class, and two pictures without a label

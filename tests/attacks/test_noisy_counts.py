@@ -27,7 +27,7 @@ from training.federation.questions import EVALUATE, TEST
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
 from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.updates.differential_privacy.concentrated import rho_of
 from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
 

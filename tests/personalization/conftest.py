@@ -21,7 +21,7 @@ from training.jobs.job import Job
 from training.jobs.stages.base import StageContext, StageResult
 from training.messages.message import GLOBAL, Tensors
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 LABELS = tuple(
     Label(code=code, name=code.title(), malignancy=malignancy)

@@ -14,7 +14,7 @@ from training.federation.server.checkpoint import Checkpoints
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL, named
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.seeds import generator
 
 KEY = "0-personalize"

@@ -19,8 +19,7 @@ from registry.bundle.plugins import PartTable
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.messages.message import Tensors
-from training.models.classifier import Classifier
-from training.models.groups import float_state, group_names
+from training.models.classifier import Classifier, float_state, group_names
 
 # Statistics that a layer gathers rather than learns.
 BUFFERS = ("running_mean", "running_var")

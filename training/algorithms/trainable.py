@@ -15,12 +15,10 @@ from training.config import FrozenConfig
 from training.errors import JobError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.frozen_batchnorm import FrozenBatchNormClassifier
-from training.models.groups import float_state
-from training.models.heads import carrying
-from training.models.layers import encoder_layers
+from training.models.cases import carrying
+from training.models.classifier import FrozenBatchNormClassifier, encoder_layers, float_state
 from training.models.lora import HEADS, Adapted, Adapters, merge_adapters
+from training.models.probe import behind_encoder
 
 
 class Trains(FrozenConfig, ABC):
@@ -68,7 +66,7 @@ class Part(FrozenConfig):
 
     for θ_P the part. The rest gets no gradient and stays at the client, which was given it once: only the
     part travels. Normalisation statistics outside the part do not move either
-    (`training.models.frozen_batchnorm`).
+    (`training.models.classifier`).
     """
 
     @abstractmethod

@@ -22,7 +22,7 @@ from training.data.dataset import Examples
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Tensors, Update
-from training.models.case_batch import as_inputs
+from training.models.classifier import as_inputs
 
 RECEIVED, CHANGE = "received_loss/", "squared_change"
 

@@ -10,7 +10,7 @@ from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.trainable import TrainsAll
 from training.data.settings import DataConfig
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
@@ -18,7 +18,7 @@ from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
-from training.models.encoders.source import NONE
+from training.models.encoders.sources import NONE
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 

@@ -16,8 +16,8 @@ from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.data.selectors import selecting_columns
-from training.data.subgroup_settings import ToneGroups
+from training.data.settings import selecting_columns
+from training.data.subgroups import ToneGroups
 from training.federation.canary import STEPS
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job

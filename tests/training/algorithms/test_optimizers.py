@@ -16,8 +16,8 @@ from training.errors import JobError
 from training.federation.client.fit import fit
 from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
-from training.models.groups import float_state
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import float_state
+from training.models.encoders.files import prepare_torchvision
 from training.seeds import derive_seed
 
 

@@ -12,7 +12,7 @@ from training.engines.in_process import InProcessEngine
 from training.errors import JobError
 from training.messages.message import named
 from training.models import Classifier, ModelConfig, build_model
-from training.models.groups import float_state, group_names
+from training.models.classifier import float_state, group_names
 
 # A vision transformer as small as timm builds one.
 VIT = {

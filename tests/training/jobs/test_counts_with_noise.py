@@ -20,7 +20,7 @@ from training.jobs import noise_plan
 from training.jobs.noise_plan import NoisePlan
 from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units
 from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
 

@@ -27,8 +27,7 @@ from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.groups import group_names
+from training.models.classifier import group_names, to_model_input
 from training.models.patches import PatchGrid, patchify
 
 

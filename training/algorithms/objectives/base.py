@@ -27,7 +27,7 @@ from training.data.cells import CellWeights
 from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.case_batch import Inputs
+from training.models.classifier import Inputs
 from training.progress import Watch, unwatched
 from training.seeds import derive_seed, generator
 

@@ -31,7 +31,7 @@ from training.algorithms.objectives.dalle import Dalle
 from training.algorithms.objectives.epochs import UnlabelledTask
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.heads import Network
+from training.models.cases import Network
 from training.models.patches import (
     PatchGrid,
     check_pictures,

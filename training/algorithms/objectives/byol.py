@@ -28,7 +28,7 @@ from training.algorithms.objectives.momentum import MomentumEncoder, MomentumSta
 from training.algorithms.objectives.simclr import VIEWS
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.heads import Network
+from training.models.cases import Network
 
 
 class BYOL(Objective):

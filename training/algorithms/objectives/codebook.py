@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.algorithms.objectives.base import Ask
 from training.algorithms.objectives.epochs import in_batches
 from training.config import FrozenConfig

@@ -29,7 +29,7 @@ from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Ob
 from training.algorithms.objectives.epochs import SubgroupLossTask
 from training.errors import JobError
 from training.models import Classifier
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 STEPS: Final = "private_steps"
 RATE: Final = "private_rate"

@@ -21,11 +21,10 @@ from torch import Tensor
 
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.objectives.base import Batch, LocalRound, Objective
+from training.data.cells import count_by_subgroup, count_people, name_losses
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
-from training.data.subgroups import count_by_subgroup, name_losses
 from training.messages.message import Tensors
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 ClassSampling = Literal["class-balanced", "uniform"]
 Sampling = ClassSampling | Literal["square-root", "subgroup-balanced"]

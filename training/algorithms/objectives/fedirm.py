@@ -29,13 +29,12 @@ from training.algorithms.objectives.epochs import (
     repeated,
 )
 from training.algorithms.objectives.momentum import MeanTeacher, MomentumStart
+from training.data.cells import count_people
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.groups import NORMALISATIONS
+from training.models.classifier import NORMALISATIONS, to_model_input
 
 # Under these names timm and torch say how often something is dropped: a layer, a path, a head's features.
 RATES = ("p", "drop_prob", "drop_rate")

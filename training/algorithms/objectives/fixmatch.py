@@ -46,8 +46,7 @@ from training.algorithms.objectives.epochs import (
 from training.algorithms.objectives.momentum import load
 from training.messages.message import named
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.groups import float_state
+from training.models.classifier import float_state, to_model_input
 
 WEAK = AugmentConfig(flip=True, rotation=180)
 

@@ -42,8 +42,8 @@ from training.algorithms.objectives.simclr import VIEWS
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.heads import Network, projection
+from training.models.cases import Network, projection
+from training.models.classifier import to_model_input
 
 PICTURES = "pictures"  # of which the kept features are
 ELSEWHERE = -1  # not a position of any picture

@@ -32,8 +32,8 @@ from training.algorithms.objectives.momentum import MomentumEncoder, MomentumSta
 from training.algorithms.objectives.simclr import VIEWS
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.groups import group_names
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import group_names
 
 
 class MoCoV3(Objective):

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from training.algorithms.objectives.base import LocalRound
 from training.messages.message import Tensors, named, prefixed
 from training.models import Classifier
-from training.models.groups import float_state
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import float_state
 
 MomentumStart = Literal["reset", "keep"]
 KEPT = "momentum/"  # before the momentum network's state in what the client keeps

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.augmentations.of_inputs import augment_inputs
+from training.algorithms.augmentations.batch import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import (
     ClassWeights,
@@ -24,7 +24,7 @@ from training.algorithms.objectives.epochs import (
     in_batches,
 )
 from training.models import Classifier
-from training.models.case_batch import CaseBatch, Inputs, as_inputs
+from training.models.classifier import CaseBatch, Inputs, as_inputs
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.algorithms.release_store import ReleaseStore
-from training.data.picture_list import PictureList
+from training.data.dataset import PictureList
 from training.errors import DataError
 from training.federation.client.differences import Release, smallest_difference
 from training.federation.client.release_ledger import CENSUS_NUMBERS, CLASS_NUMBERS, kind_number, release_of

@@ -16,14 +16,14 @@ from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, kind_of_each, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
+from training.data.cells import count_people, unsuppressed
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
 from training.data.folds import by_fold
-from training.data.small_cells import count_people, unsuppressed
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 from training.federation.client.release_ledger import ANSWERS, admit
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import as_inputs
+from training.models.classifier import as_inputs
 
 
 def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.objectives.base import LocalRound, Objective
 from training.algorithms.sync import Sync
-from training.data.cells import CellClasses, Cells, CellWeights
-from training.data.subgroups import count_by_subgroup
+from training.data.cells import CellClasses, Cells, CellWeights, count_by_subgroup
 from training.errors import DataError
 from training.federation.client.local_training import train_locally
 from training.federation.fit_question import FitQuestion

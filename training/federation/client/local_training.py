@@ -8,7 +8,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.resizing import scale_down
+from training.algorithms.augmentations.batch import scale_down
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound, LocalTask, Objective
 from training.errors import DataError

@@ -17,8 +17,7 @@ from training.federation.client.embed import raw_place, rows_of
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
 from training.federation.questions import GRAM, MASS, SUM
 from training.messages.message import Broadcast, Update, reply
-from training.models.encoders.principal import triangle
-from training.models.encoders.several import Encoders
+from training.models.encoders.several import Encoders, triangle
 
 
 def answer_moments(broadcast: Broadcast, client: Client) -> Update:

@@ -25,8 +25,8 @@ from training.data.dataset import Examples
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion
 from training.federation.client.evaluate import reply_blocks, sendable
 from training.messages.message import Broadcast, Update
-from training.models.case_batch import as_inputs
-from training.models.linear_probe import mean_over_pictures
+from training.models.classifier import as_inputs
+from training.models.probe import mean_over_pictures
 
 
 def answer_neighbours(broadcast: Broadcast, client: Client, neighbours: int, temperature: float) -> Update:

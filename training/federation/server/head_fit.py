@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from training.algorithms.features import weights_digest
+from training.algorithms.client import weights_digest
 from training.errors import MessageError
 from training.federation.questions import (
     BIAS,

@@ -11,7 +11,7 @@ from training.federation.questions import JUDGE
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, check_update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 
 class NoiseProbe:

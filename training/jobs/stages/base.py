@@ -26,7 +26,7 @@ from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.preprocessing import Preprocessing
+from training.models.encoders.files import Preprocessing
 from training.updates.settings import CountsConfig, PrivacyConfig
 
 

@@ -21,7 +21,7 @@ from training.federation.server.head_fit import KeptSums, NothingToldError, fit_
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.seeds import derive_seed
 from training.updates.settings import PrivacyConfig
 

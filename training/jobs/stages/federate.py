@@ -12,7 +12,7 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
-from training.algorithms.augmentations.resizing import ProgressiveResizing
+from training.algorithms.augmentations.batch import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
@@ -54,7 +54,7 @@ from training.jobs.stages.projection import make_projected
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.seeds import derive_seed
 from training.updates.settings import CountsConfig, PrivacyConfig
 

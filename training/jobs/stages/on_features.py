@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import torch
 
-from training.algorithms.features import weights_digest
+from training.algorithms.client import weights_digest
 from training.federation.client.embed import ENCODER
 from training.federation.questions import EMBED
 from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:

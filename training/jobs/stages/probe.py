@@ -3,7 +3,7 @@
 Every client makes features of its pictures once (`training.federation.client.embed`) and keeps them. Of these
 come two figures, as those report them who learn without labels (Caron et al. 2021, section 4.1):
 
-- `linear`: a linear classifier that all clients train together, in rounds (`training.models.linear_probe`);
+- `linear`: a linear classifier that all clients train together, in rounds (`training.models.probe`);
 - `neighbours`: each client's test pictures classified by its own training pictures
   (`training.federation.client.neighbours`).
 
@@ -38,8 +38,8 @@ from training.jobs.stages.final_test import answer_test, client_facts, figures_b
 from training.jobs.stages.on_features import make_features
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
-from training.models.groups import float_state
-from training.models.linear_probe import LinearProbe
+from training.models.classifier import float_state
+from training.models.probe import LinearProbe
 
 FIGURES = ("linear", "neighbours")  # of an encoder, as the stage's facts name them
 NOTHING: Mapping[str, Any] = {

@@ -30,7 +30,7 @@ from training.federation.server.upload_store import UploadStore
 from training.jobs.stages.base import Stage, StageContext
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
 from training.updates.settings import PrivacyConfig

@@ -10,8 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.messages.message import Broadcast, Tensors, Update
 from training.seeds import derive_seed
 from training.updates.compression.quantization import (

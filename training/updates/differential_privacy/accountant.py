@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.algorithms.objectives.dp_sgd import DELTA, NOISE, RATE, STEPS
 from training.errors import JobError
 from training.messages.message import Update

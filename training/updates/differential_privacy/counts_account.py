@@ -12,8 +12,7 @@ costs each subgroup, a file each, then the answer. Stopped in between, it is pai
 
 from collections.abc import Sequence
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Tensors

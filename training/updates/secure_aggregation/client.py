@@ -8,8 +8,7 @@ anybody's keys are not signed, or fewer than t have confirmed who is in it.
 
 from dataclasses import asdict, replace
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.messages.message import Broadcast, Update, reply
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir

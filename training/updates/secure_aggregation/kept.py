@@ -1,7 +1,6 @@
 """What a client keeps of a secure sum between two questions, in its own store."""
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.messages.message import Message, Tensors
 from training.updates.secure_aggregation.messages import bytes_tensor
 

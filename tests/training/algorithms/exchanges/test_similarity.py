@@ -20,7 +20,7 @@ from training.algorithms.exchanges.similarity import (
 )
 from training.federation.server.noise_probe import NoiseProbe
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 RANDOM = np.random.default_rng(0)
 

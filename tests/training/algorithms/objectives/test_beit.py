@@ -9,7 +9,7 @@ from training.algorithms.objectives.beit import BEiT, predict
 from training.algorithms.objectives.codebook import Codebook
 from training.errors import DataError, JobError
 from training.models import ModelConfig, build_model
-from training.models.heads import Network
+from training.models.cases import Network
 from training.models.patches import draw_block_masks
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}

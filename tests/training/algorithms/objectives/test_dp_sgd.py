@@ -12,7 +12,7 @@ from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
 from training.errors import JobError
 from training.federation.client.local_training import train_locally
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 from training.updates.differential_privacy.accountant import epsilon
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}

@@ -20,7 +20,7 @@ from training.algorithms.objectives.fedirm import FedIRM, MeanLogits, mean_predi
 from training.data.dataset import Examples
 from training.messages.message import Update
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 CLASSES = 3
 RELATIONS = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from training.algorithms.objectives.moco import FeatureQueue, MoCo, info_nce
 from training.errors import DataError
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 
 def unit(rows):

@@ -7,7 +7,7 @@ from torch import nn
 from tests.closeness import assert_close_in_norm
 from training.algorithms.objectives.moco import MoCo
 from training.algorithms.objectives.momentum import projection_head
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 SMALL = {"batch_size": 6, "features": 8}
 

@@ -10,7 +10,7 @@ from training.algorithms.objectives.byol import BYOL
 from training.algorithms.objectives.moco import MoCo
 from training.algorithms.objectives.mocov3 import MoCoV3
 from training.algorithms.objectives.simclr import SimCLR, nt_xent
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 
 def naive(projected, temperature):

@@ -9,11 +9,10 @@ import torch
 from registry.bundle.cases import AGE, CaseInput
 from training.algorithms.objectives.base import Batch
 from training.algorithms.objectives.supervised import Supervised, mix
-from training.data.cases import Cases
 from training.data.cells import Cells, CellWeights
-from training.data.dataset import Examples
+from training.data.dataset import Cases, Examples
 from training.models import build_model, initial_model
-from training.models.case_batch import CaseBatch, as_inputs
+from training.models.classifier import CaseBatch, as_inputs
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from training.federation.client.fit import fit
 from training.federation.client.local_training import add_proximal_gradient, train_locally
 from training.messages.message import Broadcast
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 ROUNDS = 3
 

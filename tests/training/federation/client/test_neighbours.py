@@ -7,8 +7,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from training.data.cases import Cases
-from training.data.dataset import Examples
+from training.data.dataset import Cases, Examples
 from training.federation.blocks import EvaluateQuestion, unpack_blocks
 from training.federation.client import neighbours
 from training.federation.client.neighbours import answer_neighbours, directions, vote

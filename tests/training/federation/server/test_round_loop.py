@@ -21,7 +21,7 @@ from training.federation.server.plan import Plan, Track, TrackState
 from training.federation.server.round_loop import choose_cohort, run_rounds
 from training.messages.message import Failure, reply
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.seeds import derive_seed, generator
 
 START = {"weight": torch.tensor([1.0, -2.0, 3.0]), "bias": torch.tensor([0.5])}

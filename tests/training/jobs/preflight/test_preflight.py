@@ -9,7 +9,7 @@ from training.federation.census import Census
 from training.jobs.preflight.matrix import THIN, as_told, matrix, patients_of
 from training.jobs.preflight.preflight import plan_stages
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 
 def test_patients_are_counted_by_split_and_subgroup_as_by_hand(make_dataset):

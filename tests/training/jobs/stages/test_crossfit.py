@@ -15,7 +15,7 @@ from training.data.folds import in_folds
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 SIZES = {
     "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},

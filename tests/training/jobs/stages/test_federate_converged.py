@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import save_file
 from scipy.optimize import minimize
 
-from training.algorithms.client import Client
-from training.algorithms.features import FeatureMemory, HeadRows
+from training.algorithms.client import Client, FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
 from training.data.folds import in_folds
@@ -23,7 +22,7 @@ from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.updates.secure_aggregation.cohorts import topic_of
 
 CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}

@@ -11,7 +11,7 @@ from training.errors import JobError
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import named
 from training.models import ModelConfig
-from training.models.groups import group_names
+from training.models.classifier import group_names
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}
 TWO = {

@@ -29,9 +29,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.models.case_batch import CaseBatch
 from training.models.cases import CaseClassifier
-from training.models.classifier import Classifier
+from training.models.classifier import CaseBatch, Classifier
 
 COARSEST = 2  # rows and columns: a map of one cell says nothing
 _CLOSE = 1e-3  # of the largest value: how far a found rule may be from what the encoder pools
@@ -171,7 +170,7 @@ def case_activation(
     """The maps `(batch, slots, classes, rows, columns)` of a case's pictures, zero in empty slots.
 
     Summed over pictures, their means over cells are what the pictures give to the logits, without facts and
-    biases: each is weighed as `training.models.fusion` weighs its picture.
+    biases: each is weighed as `training.models.cases` weighs its picture.
 
     Args:
         classifier: whose fusion and head.

@@ -12,10 +12,10 @@ from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
 from training.data.dataset import Examples
 from training.models import ModelConfig, build_model, initial_model
-from training.models.class_activation import cell_rule
+from training.models.cases import FusionConfig
 from training.models.export import ServedCases, ServedModel, export_graph, set_temperature
-from training.models.fusion import FusionConfig
 from training.models.graph_parts import EncoderPart, HeadPart, split_graph
+from training.models.saliency import cell_rule
 
 SIZE = 64
 RESNET = {"name": "resnet18", "options": {"channels": [4, 8, 8, 12]}}
