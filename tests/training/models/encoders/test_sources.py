@@ -90,6 +90,7 @@ def test_nothing_else_asks_the_hub(weights, monkeypatch):
     find_weights(weights, "tf_efficientnet_lite0")
     preprocessing_of(weights, "tf_efficientnet_lite0")
 
+
 PACKAGES = sorted(KNOWN)
 CATS = {"Egyptian cat", "tiger cat", "tabby, tabby cat"}
 
