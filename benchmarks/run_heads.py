@@ -22,8 +22,7 @@ from personalization.calibration.temperature import (
     log_likelihoods,
     subgroup_temperature,
 )
-from training.algorithms.client import Client
-from training.algorithms.features import HeadRows
+from training.algorithms.client import Client, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
 from training.data.folds import in_folds

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from training.models.encoders.inspection import Contents, inspect
-from training.models.encoders.packages import KNOWN, is_installed, weights_file
-from training.models.encoders.source import PACKAGE, Source
+from training.models.encoders.sources import KNOWN, PACKAGE, Source, is_installed, weights_file
 
 
 def known_encoders() -> list[dict[str, Any]]:

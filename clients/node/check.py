@@ -29,7 +29,7 @@ from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.secagg.keys import fingerprint
 from training.rounds.client.ledger import CensusAccount
 

@@ -19,7 +19,7 @@ from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
-from training.data.picture_list import PictureList
+from training.data.dataset import PictureList
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (

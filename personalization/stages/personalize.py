@@ -46,8 +46,8 @@ from training.jobs.stages.final_test import answer_test, client_facts, figures_o
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.models.probe import behind_encoder
 from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census, CensusBounds

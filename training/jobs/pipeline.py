@@ -30,7 +30,7 @@ from training.jobs.try_model import told_of
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.dp.updates import privacy_facts
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS, Census

@@ -7,8 +7,7 @@ from registry.bundle.folder import read_bundle, write_bundle
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import named, prefixed
 from training.messages.tensor_file import read_tensors, write_tensors
-from training.models.encoders.files import said_of
-from training.models.encoders.preprocessing import AS_EVER, Preprocessing
+from training.models.encoders.files import AS_EVER, Preprocessing, said_of
 from training.models.export import as_tensor
 from training.rounds.requests import pack_blocks, read_blocks
 from training.rounds.server.ask import Traffic

@@ -14,10 +14,10 @@ from training.algorithms.exchanges.features import SharedFeatures
 from training.algorithms.exchanges.peers import Peers
 from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.objectives.tokenizers.codebook import Codebook
-from training.data.selectors import selecting_columns
-from training.data.subgroup_settings import ToneGroups
+from training.data.settings import selecting_columns
+from training.data.subgroups import ToneGroups
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES

@@ -230,7 +230,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/one_question.py",
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
-        "training/data/selectors.py",
+        "training/data/settings.py",
         "training/engines/nvflare/handshake.py",
         "training/engines/nvflare/roster.py",
         "training/engines/nvflare/wire.py",

@@ -10,7 +10,7 @@ from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from training.data.cells import count_people
 from training.data.dataset import SPLITS, Dataset
-from training.data.small_cells import count_people
 from training.rounds.census import Census
 
 THIN: Final = 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from training.algorithms.client_state import StateStore
+from training.algorithms.client import StateStore
 from training.data.dataset import Dataset
 from training.errors import TrainingError
 from training.jobs.client_app import ClientApp

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from registry.bundle.labels import Label
 from registry.bundle.manifest import BundleManifest
 from training.algorithms.client import Client
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
@@ -19,7 +19,7 @@ from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.preprocessing import Preprocessing
+from training.models.encoders.files import Preprocessing
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.fit import FEWEST_IN_BATCH

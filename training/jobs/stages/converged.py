@@ -16,7 +16,7 @@ from training.errors import JobError
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.head_gradient import answer_gradient, answer_spread

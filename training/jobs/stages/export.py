@@ -12,9 +12,9 @@ from pydantic import Field
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from training.algorithms.client import Client
-from training.algorithms.features import weights_digest as tensors_digest
+from training.algorithms.client import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.errors import ExportError
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import answer_test, figures_on_test

@@ -16,7 +16,7 @@ from training.jobs.attest import Attest, unsigned
 from training.jobs.stages.base import BundleDraft
 from training.messages.message import GLOBAL
 from training.models import ModelConfig
-from training.models.encoders.source import find_weights
+from training.models.encoders.sources import find_weights
 
 
 def weights_digest(model: ModelConfig) -> str | None:

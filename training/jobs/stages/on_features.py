@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import torch
 
-from training.algorithms.features import weights_digest
+from training.algorithms.client import weights_digest
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import EMBED
 from training.rounds.server.ask import Traffic, ask_all

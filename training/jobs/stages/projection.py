@@ -7,8 +7,7 @@ from training.jobs.stages.base import StageContext
 from training.jobs.stages.converged import ask_sum
 from training.jobs.stages.on_features import make_features
 from training.messages.message import Tensors
-from training.models.encoders.principal import principal, triangle_size
-from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
+from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, principal, triangle_size
 from training.rounds.requests import GRAM, MASS, MOMENTS, SUM
 from training.rounds.server.ask import Traffic
 from training.rounds.server.head_fit import KeptSums

@@ -47,8 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.algorithms.release_store import ReleaseStore
-from training.data.dataset import Examples
-from training.data.picture_list import PictureList
+from training.data.dataset import Examples, PictureList
 from training.errors import DataError
 
 

@@ -8,7 +8,7 @@ from training.errors import JobError
 from training.jobs.preflight.matrix import THIN, as_told, matrix, patients_of
 from training.jobs.preflight.preflight import plan_stages
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.census import Census
 
 

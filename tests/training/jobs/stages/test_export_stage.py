@@ -8,8 +8,8 @@ from registry.bundle.folder import read_bundle
 from registry.bundle.model import Graph
 from training.errors import ExportError
 from training.models import build_model
+from training.models.classifier import float_state
 from training.models.export import export_graph
-from training.models.groups import float_state
 from training.seeds import derive_seed
 
 

@@ -5,9 +5,9 @@ import torch
 from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, CaseInput
-from training.algorithms.trains import TrainsLast
+from training.algorithms.trainable import TrainsLast
 from training.models import ModelConfig, build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}, "evaluate_on": None}
 

@@ -15,7 +15,7 @@ from training.jobs.stages.base import BundleDraft, StageResult
 from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
 from training.jobs.stages.register import Register
 from training.models import ModelConfig
-from training.models.encoders.packages import weights_file
+from training.models.encoders.sources import weights_file
 
 
 def draft(name, seed=0):
