@@ -35,10 +35,10 @@ from tables import print_conditions, print_table
 from torch import Tensor
 
 import training.algorithms.objectives.base
-import training.atomic_files
 import training.federation.client.fit
 import training.federation.client.local_training
 import training.federation.server.round_loop
+import training.files
 from clients.store import ClientStore
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
@@ -87,7 +87,7 @@ PARTS = (
     Watched("log", MetricsLog, "write"),
     Watched("log", MetricsLog, "advance"),
     Watched("checkpoint: write", training.federation.server.round_loop, "save"),
-    Watched("checkpoint: fsync", training.atomic_files.os, "fsync"),
+    Watched("checkpoint: fsync", training.files.os, "fsync"),
 )
 
 

@@ -20,9 +20,9 @@ if __name__ == "__main__":
     refuse_foreign()
 
 from registry.bundle.errors import BundleError
+from registry.bundle.text import printable
 from registry.errors import RegistryError
 from training.errors import JobError, QuorumError, TrainingError
-from training.plain_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -180,7 +180,7 @@ def check_job(
 
     Where a folder is named for results, all that was found goes there too, as `check.json`.
     """
-    from training.atomic_files import write_text
+    from training.files import write_text
     from training.jobs.run_folder import CHECK
     from training.printing import print_check, print_federation
     from training.wiring import check, check_federation

@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from training.plain_text import printable
+from registry.bundle.text import printable
 
 UNBOUNDED = 100_000  # columns
 

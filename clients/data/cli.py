@@ -40,9 +40,9 @@ from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone import CAUTION
+from registry.bundle.text import on_one_line, printable
 from training.data.settings import CasesConfig, ClientsConfig
 from training.errors import JobError
-from training.plain_text import on_one_line, printable
 from training.terminal_table import print_table
 
 NOT_SOUGHT = (

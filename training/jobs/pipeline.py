@@ -14,13 +14,13 @@ from registry.bundle.folder import write_bundle
 from registry.bundle.metrics.patient import ALL, Judged, findings
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
-from training.atomic_files import write_text
 from training.data.dataset import Dataset
 from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
+from training.files import write_text
 from training.jobs.attest import Attest, unsigned
 from training.jobs.contexts import NOBODY, contexts_of
 from training.jobs.gaps import gaps

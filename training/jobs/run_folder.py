@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from training.atomic_files import write_text
 from training.errors import CheckpointError
+from training.files import write_text
 from training.jobs.job import Job, read_job
 
 CHECK = "check.json"  # what `--check` found; it stands beside a run

@@ -14,8 +14,8 @@ from training.engines.nvflare.chunking import ChunkAddress
 from training.engines.nvflare.roster import ClientProperties
 from training.engines.nvflare.wire import QuestionHeader
 from training.errors import JobError, MessageError
+from training.files import LONGEST, plain_segment
 from training.jobs.job import Job
-from training.plain_names import LONGEST, plain_segment
 
 OUT = "../../../../victim"
 ODD = [

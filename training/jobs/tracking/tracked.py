@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 
-from training.atomic_files import write_text
 from training.errors import JobError
+from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
