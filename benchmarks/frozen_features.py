@@ -44,7 +44,7 @@ from clients.store import ClientStore
 from training.data.dataset import Dataset
 from training.federation.client.fit import WEIGHTS, store_key
 from training.jobs.job import Job, read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, named
 from training.models import Classifier, build_model
 

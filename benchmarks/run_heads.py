@@ -32,7 +32,7 @@ from training.federation.client.head_gradient import make_rows, sums_of_gradient
 from training.federation.questions import BIAS, SPREAD, WEIGHT
 from training.federation.server.head_fit import HeadFit, Heads, KeptSums, fit_head
 from training.jobs.job import Job, read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, Shapes, Tensors
 from training.models import initial_model
 from training.wiring import load_data

@@ -15,10 +15,9 @@ from personalization.report.comparison import Comparison, comparison_data, compa
 from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
 from registry.bundle.metrics.patient import TOO_FEW, Told, patient_figures
 from registry.bundle.text import printable
-from training.jobs.preflight.matrix import THIN, UNLABELLED, MatrixRow
-from training.jobs.preflight.preflight import Preflight
+from training.jobs.disclosure_report import COLUMNS, Seen
+from training.jobs.preflight import THIN, UNLABELLED, MatrixRow, Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
-from training.jobs.who_sees_what import COLUMNS, Seen
 from training.terminal_table import print_table
 from training.wiring import CheckedFederation
 

@@ -25,9 +25,8 @@ from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
 from training.federation.client.census_account import CensusAccount
-from training.jobs.counts_under_masks import decide_masks, over_network, why_open
+from training.jobs.disclosure_report import decide_masks, over_network, who_sees_what, why_open
 from training.jobs.job import Job
-from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state

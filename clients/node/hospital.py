@@ -26,7 +26,7 @@ from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from clients.node.traces import keep_traces
 from training.files import plain_segment
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 
 LOGGER = logging.getLogger("dermfed.node")
 

@@ -68,7 +68,7 @@ from training.federation.blocks import Blocks
 from training.federation.questions import EMBED
 from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
-from training.jobs.stages.lineage import with_parents
+from training.jobs.stages.export import with_parents
 from training.messages.message import (
     GLOBAL,
     Broadcast,

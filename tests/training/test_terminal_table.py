@@ -14,9 +14,9 @@ from clients.data.inspect.describe import Cell, Description, tabulate
 from clients.data.inspect.tone_check import ToneCheck, tone_table
 from personalization.calibration.tone_ranges import agreement, count_angles
 from training import printing
-from training.jobs.preflight.matrix import MatrixRow
+from training.jobs.disclosure_report import Seen
+from training.jobs.preflight import MatrixRow
 from training.jobs.recipes import read_recipes
-from training.jobs.who_sees_what import Seen
 from training.printing import CLIENTS, clients_table, matrix_table
 from training.recipe_list import print_recipes
 from training.terminal_table import print_table

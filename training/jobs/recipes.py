@@ -1,21 +1,36 @@
-"""Recipes: a job file per published system with its hyper-parameters, and jobs for known data sets.
-
-Their variants are recipes, too: ablations of the system, and the same on other data sets. Files in `bases/`
-are no jobs: they hold the data sets, the networks and their fine-tuning that recipes share.
-"""
+"""The built-in jobs, and what the block `about` says of them; `--recipes` reads it alone."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
 
 from registry.bundle.text import nearest
+from training.config import FrozenConfig
 from training.errors import JobError
-from training.jobs.about import About
 from training.jobs.job_file import BUILT_IN, read_plain, read_variants, with_variants
 
 if TYPE_CHECKING:
     from training.jobs.job import Job
+
+
+class About(FrozenConfig):
+    """What a recipe is: shown by `--recipes`, of no effect on a run.
+
+    Attributes:
+        system: what is trained.
+        paper: where it comes from.
+        note: which table it is of, and where it departs.
+        group: whether it is for use, a paper's system in its form, or a job for a data set; for the list.
+    """
+
+    system: str
+    paper: str
+    note: str = ""
+    group: Literal["use", "system", "data set"] = Field("system", exclude=True)
+
 
 FOLDER = BUILT_IN
 BASES = FOLDER / "bases"

@@ -10,7 +10,7 @@ from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
 from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
-from training.jobs.about import About
+from training.jobs.recipes import About
 from training.models import ModelConfig
 from training.updates.settings import CompressionConfig, PrivacyConfig
 

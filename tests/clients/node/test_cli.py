@@ -16,9 +16,8 @@ from clients.federation.kit import open_kit
 from clients.node import check as checks
 from clients.node.cli import app
 from clients.node.identity import known_path, open_identity
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network, who_sees_what
 from training.jobs.job import read_job
-from training.jobs.who_sees_what import who_sees_what
 
 FEDERATION = {
     "name": "skin",

@@ -136,7 +136,7 @@ def test_a_job_that_asks_for_a_file_of_the_hospital_does_not_learn_its_digest(ki
     }
     job = Job.model_validate(changed)
     from training.engines.nvflare.handshake import WEIGHTS, shake_hands
-    from training.jobs.stages.lineage import weights_digest
+    from training.jobs.stages.export import weights_digest
 
     found = weights_digest(job.model)
     door = open_door(kit, pack(job), "skin-2")

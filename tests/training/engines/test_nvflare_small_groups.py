@@ -13,7 +13,7 @@ from training.data.dataset import SPLITS
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.blocks import read_blocks
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 
 FEW, LEAST, EACH = 2, 3, 12  # pictures of the small group; the job's minimum; pictures of a split
 SMALL = "east"

@@ -39,7 +39,7 @@ def test_models_of_clients(make_job, federate_block):
 
 
 def test_an_account_without_an_accountant(make_job, monkeypatch):
-    monkeypatch.setattr("training.jobs.compatibility.find_spec", lambda name: None)
+    monkeypatch.setattr("training.jobs.job.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"not installed here.*dermfed\[privacy\]"):
         make_job(privacy={"client_level": {"clip": 1.0, "noise_multiplier": 1.0}})
     make_job(privacy=MASKS)
@@ -150,7 +150,7 @@ SEVERAL = {"encoders": [{"name": "resnet18", "weights": "x"}, {"name": "resnet34
 def test_several_encoders_stay_as_they_are_and_are_projected_exactly(
     make_job, federate_block, monkeypatch, stages, privacy, reason
 ):
-    monkeypatch.setattr("training.jobs.compatibility.find_spec", lambda name: name)
+    monkeypatch.setattr("training.jobs.job.find_spec", lambda name: name)
     in_rounds = {
         "rounds": federate_block(),
         "last": federate_block(trains={"name": "last", "blocks": 1}),

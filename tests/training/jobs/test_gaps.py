@@ -6,7 +6,7 @@ import pytest
 from registry.bundle.labels import Label
 from training.data.dataset import SPLITS
 from training.federation.census import Census
-from training.jobs.gaps import gaps
+from training.jobs.pipeline import gaps
 
 LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

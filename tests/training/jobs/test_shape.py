@@ -10,8 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from training.jobs.job import Job
-from training.jobs.job_changes import apply_change, set_value
-from training.jobs.job_file import read_plain
+from training.jobs.job_file import apply_change, read_plain, set_value
 from training.jobs.recipes import read_recipes
 from training.jobs.shape import SCHEMA_FILE, wrong_shape
 from training.jobs.shape_schema import schema_text

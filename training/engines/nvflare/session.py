@@ -23,14 +23,12 @@ from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.federation.server.metrics_log import MetricsLog
 from training.files import write_text
-from training.jobs.attest import Attest, unsigned
 from training.jobs.client_app import ClientApp
-from training.jobs.counts_under_masks import decide_masks
+from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
-from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
-from training.jobs.who_sees_what import who_sees_what
+from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 

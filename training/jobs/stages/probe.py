@@ -33,9 +33,9 @@ from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import TrackState
 from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
+from training.jobs.stages.features import make_features
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
-from training.jobs.stages.on_features import make_features
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.groups import float_state

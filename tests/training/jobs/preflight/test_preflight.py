@@ -6,8 +6,7 @@ import pytest
 from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.federation.census import Census
-from training.jobs.preflight.matrix import THIN, as_told, matrix, patients_of
-from training.jobs.preflight.preflight import plan_stages
+from training.jobs.preflight import THIN, as_told, matrix, patients_of, plan_stages
 from training.models import initial_model
 from training.models.groups import float_state
 

@@ -9,11 +9,8 @@ from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import BundleManifest, EncoderOrigin, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from training.errors import JobError
-from training.jobs.attest import unsigned
-from training.jobs.registrar import Registered
-from training.jobs.stages.base import BundleDraft, StageResult
-from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
-from training.jobs.stages.register import Register
+from training.jobs.stages.base import BundleDraft, Registered, StageResult, unsigned
+from training.jobs.stages.export import Register, encoder_origin, weights_digest, with_parents
 from training.models import ModelConfig
 from training.models.encoders.packages import weights_file
 

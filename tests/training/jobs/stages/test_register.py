@@ -6,7 +6,7 @@ import pytest
 from registry.bundle.folder import Bundle, read_bundle
 from registry.registry import Registry, key_signatory
 from training.errors import JobError
-from training.jobs.registrar import Registered, no_registry
+from training.jobs.stages.base import Registered, no_registry
 
 EXPORT = {"stage": "export"}
 

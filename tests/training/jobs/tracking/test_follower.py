@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.jobs.tracking.follower import PAUSE, Follower
+from training.jobs.tracking import PAUSE, Follower
 
 
 def line(round_, stage="0-federate", loss=None):

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from training.errors import JobError
 from training.jobs.job import Job, read_job
 from training.jobs.settings import MLflowConfig, TrackingConfig
-from training.jobs.tracking.mlflow import MLflow
-from training.jobs.tracking.tracked import refuse_missing, run_name, tracked, trackers_of
+from training.jobs.tracking import MLflow, refuse_missing, run_name, tracked, trackers_of
 
 
 class Store:
@@ -129,7 +128,7 @@ def test_other_places_and_passwords_are_refused(uri, told):
 
 
 def test_what_is_not_installed_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr("training.jobs.tracking.tracked.find_spec", lambda name: None)
+    monkeypatch.setattr("training.jobs.tracking.find_spec", lambda name: None)
     refuse_missing(TrackingConfig())
     with pytest.raises(JobError, match=r"pip install 'dermfed\[mlflow\]'"):
         refuse_missing(TrackingConfig.model_validate({"mlflow": True}))

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from training.errors import JobError
-from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
+from training.jobs.run_folder import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models.encoders.files import read_file
