@@ -1,9 +1,8 @@
 """The built-in jobs, and what the block `about` says of them; `--recipes` reads it alone."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,9 +10,6 @@ from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.jobs.job_file import BUILT_IN, read_plain, read_variants, with_variants
-
-if TYPE_CHECKING:
-    from training.jobs.job import Job
 
 
 class About(FrozenConfig):
@@ -54,13 +50,6 @@ class Recipe:
     name: str
     path: Path
     about: About
-
-    @cached_property
-    def job(self) -> "Job":
-        """The job, read and checked when it is asked for: the list of recipes needs no torch."""
-        from training.jobs.job import read_job
-
-        return read_job(self.path)
 
     @property
     def system(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.jobs.job import Job
+from training.jobs.job import Job, read_job
 from training.jobs.job_file import apply_change, read_plain, set_value
 from training.jobs.recipes import read_recipes
 from training.jobs.shape import SCHEMA_FILE, wrong_shape
@@ -152,7 +152,7 @@ def test_no_job_with_all_defaults_filled_in_is_refused():
     recipes = read_recipes()
     assert recipes
     for recipe in recipes:
-        assert wrong_shape(recipe.job.resolved()) == []
+        assert wrong_shape(read_job(recipe.path).resolved()) == []
 
 
 @pytest.mark.parametrize("name", ["demo", "fedperl", "fedmae"])
