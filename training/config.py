@@ -69,7 +69,8 @@ def _problem(found: Mapping[str, Any], raw: Any) -> Problem:
     at, last = raw, len(found["loc"]) - 1
     for number, step in enumerate(found["loc"]):
         is_missing = found["type"] == "missing" and number == last
-        if not is_missing and not _is_inside(step, at) and _LABEL.fullmatch(str(step)):
+        is_label = raw is not None or _LABEL.fullmatch(str(step))
+        if is_label and not is_missing and not _is_inside(step, at):
             labels.append((len(place), str(step)))
             continue
         place.append(step)
