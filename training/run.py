@@ -117,7 +117,7 @@ def run(
 
         print(json.dumps(Job.model_json_schema(), indent=2))
     elif recipes:
-        from training.recipe_list import print_recipes
+        from training.jobs.recipes import print_recipes
 
         print_recipes(as_json=as_json)
     elif compared:

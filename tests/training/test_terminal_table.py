@@ -16,9 +16,8 @@ from personalization.calibration.tone_ranges import agreement, count_angles
 from training import printing
 from training.jobs.disclosure_report import Seen
 from training.jobs.preflight import MatrixRow
-from training.jobs.recipes import read_recipes
+from training.jobs.recipes import print_recipes, read_recipes
 from training.printing import CLIENTS, clients_table, matrix_table
-from training.recipe_list import print_recipes
 from training.terminal_table import print_table
 
 ROOT = Path(__file__).parents[2]
