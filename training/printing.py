@@ -104,7 +104,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(comparison_data(comparison)))
     else:
-        print_table(comparison_table(comparison), in_blocks=True)
+        print_table(comparison_table(comparison))
 
 
 def print_check(checked: Preflight, *, as_json: bool) -> None:
@@ -114,7 +114,7 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
         return
     console = Console()
     for table in preflight_tables(checked):
-        print_table(table, in_blocks=True)
+        print_table(table)
         print()
     if checked.seconds is not None:
         print(f"a batch of the first stage that trains takes {checked.seconds:.2g} s on this machine")
@@ -213,7 +213,7 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
             for name, row in {"all": of, **of["by_subgroup"]}.items():
                 table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
     if table.rows:
-        print_table(table, in_blocks=True)
+        print_table(table)
 
 
 def with_interval(figures: Mapping[str, Any], key: str) -> str:

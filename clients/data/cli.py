@@ -385,7 +385,7 @@ def describe(
         told = ", ".join(f"{n} {on_one_line(name)}" for name, n in counts_of.items())
         typer.echo(f"lesions by {what}: {told}")
     for table in tabulate(description):
-        print_table(table, console, in_blocks=True)
+        print_table(table, console)
 
 
 @_command(
@@ -518,7 +518,7 @@ def tones(
         return
     console = Console()
     for check in checks:
-        print_table(tone_table(check), console, in_blocks=True)
+        print_table(tone_table(check), console)
         for found in check.contradictions:
             others = " or ".join(found.looks_like)
             image = on_one_line(found.image)
