@@ -292,7 +292,10 @@ def withdraw(
         typer.Option("--patient", metavar="ID", help="Who withdraws, by patient_id; may be repeated."),
     ],
     splits: Annotated[
-        Path, typer.Option("--splits", metavar="JOB.yaml", help="The job whose splits are to stay.")
+        Path,
+        typer.Option(
+            "--splits", metavar="JOB.yaml", help="The job, or a built-in one, whose splits are to stay."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
     client: Annotated[

@@ -165,7 +165,9 @@ def check(
     data: DataOption = None,
     job: Annotated[
         Path | None,
-        typer.Option("--job", metavar="JOB.yaml", help="The job to come; data are read as it asks."),
+        typer.Option(
+            "--job", metavar="JOB.yaml", help="The job to come, or a built-in one; data are read as it asks."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ from training.config import describe
 from training.data.settings import DataConfig
 from training.data.subgroup_settings import ToneGroups
 from training.errors import JobError
-from training.jobs.job_file import ORDER, read_plain
+from training.jobs.job_file import ORDER, find_job, read_plain
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.settings import JobSettings, TrackingConfig
 from training.jobs.stages import STAGES
@@ -402,12 +402,13 @@ def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
     """Read and check a job file; see `training.jobs.job_file` for files that extend another.
 
     Args:
-        path: the YAML file.
+        path: the YAML file, or a built-in job's name, as `fedperl@t3`.
         changes: `key.path=value` overrides; a number or a stage's name picks from `stages`.
 
     Raises:
         JobError: with one line for each thing that is wrong.
     """
+    path = find_job(path)
     return job_of(read_plain(path, changes), path)
 
 

@@ -115,6 +115,12 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     assert "2 hospitals take part (north, south), and a sum of fewer than 3 hides too little" in ended.output
 
 
+def test_a_built_in_job_is_checked_by_its_name(kits, monkeypatch):
+    monkeypatch.setattr(checks, "SECONDS", 0.5)
+    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
+    assert "who sees weights" in run("check", "--kit", kits / "north", "--job", "fedperl@t3").output
+
+
 def test_hospitals_can_compare_their_keys(kits, monkeypatch):
     """What one is told of its own key is what another is told that it knows it by."""
     monkeypatch.setattr(checks, "SECONDS", 0.5)

@@ -192,6 +192,15 @@ def test_what_two_others_extend_may_be_one_file(write):
     }
 
 
+def test_a_built_in_job_is_read_by_its_name_unless_a_file_is_called_so(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    named, pathed = read_job(Path("fedperl@t3")), read_job(recipe_path("fedperl@t3"))
+    assert named.digest == pathed.digest != read_job(recipe_path("fedperl")).digest
+    write("fedperl@t3", {"extends": "demo", "name": "mine"})
+    assert read_job(Path("fedperl@t3")).name == "mine"
+
+
 def test_a_bare_name_is_a_file_beside_and_else_a_built_in_one(write):
     path = write("job.yaml", {"name": "mine", "extends": ["fedprox", "pictures.yaml"]})
     write("pictures.yaml", {"data": {"manifest": "mine.csv", "image_size": 32}})
