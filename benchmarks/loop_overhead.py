@@ -35,7 +35,7 @@ from tables import print_conditions, print_table
 from torch import Tensor
 
 import training.algorithms.objectives.base
-import training.atomic_files
+import training.files
 import training.rounds.client.fit
 import training.rounds.server.loop
 from clients.store import ClientStore
@@ -84,7 +84,7 @@ PARTS = (
     Watched("log", MetricsLog, "write"),
     Watched("log", MetricsLog, "advance"),
     Watched("checkpoint: write", training.rounds.server.loop, "save"),
-    Watched("checkpoint: fsync", training.atomic_files.os, "fsync"),
+    Watched("checkpoint: fsync", training.files.os, "fsync"),
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL, SYNC_SECONDS
-from training.atomic_files import write_text
 from training.config import describe
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, tell
+from training.files import write_text
 from training.jobs.job import Job
 
 APP = "app"

@@ -25,8 +25,8 @@ from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from clients.node.traces import keep_traces
-from training.jobs.counts_under_masks import over_network
-from training.plain_names import plain_segment
+from training.files import plain_segment
+from training.jobs.disclosure_report import over_network
 
 LOGGER = logging.getLogger("dermfed.node")
 

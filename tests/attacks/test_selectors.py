@@ -26,7 +26,7 @@ from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.rounds.census import CENSUS

@@ -10,7 +10,7 @@ from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
 from training.data.settings import DataConfig
 from training.data.subgroups import IntersectionConfig, each_column_once
-from training.jobs.about import About
+from training.jobs.recipes import About
 from training.models import ModelConfig
 from training.privacy.settings import CompressionConfig, PrivacyConfig
 

@@ -237,7 +237,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "training/rounds/canary.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",
-        "training/plain_names.py",
+        "training/files.py",
     }
 
 

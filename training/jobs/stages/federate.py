@@ -21,12 +21,13 @@ from training.algorithms.trainable import TRAINS, Trains, TrainsAll, TrainsHead,
 from training.data.dataset import Split
 from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
-from training.jobs.stages.converged import (
+from training.jobs.stages.features import (
     HEAD_SUMS,
     QUESTIONS,
     answer_sum,
     fit_converged,
     head_of,
+    make_projected,
     require_sums,
 )
 from training.jobs.stages.final_test import (
@@ -36,7 +37,6 @@ from training.jobs.stages.final_test import (
     figures_by_client,
     figures_on_unseen,
 )
-from training.jobs.stages.projection import make_projected
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier

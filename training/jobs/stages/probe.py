@@ -25,9 +25,9 @@ from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.algorithms.sync import SyncAll
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
+from training.jobs.stages.features import make_features
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
-from training.jobs.stages.on_features import make_features
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.classifier import float_state

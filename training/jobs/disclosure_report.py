@@ -1,7 +1,11 @@
-"""Who sees what: what a job has every hospital send, who can read it, and what holds.
+"""The disclosure report: what a job has every hospital send, who can read it, and whether under masks.
 
-One table for all who ask, in the same words: whoever is to begin a run (`dermfed-train --check`), a hospital
-before it takes part (`dermfed-node check --job`), and the logs of both before anything is asked.
+One table in the same words for the user who begins a run (`dermfed-train --check`), for a hospital before it
+takes part (`dermfed-node check --job`), and for the logs of both before anything is asked.
+
+Whether counts travel under masks is decided alike at all sites where a job leaves it open. A hospital goes by
+the job, by the federation file in its own kit and by the roster, and never by what a question says. A roster
+can only add hospitals to those that its kit knows of, so that a coordinator talks no hospital out of masks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +20,9 @@ from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.data.settings import selecting_columns
+from training.data.dataset import SERVER
+from training.data.settings import DataConfig, selecting_columns
 from training.data.subgroups import ToneGroups
-from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
@@ -27,6 +31,62 @@ from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.privacy.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
 from training.rounds.canary import STEPS
+
+FEWEST = 3  # hospitals, without which a sum tells each of two what the other's part is
+
+
+def over_network(job: Job) -> Job:
+    """The job as it is at a site of a network, wherever it says that clients run."""
+    return job.model_copy(update={"engine": job.engine.model_copy(update={"name": "nvflare"})})
+
+
+def hospitals_of(data: DataConfig, known: Iterable[str]) -> frozenset[str]:
+    """Those of the known hospitals that such a job is for: of its sources, if any; none that is unseen."""
+    named = {client for source in data.sources for client in source.clients}
+    unseen = {client for source in data.sources if source.unseen for client in source.clients}
+    return frozenset(name for name in known if not named or name in named) - unseen - {SERVER}
+
+
+def decide_masks(job: Job, hospitals: Iterable[str]) -> Job:
+    """The job with `privacy.counts.masks` decided.
+
+    Args:
+        job: the job as it was written.
+        hospitals: all that are known of.
+    """
+    if job.privacy.counts.masks is not None:
+        return job
+    counts = job.privacy.counts.model_copy(update={"masks": why_open(job, hospitals) is None})
+    return job.model_copy(update={"privacy": job.privacy.model_copy(update={"counts": counts})})
+
+
+def why_open(job: Job, hospitals: Iterable[str] | None) -> str | None:
+    """Why counts leave in the clear; None where they leave under masks.
+
+    Args:
+        job: the job.
+        hospitals: all that are known of; None where nobody knows yet, and there may be enough.
+    """
+    masks, secure = job.privacy.counts.masks, job.privacy.secure_aggregation
+    if masks is not None:
+        return None if masks else "the job says privacy.counts.masks: false"
+    if secure is not None:
+        return None if secure.counts else "the job says privacy.secure_aggregation.counts: false"
+    if job.engine.name != "nvflare":
+        return "all clients are on one machine (engine.name: in-process)"
+    alone = [stage.stage for stage in job.stages if stage.needs_client_figures]
+    if alone:
+        return f"stage {alone[0]} judges models of single hospitals, each on its own counts"
+    if any(source.unseen for source in job.data.sources):
+        return "hospitals that take no part (unseen: true) are judged each by itself"
+    taking_part = None if hospitals is None else hospitals_of(job.data, hospitals)
+    if taking_part is not None and len(taking_part) < FEWEST:
+        return (
+            f"{len(taking_part)} hospitals take part ({', '.join(sorted(taking_part))}), and a sum of fewer "
+            f"than {FEWEST} hides too little"
+        )
+    return None
+
 
 COLUMNS = ("what is sent", "the coordinator sees of one hospital", "other hospitals see", "what holds")
 NOTHING = "nothing"

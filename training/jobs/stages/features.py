@@ -1,29 +1,57 @@
-"""`federate: {fit: converged}`: the head on frozen features that pooled data would give.
+"""The coordinator's half of stages that train on features of frozen encoders.
 
-The coordinator's half asks for features, then for one sum of rows, then for sums of loss and gradient until
-the head is fitted (`training.rounds.server.head_fit`).
+Clients make the features before the first round. Several encoders are projected by one sum of all hospitals.
+`federate: {fit: converged}` fits the head that pooled data would give: by one sum of rows, then sums of loss
+and gradient (`training.rounds.server.head_fit`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
-from training.algorithms.client import Client
+from training.algorithms.client import Client, weights_digest
 from training.data.dataset import SPLITS
-from training.errors import JobError
+from training.errors import JobError, MessageError
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
 from training.models.classifier import float_state
+from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, principal, triangle_size
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census
+from training.rounds.client.embed import ENCODER
 from training.rounds.client.head_gradient import answer_gradient, answer_spread
-from training.rounds.requests import GRADIENT, MOMENTS, SPREAD, SUBGROUP
+from training.rounds.requests import EMBED, GRADIENT, GRAM, MASS, MOMENTS, SPREAD, SUBGROUP, SUM
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.seeds import derive_seed
+
+
+def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:
+    """Have every client make features of its pictures.
+
+    Of the encoder only what is not as the job begins travels: every client has that.
+
+    Raises:
+        QuorumError: when a client cannot.
+    """
+    broadcasts = embedding_questions(context, weights, context.census.counts)
+    context.metrics_log.log(f"{context.key}: {len(broadcasts)} clients make features of their pictures")
+    ask_all(context.engine, broadcasts, traffic)
+
+
+def embedding_questions(context: StageContext, weights: Tensors, clients: Iterable[str]) -> list[Broadcast]:
+    """The question for features of all pictures, by the encoder of these weights, to each client."""
+    head = set(context.model.head_names)
+    initial = float_state(context.model)
+    encoder = {name: weights[name] for name in initial if name not in head}
+    changed = {name: tensor for name, tensor in encoder.items() if not torch.equal(tensor, initial[name])}
+    tensors = changed if context.key.startswith("0-") else encoder
+    options = {ENCODER: weights_digest(encoder)}
+    return [Broadcast(client, context.key, 0, EMBED, GLOBAL, tensors, options) for client in clients]
+
 
 HEAD_SUMS = frozenset({SPREAD, GRADIENT})
 QUESTIONS = HEAD_SUMS | {MOMENTS}
@@ -220,3 +248,51 @@ def require_sums(census: Census, privacy: PrivacyConfig) -> None:
             f"{privacy.min_count} training pictures (privacy.min_count) of {', '.join(rare)}; merge classes "
             "by data.label_map, lower privacy.min_count, or set fit: rounds"
         )
+
+
+KEPT = -1  # the place of the answer among a stage's sums: before those of a head
+
+
+def make_projected(context: StageContext, weights: Tensors, traffic: Traffic) -> Tensors:
+    """Have every client make features; of several encoders find the projection, where it is not known.
+
+    Returns:
+        The tensors of the projection by name; nothing of one encoder.
+
+    Raises:
+        QuorumError: a client cannot, or is missing in the sum.
+        MessageError: the sum is not finite, or of nothing.
+    """
+    make_features(context, weights, traffic)
+    several = context.model.encoder
+    if not isinstance(several, Encoders) or bool(weights[f"{COMPONENTS}0"].any()):
+        return {}
+    found = find_projection(context, several, traffic)
+    make_features(context, {**weights, **found}, traffic)
+    return found
+
+
+def find_projection(context: StageContext, several: Encoders, traffic: Traffic) -> Tensors:
+    """The tensors of the projection by name, float32."""
+    kept = KeptSums(context.folder, context.digest)
+    shapes = {MASS: torch.Size([1])}
+    for n, width in enumerate(several.widths):
+        shapes |= {f"{SUM}{n}": torch.Size([width]), f"{GRAM}{n}": torch.Size([triangle_size(width)])}
+    sums = kept.get(KEPT, MOMENTS)
+    if sums is None:
+        sums = ask_sum(context, traffic, None, MOMENTS, {}, shapes)
+        if not all(torch.isfinite(tensor).all() for tensor in sums.values()):
+            raise MessageError(
+                "the sum of the hospitals' features has values that are not finite; look for a hospital "
+                "whose encoder gives such features, or remove that encoder"
+            )
+        kept.put(KEPT, MOMENTS, sums)
+    found: Tensors = {}
+    for n, count in enumerate(several.kept):
+        centre, rows = principal(float(sums[MASS]), sums[f"{SUM}{n}"], sums[f"{GRAM}{n}"], count)
+        found = {**found, f"{CENTRES}{n}": centre.float(), f"{COMPONENTS}{n}": rows.float()}
+    context.metrics_log.log(
+        f"{context.key}: {sum(several.kept)} components of {sum(several.widths)} features are found from "
+        f"{float(sums[MASS]):.0f} training pictures"
+    )
+    return found

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from safetensors import SafetensorError
 
-from training.atomic_files import write_bytes, write_text, write_whole
 from training.errors import CheckpointError, is_of_a_full_disk
+from training.files import write_bytes, write_text, write_whole
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
