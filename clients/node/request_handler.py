@@ -20,24 +20,24 @@ from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import PictureList
-from training.engines.malloc import keep_freed_memory
-from training.engines.nvflare.channel import REFUSED, Heartbeat
-from training.engines.nvflare.handshake import (
+from training.engines.flare.channel import REFUSED, Heartbeat
+from training.engines.flare.handshake import (
     WEIGHTS,
     Handshake,
     refuse_incompatible,
     refuse_other_weights,
     shake_hands,
 )
-from training.engines.nvflare.payload import Payload, size_of, write_long_payload
-from training.engines.nvflare.roster import Roster
-from training.engines.nvflare.wire import (
+from training.engines.flare.payload import Payload, size_of, write_long_payload
+from training.engines.flare.roster import Roster
+from training.engines.flare.wire import (
     QuestionHeader,
     Stamp,
     read_question,
     read_question_header,
     write_answer,
 )
+from training.engines.malloc import keep_freed_memory
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, who_sees_what

@@ -23,8 +23,8 @@ from clients.node import hospital as hospitals
 from clients.node.hospital import Hospital, open_door
 from clients.node.traces import keep_traces
 from tests.clients.node.talk import ask, greet, join, question
-from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import read_answer
+from training.engines.flare.roster import ClientProperties, agree
+from training.engines.flare.wire import read_answer
 from training.errors import (
     SENTENCES,
     CheckpointError,
@@ -231,9 +231,9 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
         "training/data/settings.py",
-        "training/engines/nvflare/handshake.py",
-        "training/engines/nvflare/roster.py",
-        "training/engines/nvflare/wire.py",
+        "training/engines/flare/handshake.py",
+        "training/engines/flare/roster.py",
+        "training/engines/flare/wire.py",
         "training/rounds/canary.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",

@@ -21,7 +21,7 @@ from clients.node.policy import POLICY, Hours, Policy, read_policy
 from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.policy_verdict import noise_of, recipe_of, verdicts_on
 from tests.clients.node.talk import ask, greet, join, question
-from training.engines.nvflare.wire import read_answer
+from training.engines.flare.wire import read_answer
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_path
 

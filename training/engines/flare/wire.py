@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError
 
 from training.config import FrozenConfig
-from training.engines.nvflare.payload import Payload, read_payload, write_payload
+from training.engines.flare.payload import Payload, read_payload, write_payload
 from training.errors import MessageError, tell
 from training.files import PlainName
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
@@ -85,7 +85,7 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
 
 
 def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
-    """A question's header; its tensors travel beside it, see `training.engines.nvflare.payload`."""
+    """A question's header; its tensors travel beside it, see `training.engines.flare.payload`."""
     return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 

@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
 
-from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
-from training.engines.nvflare.pending import Delivery, PendingRequest
-from training.engines.nvflare.wire import read_answer, write_question
+from training.engines.flare.channel import Channel, ChannelError, SiteRefusedError
+from training.engines.flare.heartbeat import LivenessTracker
+from training.engines.flare.payload import CHUNK_BYTES, Payload, size_of
+from training.engines.flare.pending import Delivery, PendingRequest
+from training.engines.flare.wire import read_answer, write_question
 from training.errors import MessageError
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
 from training.rounds.requests import FIT

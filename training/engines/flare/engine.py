@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from training.data.dataset import SERVER
-from training.engines.nvflare.acknowledged import AcknowledgedRounds
-from training.engines.nvflare.census_cache import CensusCache
-from training.engines.nvflare.channel import Channel, StoppedError
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.network_round import NetworkRound
-from training.engines.nvflare.payload import Payload, write_long_payload
-from training.engines.nvflare.pending import PendingRequest
-from training.engines.nvflare.quorum import needed
-from training.engines.nvflare.wire import stamp_of
+from training.engines.flare.acknowledged import AcknowledgedRounds
+from training.engines.flare.census_cache import CensusCache
+from training.engines.flare.channel import Channel, StoppedError
+from training.engines.flare.heartbeat import LivenessTracker
+from training.engines.flare.network_round import NetworkRound
+from training.engines.flare.payload import Payload, write_long_payload
+from training.engines.flare.pending import PendingRequest
+from training.engines.flare.quorum import needed
+from training.engines.flare.wire import stamp_of
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
@@ -57,7 +57,7 @@ class NvflareEngine:
         job: the job.
         channels: the sites that can be reached in this session, by name.
         liveness: which of them are reachable.
-        session: see `training.engines.nvflare.wire.Stamp`.
+        session: see `training.engines.flare.wire.Stamp`.
         acknowledged: of which rounds trainings arrived.
         census_cache: the sites' answers to the census.
         spool: an empty folder for updates that wait.
@@ -67,7 +67,7 @@ class NvflareEngine:
         memory: bytes of updates that may wait in memory.
 
     Attributes:
-        receive_lock: see `training.engines.nvflare.network_round.RoundRules`.
+        receive_lock: see `training.engines.flare.network_round.RoundRules`.
     """
 
     def __init__(

@@ -10,10 +10,10 @@ from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
-from training.engines.nvflare.call_leftovers import CallLeftovers
-from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
-from training.engines.nvflare.chunking import LONGEST, ChunkedTransfer
-from training.engines.nvflare.payload import Payload
+from training.engines.flare.call_leftovers import CallLeftovers
+from training.engines.flare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
+from training.engines.flare.chunking import LONGEST, ChunkedTransfer
+from training.engines.flare.payload import Payload
 
 GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
 PUT, ANSWER, FETCH = "put", "answer", "fetch"
@@ -26,11 +26,11 @@ class FlareChannel:
     Args:
         proxy: of the site.
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
-        folder, silence, in_flight: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+        folder, silence, in_flight: see `training.engines.flare.chunking.ChunkedTransfer`.
         leftovers: frees what FLARE leaves of each call; shared by all sites.
         over: ends the calls that are under way when it is triggered; one whose answer was lost would
             otherwise keep FLARE's job from ending until its time-out.
-        model_bytes: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+        model_bytes: see `training.engines.flare.chunking.ChunkedTransfer`.
     """
 
     def __init__(

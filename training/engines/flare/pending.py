@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from training.engines.nvflare.wire import Stamp
+from training.engines.flare.wire import Stamp
 from training.messages.message import Answer, Broadcast, Failure, Update
 
 
@@ -13,7 +13,7 @@ class PendingRequest:
     Attributes:
         question: what is asked.
         stamp: what its answer must share with it.
-        kept: see `training.engines.nvflare.wire.QuestionHeader`.
+        kept: see `training.engines.flare.wire.QuestionHeader`.
         answer: what came, once it is settled.
         attempt: which time it is asked; what an earlier attempt delivers is dropped.
         in_flight: whether it was sent and may still be answered.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from training.config import FrozenConfig
-from training.engines.nvflare.payload import Payload
+from training.engines.flare.payload import Payload
 from training.errors import TrainingError
 
 REFUSED = "refused"  # the key under which a site says, as JSON, why it does not do what it was asked

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engines.nvflare.payload import read_payload, write_payload
-from training.engines.nvflare.wire import (
+from training.engines.flare.payload import read_payload, write_payload
+from training.engines.flare.wire import (
     read_answer,
     read_question,
     read_question_header,

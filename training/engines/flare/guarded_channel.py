@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from training.engines.nvflare.channel import Channel, Heartbeat
-from training.engines.nvflare.payload import Payload
+from training.engines.flare.channel import Channel, Heartbeat
+from training.engines.flare.payload import Payload
 
 Result = TypeVar("Result")
 

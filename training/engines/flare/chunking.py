@@ -16,9 +16,9 @@ from typing import BinaryIO, Protocol, TypeVar
 from pydantic import Field
 
 from training.config import FrozenConfig
-from training.engines.nvflare.channel import ChannelError, SiteRefusedError, transit_timeout
-from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
-from training.engines.nvflare.wire import number_of
+from training.engines.flare.channel import ChannelError, SiteRefusedError, transit_timeout
+from training.engines.flare.payload import CHUNK_BYTES, Payload, part_of, size_of
+from training.engines.flare.wire import number_of
 from training.files import PlainName
 from training.messages.spool import SUFFIX
 
@@ -35,7 +35,7 @@ class ChunkAddress(FrozenConfig):
     """The address of a chunk: the question it belongs to, and its offset in the payload.
 
     Attributes:
-        session, number: of the question, see `training.engines.nvflare.wire.Stamp`.
+        session, number: of the question, see `training.engines.flare.wire.Stamp`.
         offset: bytes before it.
         size: bytes of the whole payload.
     """
@@ -73,7 +73,7 @@ class ChunkedTransfer:
         name: of the site.
         channel: to it.
         folder: where long answers arrive.
-        silence: see `training.engines.nvflare.heartbeat.LivenessTracker`.
+        silence: see `training.engines.flare.heartbeat.LivenessTracker`.
         in_flight: held while a chunk is in flight; shared by all sites.
         chunk_bytes: bytes of one chunk.
         model_bytes: tells the bytes of the job's model; asked where an answer is long.

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
-from training.engines.nvflare.payload import read_payload, write_payload
+from training.engines.flare.payload import read_payload, write_payload
 from training.errors import MessageError
 from training.files import write_bytes, write_text
 from training.messages.message import Broadcast, Update, reply

@@ -13,13 +13,13 @@ import yaml
 from rich.console import Console
 
 from registry.bundle.text import printable
-from training.engines.nvflare.acknowledged import AcknowledgedRounds
-from training.engines.nvflare.census_cache import CensusCache
-from training.engines.nvflare.channel import Channel
-from training.engines.nvflare.engine import NvflareEngine, Status
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.registration import Registration, read_roster
-from training.engines.nvflare.roster import ClientProperties, Roster, evict
+from training.engines.flare.acknowledged import AcknowledgedRounds
+from training.engines.flare.census_cache import CensusCache
+from training.engines.flare.channel import Channel
+from training.engines.flare.engine import NvflareEngine, Status
+from training.engines.flare.heartbeat import LivenessTracker
+from training.engines.flare.registration import Registration, read_roster
+from training.engines.flare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.files import write_text
 from training.jobs.client_app import ClientApp

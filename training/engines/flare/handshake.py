@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from training.config import FrozenConfig
-from training.engines.nvflare.wire import PROTOCOL
+from training.engines.flare.wire import PROTOCOL
 from training.errors import EngineError, tell
 
 MUST_BE_EQUAL = ("dermfed",)  # a job's weights are these versions' work
