@@ -35,16 +35,12 @@ from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SERVER
-from training.engines.flare.call_leftovers import CallLeftovers, spare_what_is_here
-from training.engines.flare.channel import StoppedError
-from training.engines.flare.chunking import AT_ONCE
-from training.engines.flare.flare_channel import FlareChannel
-from training.engines.flare.guarded_channel import GuardedChannel
-from training.engines.flare.log_stream import LogStream
+from training.engines.flare.calls import AT_ONCE, GuardedChannel, StoppedError
+from training.engines.flare.flare_calls import CallLeftovers, FlareChannel, spare_what_is_here
 from training.engines.flare.registration import AwayError
 from training.engines.flare.roster import Roster
-from training.engines.flare.session import ROSTER, CoordinatorSession, OwnPictures
-from training.engines.malloc import keep_freed_memory
+from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
+from training.engines.in_process import keep_freed_memory
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError, is_of_a_full_disk
 from training.files import locked_within, plain_segment, write_text
 from training.jobs.client_app import ClientApp

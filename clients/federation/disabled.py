@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.engines.flare.channel import ChannelError
+from training.engines.flare.calls import ChannelError
 
 FILE = (
     "disabled_clients.json"  # FLARE's, written whole or not at all; it does not start with one it cannot read

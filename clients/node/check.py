@@ -22,7 +22,7 @@ from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.score_bins import smallest_cell
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
-from training.engines.flare.handshake import installed
+from training.engines.flare.roster import installed
 from training.errors import JobError, TrainingError
 from training.jobs.disclosure_report import decide_masks, over_network, who_sees_what, why_open
 from training.jobs.job import Job

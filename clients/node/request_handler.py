@@ -20,31 +20,33 @@ from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import PictureList
-from training.engines.flare.channel import REFUSED, Heartbeat
-from training.engines.flare.handshake import (
+from training.engines.flare.calls import REFUSED, Heartbeat
+from training.engines.flare.roster import (
     WEIGHTS,
     Handshake,
+    Roster,
     refuse_incompatible,
     refuse_other_weights,
     shake_hands,
 )
-from training.engines.flare.payload import Payload, size_of, write_long_payload
-from training.engines.flare.roster import Roster
 from training.engines.flare.wire import (
+    Payload,
     QuestionHeader,
     Stamp,
     read_question,
     read_question_header,
+    size_of,
     write_answer,
+    write_long_payload,
 )
-from training.engines.malloc import keep_freed_memory
+from training.engines.in_process import keep_freed_memory
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
 from training.messages.message import Answer, Broadcast, Failure
-from training.messages.spool import Spool
+from training.messages.tensor_file import Spool
 from training.privacy.compression import lost_key
 from training.privacy.secagg.keys import Identity
 from training.rounds.client.fit import store_key

@@ -14,11 +14,9 @@ from clients.data.withdraw import withdraw
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
-from training.engines.flare.channel import REFUSED
-from training.engines.flare.handshake import shake_hands
-from training.engines.flare.payload import write_payload
-from training.engines.flare.roster import ClientProperties, agree
-from training.engines.flare.wire import read_answer, stamp_of, write_question
+from training.engines.flare.calls import REFUSED
+from training.engines.flare.roster import ClientProperties, agree, shake_hands
+from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model

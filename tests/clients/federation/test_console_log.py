@@ -9,7 +9,7 @@ from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.site_policy import log_settings
 from clients.federation.status_line import rounds_line, status_line
 from clients.node.hospital import log_error
-from training.engines.flare.log_stream import LogStream
+from training.engines.flare.session import LogStream
 from training.jobs.job import Job
 
 

@@ -14,7 +14,7 @@ from clients.federation.kit import open_kit
 from clients.federation.provision import provision
 from clients.federation.standing import Standing, read_standing
 from clients.node.cli import app
-from training.engines.flare.channel import ChannelError
+from training.engines.flare.calls import ChannelError
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,16 @@ import threading
 import pytest
 
 from clients.node.chunk_receiver import ChunkReceiver
-from training.engines.flare import chunking as module
-from training.engines.flare.channel import ChannelError, Heartbeat, SiteRefusedError
-from training.engines.flare.chunking import TRIES, ChunkAddress, ChunkedTransfer
-from training.engines.flare.payload import part_of, size_of
-from training.engines.flare.wire import stamp_of, write_question
+from training.engines.flare import calls as module
+from training.engines.flare.calls import (
+    TRIES,
+    ChannelError,
+    ChunkAddress,
+    ChunkedTransfer,
+    Heartbeat,
+    SiteRefusedError,
+)
+from training.engines.flare.wire import part_of, size_of, stamp_of, write_question
 from training.errors import MessageError
 from training.messages.message import Broadcast
 

@@ -231,7 +231,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
         "training/data/settings.py",
-        "training/engines/flare/handshake.py",
+        "training/engines/flare/roster.py",
         "training/engines/flare/roster.py",
         "training/engines/flare/wire.py",
         "training/rounds/canary.py",

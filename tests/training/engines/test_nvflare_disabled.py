@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 
 from clients.federation.disabled import FILE, REASON, DisabledHospitals
-from training.engines.flare.channel import ChannelError
-from training.engines.flare.guarded_channel import GuardedChannel
+from training.engines.flare.calls import ChannelError, GuardedChannel
 
 OTHERS = ["north", "south", "west"]
 ALL = ["north", "south", "east", "west"]

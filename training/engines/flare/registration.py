@@ -10,11 +10,18 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from training.data.dataset import SERVER
-from training.engines.flare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
-from training.engines.flare.handshake import Handshake, differing, refuse_incompatible, shake_hands
-from training.engines.flare.heartbeat import LivenessTracker
+from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError, raise_refusal
+from training.engines.flare.liveness import LivenessTracker
 from training.engines.flare.network_round import in_background
-from training.engines.flare.roster import ClientProperties, Roster, agree
+from training.engines.flare.roster import (
+    ClientProperties,
+    Handshake,
+    Roster,
+    agree,
+    differing,
+    refuse_incompatible,
+    shake_hands,
+)
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.jobs.disclosure_report import decide_masks
