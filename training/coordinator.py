@@ -24,11 +24,11 @@ from dermfed.own_names import refuse_foreign
 refuse_foreign()
 
 from clients.data.pictures.cache import cache_folder
-from clients.federation.disabled import DisabledHospitals
-from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
-from clients.federation.metrics_follower import log_delta
+from clients.federation.processes import end_with_parent
+from clients.federation.standing import DisabledHospitals
+from clients.federation.status import log_delta
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import torch
 
-from clients.node.canary_guard import CanaryGuard
-from clients.node.one_question import FILE, one_question
+from clients.node.guards import FILE, CanaryGuard, PolicyGuard, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.policy import POLICY
-from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import PictureList

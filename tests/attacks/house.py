@@ -11,7 +11,7 @@ from clients.data.drawn import drawn_pictures
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.withdraw import withdraw
-from clients.node.policy_guard import PolicyGuard
+from clients.node.guards import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
 from training.engines.flare.calls import REFUSED

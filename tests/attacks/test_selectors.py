@@ -16,8 +16,8 @@ from PIL import Image
 from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from clients.node.guards import PolicyGuard
 from clients.node.policy import POLICY
-from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data import settings
 from training.data.dataset import SPLITS

@@ -1,16 +1,4 @@
-"""Let the C library keep freed memory instead of giving it back to the kernel after every batch.
-
-Each batch allocates and frees the same large buffers. By default glibc returns them to the kernel and gets
-them back as fresh pages, which the kernel must clear: thousands of page faults a step, a tenth to a third
-of the time of a small model on a CPU, more on a shared machine. Kept, a step has none. It changes no
-result.
-
-What workers start from, in a file without a name: no other user reads or changes it, and none is left.
-
-In a pipe, what is too long for it would let a worker start only when the one before has. A file with a name
-could be replaced by whoever may write to its folder, and would stay where the coordinator is killed.
-
-All clients on one machine, in this process or in a few worker processes.
+"""All clients on one machine, in this process or in a few worker processes.
 
 With one worker the clients run here, one after another. With more, each worker is a process with a model of
 its own; weights go out and come back through files, and an answer's is read as it comes, while others still
@@ -58,7 +46,9 @@ KEPT = 1 << 30  # bytes
 def keep_freed_memory() -> bool:
     """Ask glibc to keep up to 1 GiB of freed memory; returns whether it agreed.
 
-    Other systems and C libraries are left alone.
+    Each batch allocates and frees the same large buffers. By default glibc returns them to the kernel and
+    gets them back as fresh pages, which the kernel must clear: a tenth to a third of the time of a small
+    model on a CPU. It changes no result. Other systems and C libraries are left alone.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -73,7 +63,9 @@ def keep_freed_memory() -> bool:
 class PartsFile:
     """Something pickled, which worker processes inherit as an open file.
 
-    It goes to a process only among the arguments that it is started with.
+    It goes to a process only among the arguments that it is started with. The file has no name: no other
+    user reads or changes it, and none is left where the coordinator is killed. In a pipe, what is too long
+    for it would let a worker start only when the one before has.
 
     Args:
         parts: what to pickle.

@@ -1,13 +1,7 @@
-"""The engine interface: sends questions to clients and returns their answers.
-
-What travels between the coordinator and a client, and what is checked at the door.
+"""What travels between the coordinator and a client, and what is checked when it arrives.
 
 A `Broadcast` asks one client one question about one model ("track"); the client answers with an
 `Update`, or the engine reports a `Failure`. Nothing else crosses between the two.
-
-The bytes of a tensor, of which digests are made.
-
-What names a question: a digest by which the same one is known again, and another is told from it.
 """
 
 import hashlib
@@ -20,20 +14,6 @@ from typing import Any, Protocol
 import torch
 
 from training.errors import MessageError, may_pass, tell
-
-
-class Engine(Protocol):
-    """Asks clients, wherever they are."""
-
-    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
-        """One answer or failure to each question, in the order of the questions.
-
-        The answers' tensors may be on disk and are valid until the next call.
-        """
-
-    def close(self) -> None:
-        """End whatever the engine started."""
-
 
 Tensors = Mapping[str, torch.Tensor]
 Shapes = Mapping[str, torch.Size]
@@ -239,3 +219,16 @@ def question_digest(question: Broadcast) -> str:
         found.update(len(head).to_bytes(8, "big") + head)
         found.update(value_bytes(tensor))
     return found.hexdigest()
+
+
+class Engine(Protocol):
+    """Asks clients, wherever they are."""
+
+    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+        """One answer or failure to each question, in the order of the questions.
+
+        The answers' tensors may be on disk and are valid until the next call.
+        """
+
+    def close(self) -> None:
+        """End whatever the engine started."""

@@ -1,7 +1,4 @@
-"""Tensors and JSON in one safetensors file that is there whole or not at all, and belongs to one job.
-
-Spool: updates wait on disk where memory should not grow with the cohort.
-"""
+"""Tensors and JSON in a safetensors file that is there whole or not at all, and a folder of updates."""
 
 import itertools
 import json

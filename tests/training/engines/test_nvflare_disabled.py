@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from clients.federation.disabled import FILE, REASON, DisabledHospitals
+from clients.federation.standing import FILE, REASON, DisabledHospitals
 from training.engines.flare.calls import ChannelError, GuardedChannel
 
 OTHERS = ["north", "south", "west"]

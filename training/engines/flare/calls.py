@@ -1,15 +1,8 @@
-"""The channel to one site: the calls that reach it, and the errors of a call that does not.
+"""The calls to one site, and the pieces in which long messages travel.
 
-A channel that is shut while its site is refused: nothing is sent, and what comes back is dropped.
-
-FLARE lets a hospital that is disabled register no more, but knows nothing of a job that runs: what its
-process there still says comes through until the job ends. So each call looks before and after.
-
-Chunked transfer: a payload of any size in chunks of bounded memory, resumable after a lost connection.
-
-A payload of at most `CHUNK_BYTES` bytes travels with its call. A longer question is put before it, chunk by
-chunk, into a file at the site; a longer answer is fetched after it, into a file here. Each chunk is a call of
-its own: one that got lost is sent again, and nothing else.
+A message whose tensors take at most `CHUNK_BYTES` travels with its call. A longer question is put before it,
+piece by piece, into a file at the site; a longer answer is fetched after it, into a file here. Each piece is
+a call of its own: one that got lost is sent again, and nothing else.
 """
 
 import json
@@ -30,6 +23,7 @@ from training.errors import TrainingError
 from training.files import PlainName
 from training.messages.tensor_file import SUFFIX
 
+Result = TypeVar("Result")
 REFUSED = "refused"  # the key under which a site says, as JSON, why it does not do what it was asked
 SLOWEST = 250_000  # bytes a second (2 Mbit/s) that a site's link is trusted to carry
 
@@ -113,11 +107,12 @@ def raise_refusal(text: str) -> None:
         raise SiteRefusedError(f"{content[REFUSED]}")
 
 
-
-
 @dataclass(frozen=True)
 class GuardedChannel:
-    """A channel to a site that may be refused at any instant; implements `Channel`.
+    """A channel to a site that may be disabled at any instant; implements `Channel`.
+
+    FLARE lets a hospital that is disabled register no more, but knows nothing of a job that runs: what its
+    process there still says comes through until the job ends. So each call looks before and after.
 
     To the engine a site that is refused is one that is away: it misses its heartbeats, its answers do not
     come, and it is there again when it is refused no longer.
@@ -165,7 +160,6 @@ TRIES = 3  # of a chunk, before the site counts as not reached
 LONGEST = 16 << 30  # bytes of an answer that are taken, whatever the model
 ROOM = 256 << 20  # bytes of an answer that are taken of any model
 MODELS = 8  # times the bytes of the job's model that an answer may have: weights, control variates, masks
-Result = TypeVar("Result")
 
 
 class ChunkAddress(FrozenConfig):

@@ -1,12 +1,4 @@
-"""Acknowledged rounds: of which rounds the coordinator has received each site's training, on disk.
-
-A site that trained in a round whose answer never arrived must forget it. So each question names the last
-round whose answer did arrive; after a restart from a checkpoint, the last one before the round that is done
-again.
-
-Cache of the sites' answers to the census, on disk, so that a resumed run needs no site for it.
-
-The engine over a network: asks all sites at once, and waits until a round has the answers that it needs.
+"""The engine over a network: asks all sites at once, and waits until a round has the answers that it needs.
 
 A site that is away is not asked until its next heartbeat. A round that would have too few answers waits for
 the sites that are away and asks them then; whom it waits for is logged.
@@ -38,7 +30,11 @@ KEPT = 3  # rounds by site and model: the present one, and those that a checkpoi
 
 
 class AcknowledgedRounds:
-    """The rounds whose training arrived, by site and model.
+    """The rounds whose training arrived, by site and model, on disk.
+
+    A site that trained in a round whose answer never arrived must forget it. So each question names the last
+    round whose answer did arrive; after a restart from a checkpoint, the last one before the round that is
+    done again.
 
     Args:
         path: the file they are kept in.
@@ -88,7 +84,7 @@ NUMBERS = ".json"  # beside the counts of pictures: how many are not used
 
 
 class CensusCache:
-    """The sites' answers to the census, on disk.
+    """The sites' answers to the census, on disk, so that a resumed run needs no site for it.
 
     Args:
         folder: made when the first is kept.

@@ -1,14 +1,9 @@
-"""What FLARE leaves in memory after each call, and its removal.
+"""The calls to one site over FLARE's Collab API, each with a time-out, and what they leave behind.
 
 A message that FLARE sends is held by an object (`TxTask`) that refers to itself by way of its future, with
 the message's bytes and a buffer of 1 MiB. Nothing but Python's search for such circles frees it, and with
-libraries as large as torch the search comes to the oldest objects after hundreds of calls: until then a
-coordinator holds every piece that it has sent, and a mebibyte for each sign of life.
-
-Here the search is done as soon as the leftovers may be `LIMIT` bytes. What was there before the first call
-(the libraries) is taken out of it, so that it takes some milliseconds.
-
-The channel to one site over FLARE's Collab API: calls of its published methods, each with a time-out.
+libraries as large as torch the search comes to the oldest objects after hundreds of calls. So it is done as
+soon as the leftovers may be `LIMIT` bytes, without what was there before the first call (the libraries).
 """
 
 import gc

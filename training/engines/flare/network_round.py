@@ -1,9 +1,4 @@
-"""The quorum of a round over a network: how many answers it waits for.
-
-One pending request to a site: the question, its attempts, and the answer that was delivered.
-
-One round over a network: asks all sites at once, collects their answers, and asks again what was lost.
-"""
+"""One round over a network: asks all sites at once, collects their answers, and asks again what was lost."""
 
 import queue
 import threading

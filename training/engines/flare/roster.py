@@ -1,6 +1,4 @@
-"""The handshake of coordinator and site: versions, protocol and job digest must agree.
-
-The roster: the participants of a run, and the classes and subgroups that their properties agree on.
+"""What coordinator and sites agree on: versions and the job, then clients, classes and subgroups.
 
 Each site reads its own pictures and discloses classes, subgroups and a fingerprint; never a picture.
 The coordinator agrees on one list of classes and subgroups for all, which stays as it is for the whole run.

@@ -1,6 +1,4 @@
-"""A text stream that writes to a file and logs each whole line: progress, for whoever follows the run.
-
-One session of the coordinator: registration, the engine, and the job's stages from where they were left.
+"""One session of the coordinator: registration, the engine, and the job's stages from where they were left.
 
 It knows no FLARE: it is given channels to the sites. Whoever gives them may end it at any instant and begin
 another session with the same folder; the run ends with the same weights.
@@ -35,7 +33,7 @@ from training.rounds.server.metrics import MetricsLog
 
 
 class LogStream(io.TextIOBase):
-    """Writes to a file, and logs whole lines.
+    """A text stream that writes to a file, and logs whole lines for whoever follows the run.
 
     Args:
         file: where all is written.

@@ -1,10 +1,8 @@
-"""The payload of a message: its tensors as safetensors bytes, in memory, or in a file where they are many.
-
-Messages as they cross a network: a JSON header, and tensors as safetensors bytes.
+"""Messages as they cross a network: a JSON header, and tensors as safetensors bytes.
 
 Nothing is unpickled. Each message carries the job, the session in which it was sent, and a number: an answer
 must share these with its question, so that one of another job, another session or an earlier question is
-recognised and dropped.
+recognised and dropped. A payload is bytes, or a file where the tensors are many.
 """
 
 import json
