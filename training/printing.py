@@ -112,14 +112,19 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(checked.census.table()))
         return
-    console = Console()
     for table in preflight_tables(checked):
         print_table(table)
         print()
     if checked.seconds is not None:
         print(f"a batch of the first stage that trains takes {checked.seconds:.2g} s on this machine")
     print_seen(checked.seen)
-    for line in checked.notes:
+    print_notes(checked.notes)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """What should be known before a run, a line each."""
+    console = Console()
+    for line in notes:
         console.print(f"! {printable(line)}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -127,13 +132,14 @@ def print_federation(checked: CheckedFederation, *, as_json: bool) -> None:
     """The hospitals of a federation, and who sees what of theirs."""
     hospitals = checked.hospitals
     if as_json:
-        print(json.dumps({"hospitals": hospitals, "seen": [asdict(row) for row in checked.seen]}))
+        print(json.dumps(asdict(checked)))
         return
     print(
         f"{len(hospitals)} hospitals: {printable(', '.join(hospitals))}; the pictures are theirs, and not "
         "looked at here"
     )
     print_seen(checked.seen)
+    print_notes(checked.notes)
 
 
 def print_seen(seen: Sequence[Seen]) -> None:

@@ -31,7 +31,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
 from training.files import write_text
 from training.jobs.contexts import try_model
-from training.jobs.disclosure_report import Seen, over_network, who_sees_what
+from training.jobs.disclosure_report import Seen, nobody_to_spare, over_network, who_sees_what
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.preflight import Preflight, preflight
@@ -195,10 +195,12 @@ class CheckedFederation:
     Attributes:
         hospitals: their names; they have the pictures.
         seen: who will see what of theirs.
+        notes: what whoever runs the job should know before.
     """
 
     hospitals: Sequence[str]
     seen: Sequence[Seen]
+    notes: Sequence[str] = ()
 
 
 def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Preflight:
@@ -230,5 +232,6 @@ def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Prefli
 
 def check_federation(job: Job, kit: Path) -> CheckedFederation:
     """Who will see what of a job over a federation; the pictures are the hospitals', and not looked at."""
-    hospitals = open_kit(kit, "admin", "server").federation.names
-    return CheckedFederation(hospitals, who_sees_what(over_network(job), hospitals))
+    job, hospitals = over_network(job), open_kit(kit, "admin", "server").federation.names
+    note = nobody_to_spare(job, hospitals)
+    return CheckedFederation(hospitals, who_sees_what(job, hospitals), () if note is None else (note,))

@@ -88,6 +88,25 @@ def why_open(job: Job, hospitals: Iterable[str] | None) -> str | None:
     return None
 
 
+def nobody_to_spare(job: Job, hospitals: Iterable[str]) -> str | None:
+    """What follows where sums under masks need every hospital there is; None where one may be missing.
+
+    Args:
+        job: the job.
+        hospitals: all of its federation.
+    """
+    privacy, taking_part = decide_masks(job, hospitals).privacy, hospitals_of(job.data, hospitals)
+    masks = privacy.secure_aggregation or privacy.masked_counts
+    if masks is None or len(taking_part) > masks.fewest:
+        return None
+    return (
+        f"what leaves under masks is summed over {masks.fewest} hospitals or more, and {len(taking_part)} take "
+        "part: where one may not (its labels are not in the job's label map, it has no pictures), the run does "
+        "not begin, whatever engine.min_clients says. Bring another, or set privacy.counts.masks: false, and "
+        "each hospital's counts are seen by the coordinator"
+    )
+
+
 COLUMNS = ("what is sent", "the coordinator sees of one hospital", "other hospitals see", "what holds")
 NOTHING = "nothing"
 MASKED = "masked numbers, with names and shapes; the sum of all"
