@@ -100,10 +100,10 @@ def nobody_to_spare(job: Job, hospitals: Iterable[str]) -> str | None:
     if masks is None or len(taking_part) > masks.fewest:
         return None
     return (
-        f"what leaves under masks is summed over {masks.fewest} hospitals or more, and {len(taking_part)} take "
-        "part: where one may not (its labels are not in the job's label map, it has no pictures), the run does "
-        "not begin, whatever engine.min_clients says. Bring another, or set privacy.counts.masks: false, and "
-        "each hospital's counts are seen by the coordinator"
+        f"what leaves under masks is summed over {masks.fewest} hospitals or more, and {len(taking_part)} "
+        "take part: where one may not (its labels are not in the job's label map, it has no pictures), the "
+        "run does not begin, whatever engine.min_clients says. Bring another, or set privacy.counts.masks: "
+        "false, and each hospital's counts are seen by the coordinator"
     )
 
 
