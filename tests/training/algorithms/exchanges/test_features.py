@@ -114,9 +114,11 @@ def test_what_is_no_bank_of_features_is_refused(tensors, said):
 
 
 def test_an_objective_without_features_and_one_without_negatives_are_refused(make_job):
-    with pytest.raises(ValueError, match="simclr shares no features; use the exchange features with moco"):
+    with pytest.raises(
+        ValueError, match="simclr does not share features; use the exchange features with moco"
+    ):
         SharedFeatures().fit_with(SimCLR())
-    with pytest.raises(ValueError, match="simclr shares no features"):
+    with pytest.raises(ValueError, match="simclr does not share features"):
         make_job(stages=[block(name="simclr", queue=None, exchange={"name": "features"})])
     with pytest.raises(
         ValueError, match="moco with local_negatives false has no negatives with exchange none"
