@@ -35,7 +35,7 @@ from personalization.calibration.at_thresholds import LEVEL
 from personalization.strategies.shrink import Shrink
 from registry.bundle.counts.score_bins import smallest_cell
 from training.algorithms.client import HeadRows
-from training.federation.server.head_fit import Heads
+from training.rounds.server.head_fit import Heads
 
 PARTS, REPLICATES, EPOCHS = 5, 2000, 5
 

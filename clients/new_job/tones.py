@@ -15,7 +15,7 @@ from registry.bundle.skin_tone import SCALES
 from registry.bundle.text import nearest
 from training.data.settings import SplitConfig
 from training.data.subgroups import ColumnSubgroups, ToneSubgroups
-from training.updates.settings import PrivacyConfig
+from training.privacy.settings import PrivacyConfig
 
 FEWEST_PATIENTS = PrivacyConfig().min_count  # labelled, of a tone that a group may name
 ENOUGH_PATIENTS = round(FEWEST_PATIENTS / SplitConfig().calibration)  # as many in calibration at one client

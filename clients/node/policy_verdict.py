@@ -8,7 +8,7 @@ from training.algorithms.objectives.dp_sgd import DPSGD
 from training.data.settings import identifying, selecting_columns
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
-from training.updates.settings import PrivacyConfig
+from training.privacy.settings import PrivacyConfig
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe
 

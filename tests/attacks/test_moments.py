@@ -15,13 +15,12 @@ from training.algorithms.client import Client, ClientFeatures, FeatureMemory, He
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.federation.client import head_gradient
-from training.federation.client.embed import raw_place
-from training.federation.client.head_gradient import answer_spread
-from training.federation.client.moments import answer_moments
-from training.federation.questions import MASS, MOMENTS, SPREAD, SUM
 from training.messages.message import GLOBAL, Broadcast
 from training.models.encoders.several import Encoders, principal
+from training.rounds.client import head_gradient
+from training.rounds.client.embed import answer_moments, raw_place
+from training.rounds.client.head_gradient import answer_spread
+from training.rounds.requests import MASS, MOMENTS, SPREAD, SUM
 
 LEAST, WIDTH, STAGE = 6, 4, "0-federate"
 LABELS = np.repeat([0, 1, 2, -1], [40, 30, 3, 2])  # a rare class, and two pictures without a label

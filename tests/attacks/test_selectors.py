@@ -26,10 +26,10 @@ from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
-from training.federation.census import CENSUS
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 from training.jobs.job import Job
 from training.messages.message import Broadcast
+from training.rounds.census import CENSUS
 
 PATIENTS, VICTIM = 60, 7
 OTHERS = tuple(f"{n}" for n in range(PATIENTS) if n != VICTIM)

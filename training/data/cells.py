@@ -10,7 +10,7 @@ whole subgroup counts beyond the parts that are disclosed is either nothing or a
 would be less, the smallest part that could be disclosed is kept back as well.
 
 Each column is looked at by itself. Where one column's values lie within another's (a ward within a clinic),
-parts of both may differ by a few patients; `training.federation.client.release_ledger` holds one against the
+parts of both may differ by a few patients; `training.rounds.client.ledger` holds one against the
 other.
 """
 

@@ -18,9 +18,9 @@ from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.write import write_synthetic
 from clients.new_job.machines import RECIPES
 from clients.new_job.writing import flow
+from registry.bundle.text import on_one_line
 from training.jobs.job import read_job
 from training.jobs.recipes import recipe_path
-from training.plain_text import on_one_line
 
 Change = Callable[[int, Row], Row]
 

@@ -143,8 +143,8 @@ PHASES = {
     "making the model": ("training.jobs.client_app.initial_model", "join"),
     "counting pictures": ("training.jobs.client_app.take_census", "census"),
     "the canary": ("training.jobs.client_app.answer_canary", "canary"),
-    "training": ("training.federation.client.fit.train_locally", "fit"),
-    "evaluating": ("training.federation.client.evaluate.sendable", "evaluate"),
+    "training": ("training.rounds.client.fit.train_locally", "fit"),
+    "evaluating": ("training.rounds.client.evaluate.sendable", "evaluate"),
     "keeping a state": ("clients.store._write", "fit"),
     "writing the answer": ("clients.node.request_handler.write_long_payload", "fit"),
 }
@@ -234,10 +234,10 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "training/engines/nvflare/handshake.py",
         "training/engines/nvflare/roster.py",
         "training/engines/nvflare/wire.py",
-        "training/federation/canary.py",
+        "training/rounds/canary.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",
-        "training/plain_names.py",
+        "training/files.py",
     }
 
 

@@ -13,11 +13,11 @@ from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
 from training.algorithms.sync import SyncAll
 from training.errors import JobError
-from training.federation.client.fit import fit
 from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
 from training.models.classifier import float_state
 from training.models.encoders.files import prepare_torchvision
+from training.rounds.client.fit import fit
 from training.seeds import derive_seed
 
 

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from training.data.settings import DataConfig
 from training.data.subgroups import IntersectionConfig, ToneGroups
 from training.errors import JobError
-from training.federation.blocks import EvaluateQuestion, unpack_blocks
-from training.federation.client.evaluate import evaluate
 from training.jobs.job import Job, read_job
 from training.messages.message import Broadcast
+from training.rounds.client.evaluate import evaluate
+from training.rounds.requests import EvaluateQuestion, unpack_blocks
 
 JOB = {
     "name": "identity",

@@ -16,9 +16,6 @@ from safetensors.torch import load_file, save_file
 import training.jobs.recipes
 from training.data.dataset import SPLITS
 from training.data.settings import DataConfig
-from training.federation.census import Census
-from training.federation.server.plan import Plan
-from training.federation.server.round_loop import choose_cohort
 from training.jobs.job import Job, read_job
 from training.jobs.job_file import read_plain
 from training.jobs.recipes import BASES, FOLDER, read_recipes, recipe_path, recipe_paths
@@ -27,6 +24,8 @@ from training.jobs.stages.finetune import Finetune
 from training.models import ModelConfig, build_model
 from training.models.cases import Network
 from training.models.encoders.files import prepare_torchvision
+from training.rounds.census import Census
+from training.rounds.server.plan import Plan, choose_cohort
 
 DOCUMENT = Path(training.jobs.recipes.__file__).parents[2] / "docs" / "recipes.md"
 SMALL_FORMS = ("ham10000", "milk10k", "ten-hospitals")

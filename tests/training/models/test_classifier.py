@@ -12,7 +12,7 @@ from registry.bundle.cases import AGE, CaseInput
 from tests.closeness import assert_close_in_norm
 from tests.drawn_head import draw_head
 from training.errors import JobError
-from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
+from training.jobs.run_folder import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model, initial_model

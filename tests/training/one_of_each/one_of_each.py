@@ -23,12 +23,12 @@ from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Ob
 from training.algorithms.objectives.codebook import Tokenizer
 from training.algorithms.objectives.epochs import SubgroupLossTask, in_batches
 from training.algorithms.sync import Sync, SyncAll
-from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models import Classifier
 from training.models.classifier import group_names, to_model_input
 from training.models.patches import PatchGrid, patchify
+from training.rounds.server.ask import Traffic, ask_all
 
 
 class Median(Aggregator):

@@ -23,7 +23,7 @@ class ServerContext:
 
     Attributes:
         put, get: keep what a client uploaded in a round, and give it back; see
-            `training.federation.server.upload_store`.
+            `training.rounds.server.services`.
         validation_accuracy: the accuracy of travelling weights on the coordinator's own validation pictures;
             None where their answers cannot be counted.
         predict_noise: the probabilities `(pictures, classes)` of a model with these travelling weights for so

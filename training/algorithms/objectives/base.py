@@ -1,6 +1,6 @@
 """The objective interface: the settings of local training, and the loss of a batch.
 
-Local training itself is the same for all (`training.federation.client.local_training`): epochs of batches, a
+Local training itself is the same for all (`training.rounds.client.fit`): epochs of batches, a
 gradient step each. An objective prepares one client's round as a `LocalTask`, which draws the batches and
 computes their loss.
 """

@@ -18,9 +18,9 @@ from training.algorithms.exchanges.similarity import (
     moments,
     scaled,
 )
-from training.federation.server.noise_probe import NoiseProbe
 from training.models import build_model
 from training.models.classifier import float_state
+from training.rounds.server.services import NoiseProbe
 
 RANDOM = np.random.default_rng(0)
 

@@ -14,10 +14,10 @@ from registry.bundle.model import Graph
 from training.data.dataset import Cases
 from training.data.settings import CasesConfig
 from training.errors import JobError
-from training.federation.server.checkpoint import Checkpoints
 from training.models import build_model
 from training.models.classifier import float_state
 from training.models.export import answer, graph_inputs
+from training.rounds.server.checkpoint import Checkpoints
 
 CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
 FITS = {

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from training.errors import JobError
-from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
+from training.jobs.run_folder import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model
