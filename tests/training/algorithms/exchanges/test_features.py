@@ -222,18 +222,6 @@ def test_a_kill_changes_nothing_of_weights_banks_momentum_and_optimizers(
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_what_the_others_sent_changes_what_is_learned(run_job, make_job, tmp_path):
-    weights = [
-        run_job(make_job(stages=[block(exchange, rounds=1, **more)]), out=tmp_path / str(place)).weights(
-            "0-pretrain"
-        )["encoder.conv1.weight"]
-        for place, (exchange, more) in enumerate(
-            [(None, {}), (SHARED, {}), (SHARED, {"local_negatives": False}), ({**SHARED, "limit": 4}, {})]
-        )
-    ]
-    assert all(not torch.equal(one, other) for i, one in enumerate(weights) for other in weights[i + 1 :])
-
-
 def test_a_client_alone_in_its_federation_is_told(run_job, make_job, make_dataset):
     data = make_dataset({"north": {"light": (8, 3, 3, 3), "dark": (4, 3, 3, 3)}})
     with pytest.raises(QuorumError, match="north received no features from others in round 1"):
