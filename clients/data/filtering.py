@@ -9,7 +9,8 @@ from clients.data.manifests.manifest import Row
 from clients.data.pictures.files import PictureFile, locate
 from clients.data.sources import Source
 from clients.data.wording import listing
-from training.data.settings import ColumnSubgroups, DataConfig
+from training.data.settings import DataConfig
+from training.data.subgroups import ColumnSubgroups
 
 
 @dataclass(frozen=True)

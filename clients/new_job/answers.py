@@ -13,7 +13,8 @@ from clients.new_job.manifests import Manifests
 from clients.new_job.parties import Parties
 from clients.new_job.tones import Tones
 from registry.bundle.text import nearest
-from training.data.settings import CasesConfig, ColumnSubgroups, ToneSubgroups
+from training.data.settings import CasesConfig
+from training.data.subgroups import ColumnSubgroups, ToneSubgroups
 
 
 @dataclass(frozen=True)

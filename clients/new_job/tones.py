@@ -13,7 +13,8 @@ from clients.data.errors import SubgroupError
 from clients.new_job.manifests import Manifests
 from registry.bundle.skin_tone import SCALES
 from registry.bundle.text import nearest
-from training.data.settings import ColumnSubgroups, SplitConfig, ToneSubgroups
+from training.data.settings import SplitConfig
+from training.data.subgroups import ColumnSubgroups, ToneSubgroups
 from training.privacy.settings import PrivacyConfig
 
 FEWEST_PATIENTS = PrivacyConfig().min_count  # labelled, of a tone that a group may name

@@ -138,7 +138,19 @@ class TrainsHead(Trains):
         return behind_encoder(model)
 
 
-class TrainsLast(Trains, Part):
+class TrainsPart(Trains, Part):
+    """A part of the network learns, and it alone is sent."""
+
+    def objective(self, objective: Objective) -> Objective:
+        """The objective over the part."""
+        return OverPart.of(objective, part=self)
+
+    def sync(self, sync: Sync) -> Sync:
+        """The sync of the part."""
+        return SyncPart(part=self)
+
+
+class TrainsLast(TrainsPart):
     """The last blocks of the encoder learn with the head; what is before them stays as it is.
 
     Layers near the pictures see what all pictures have, the last ones what their task was (Yosinski et al.
@@ -169,16 +181,8 @@ class TrainsLast(Trains, Part):
         learning = set(kinds[-self.blocks :])
         return frozenset(head | {name for name, layer in layers.items() if layer in learning})
 
-    def objective(self, objective: Objective) -> Objective:
-        """The objective over the part."""
-        return OverPart.of(objective, part=self)
 
-    def sync(self, sync: Sync) -> Sync:
-        """The part travels."""
-        return SyncPart(part=self)
-
-
-class TrainsLora(Trains, Part):
+class TrainsLora(TrainsPart):
     """Low-rank adapters of the encoder learn with the head (LoRA, Hu et al. 2022, section 4.1).
 
         W = W_0 + (α / r) B A
@@ -221,14 +225,6 @@ class TrainsLora(Trains, Part):
     def view(self, network: Classifier) -> Classifier:
         """The network that computes with its adapters."""
         return Adapted(network, self.scale)
-
-    def objective(self, objective: Objective) -> Objective:
-        """The objective over the part."""
-        return OverPart.of(objective, part=self)
-
-    def sync(self, sync: Sync) -> Sync:
-        """The part travels."""
-        return SyncPart(part=self)
 
     def merged(self, weights: Tensors) -> Tensors:
         """The plain model."""

@@ -34,7 +34,8 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
     examples, fits = examples.where(some), fits[some]
     cases = examples.cases
     assert cases is not None
-    digests = [hashlib.sha256(int(name).to_bytes(8, "big", signed=True)).digest() for name in names(examples)]
+    identities = examples.identities[:, 0].tolist()
+    digests = [hashlib.sha256(name.to_bytes(8, "big", signed=True)).digest() for name in identities]
     chosen = np.array(
         [
             np.flatnonzero(row)[int.from_bytes(digest[:8], "big") % int(row.sum())]
@@ -54,11 +55,6 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
                 kept_facts(pattern, [digests[row] for row in rows], context[rows]), context[rows], np.nan
             )
     return replace(examples, cases=packed(Cases(cases.pictures, kinds, context)))
-
-
-def names(examples: Examples) -> NDArray[np.int64]:
-    """By what each case is known again, `(n,)`."""
-    return examples.identities[:, 0]
 
 
 def wanted(pattern: Pattern, case: CaseInput) -> frozenset[int]:

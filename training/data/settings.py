@@ -14,9 +14,7 @@ from registry.bundle.pictures.rule import Interpolation, PictureRule
 from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
-from training.data.subgroups import ColumnSubgroups as ColumnSubgroups
-from training.data.subgroups import IntersectionConfig, Subgroups
-from training.data.subgroups import ToneSubgroups as ToneSubgroups
+from training.data.subgroups import ColumnSubgroups, IntersectionConfig, Subgroups
 from training.errors import JobError, tell
 
 LabelMap = Literal["malignancy"] | Mapping[str, str | None] | None  # None drops the label's rows

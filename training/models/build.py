@@ -167,11 +167,7 @@ def build_model(
         except TypeError as error:
             raise JobError(f"model.options: {config.name} does not take {options}: {error}") from error
         encoder = with_flips(normalised(encoder, normalisation_of(config, source)), config.flips)
-        if case is None:
-            model = Classifier(encoder)
-            zero_head(model)
-        else:
-            model = CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
+        model = classifier_on(encoder, config, num_classes, case)
     if source is not None:
         notes = load_tensors(model, source.read(), str(source.path), config.name)
         model.origins = (Origin(source, config.name, notes),)
@@ -201,19 +197,18 @@ def build_several(
     encoder = normalised(Encoders(parts, components, config.views, image_size, outputs), AS_GIVEN)
     encoder.requires_grad_(False)
     encoder.classifier.requires_grad_(True)
-    if case is None:
-        model = Classifier(encoder)
-        zero_head(model)
-    else:
-        model = CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
+    model = classifier_on(encoder, config, num_classes, case)
     model.origins = tuple(origins)
     return model
 
 
-def zero_head(model: Classifier) -> None:
-    """Set the linear head of a model to zero."""
-    for parameter in model.encoder.get_classifier().parameters():
+def classifier_on(encoder: Any, config: ModelConfig, num_classes: int, case: CaseInput | None) -> Classifier:
+    """The classifier of pictures or of cases on an encoder, its linear head at zero."""
+    if case is not None:
+        return CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
+    for parameter in encoder.get_classifier().parameters():
         nn.init.zeros_(parameter)
+    return Classifier(encoder)
 
 
 def normalisation_of(config: ModelConfig, source: Source | None) -> Normalisation:

@@ -41,8 +41,8 @@ class FusionConfig(FrozenConfig):
 class Fusion(nn.Module):
     """Fusion: how pictures of several kinds and facts become one embedding of a case.
 
-        e = [ s_k p_k for every kind k | m_k s for every kind k | g(context) ],   s_k = m_k s,   s = 1 / Σ_k
-        m_k
+        e = [ s_k p_k for every kind k | m_k s for every kind k | g(context) ],
+        s_k = m_k s,   s = 1 / Σ_k m_k
 
     for p_k the mean of the normalised features of the pictures of kind k (those that come standardised are
     left as they are), m_k whether there is one, and g a small perceptron, or nothing. A linear layer on e is

@@ -66,13 +66,6 @@ def test_an_optimizer_is_the_one_that_was_asked_for_with_its_settings(config, ki
     assert [id(parameter) for parameter in group["params"]] == [id(p) for p in model.parameters()]
 
 
-def test_steps_as_a_published_fine_tuning_has_them():
-    """FedCLF fine-tunes for 20 epochs and multiplies the rate by 0.2 at the 12th and the 16th."""
-    schedule = ScheduleConfig(name="steps", milestones=(12, 16), gamma=0.2)
-    factors = [schedule.factor(round_, 20, 0, 1) for round_ in range(1, 21)]
-    assert factors == pytest.approx([1.0] * 12 + [0.2] * 4 + [0.04] * 4, rel=1e-14)
-
-
 @given(
     milestones=st.sets(st.integers(1, 12), min_size=1).map(sorted),
     gamma=st.floats(0.05, 0.95),
@@ -155,15 +148,6 @@ def test_a_transformer_learns_as_the_code_of_mae_has_it(decay, decay_norms):
         )
     found = settings_by_name(build_optimizer(config, model), model)
     assert found == {name: (pytest.approx(rate), *rest) for name, (rate, *rest) in expected.items()}
-
-
-def test_a_convolutional_network_learns_slower_block_by_block():
-    model = build_model(RESNET, 2, seed=1)
-    found = settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model)
-    blocks = [f"layer{stage}.{block}." for stage in range(1, 5) for block in (0, 1)]
-    for name, (_, scale, _) in found.items():
-        place = next((place for place, block in enumerate(blocks, 1) if f"encoder.{block}" in name), 0)
-        assert scale == (1.0 if name.startswith("encoder.fc.") else 0.5 ** (9 - place)), name
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.5])

@@ -14,21 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from training.algorithms.augmentations.operations import (
-    Operation,
-    apply_in_turn,
-    auto_contrast,
-    colour,
-    contrast,
-    equalize,
-    identity,
-    invert,
-    posterize,
-    rotate,
-    sharpness,
-    shear_x,
-    solarize,
-)
+from training.algorithms.augmentations.operations import OPERATIONS as RAND_AUGMENT
+from training.algorithms.augmentations.operations import Operation, apply_in_turn, invert
 
 MAX_MAGNITUDE = 9
 """Magnitudes are whole numbers from 0: ten values, uniform over an operation's range."""
@@ -81,20 +68,7 @@ IMAGENET: Policy = (
 )
 
 
-# What policies here go through, and what leaves a picture as it is.
-OPERATIONS: Mapping[str, Operation] = {
-    "identity": identity,
-    "auto-contrast": auto_contrast,
-    "equalize": equalize,
-    "invert": invert,
-    "rotate": rotate,
-    "solarize": solarize,
-    "colour": colour,
-    "posterize": posterize,
-    "contrast": contrast,
-    "sharpness": sharpness,
-    "shear x": shear_x,
-}
+OPERATIONS: Mapping[str, Operation] = {**RAND_AUGMENT, "invert": invert}
 PLACES = {name: place for place, name in enumerate(OPERATIONS)}
 
 

@@ -25,6 +25,7 @@ from training.models.classifier import CaseBatch, Inputs
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Deviation = Annotated[float, Field(gt=0, le=20)]
+ASPECT = 4 / 3  # width over height of what is cut out is in [1 / ASPECT, ASPECT]
 
 
 class AugmentConfig(FrozenConfig):
@@ -35,7 +36,6 @@ class AugmentConfig(FrozenConfig):
         rotation: up to this many degrees either way.
         scale: zoom by a factor in [1 - scale, 1 + scale].
         crop: cut out a part with a share of the area in this range and blow it up; 1 to 1 is no cut.
-        aspect: width over height of what is cut out, in [1 / aspect, aspect].
         brightness, contrast, saturation: factors in [1 - x, 1 + x].
         hue: turn colours by up to this share of the colour circle either way.
         colour_probability: the share of pictures whose colours are changed.
@@ -49,7 +49,6 @@ class AugmentConfig(FrozenConfig):
     rotation: float = Field(0.0, ge=0, le=180)
     scale: float = Field(0.0, ge=0, lt=1)
     crop: tuple[Share, Share] = (1.0, 1.0)
-    aspect: float = Field(4 / 3, ge=1, le=4)
     brightness: float = Field(0.0, ge=0, lt=1)
     contrast: float = Field(0.0, ge=0, lt=1)
     saturation: float = Field(0.0, ge=0, lt=1)
@@ -75,7 +74,7 @@ def augment(images: Tensor, config: AugmentConfig, generator: torch.Generator) -
     if config.rotation or config.scale:
         images = rotate_and_scale(images, config.rotation, config.scale, generator)
     if config.crop != (1.0, 1.0):
-        images = crop(images, config.crop, config.aspect, generator)
+        images = crop(images, config.crop, ASPECT, generator)
     if config.brightness or config.contrast or config.saturation or config.hue:
         changed = partial(jitter, images, config, generator)
         images = some(images, config.colour_probability, changed, generator)

@@ -11,7 +11,7 @@ All are affine maps, bilinear, with the border reflected.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -190,6 +190,24 @@ def centres(side: int, images: Tensor) -> Tensor:
 
 Operation = Callable[[Tensor, Tensor], Tensor]
 """Takes pictures `(batch, 3, height, width)` in [0, 1] and their signed levels `(batch,)` in [-1, 1]."""
+
+# RandAugment's; the order is part of what a seed draws.
+OPERATIONS: Mapping[str, Operation] = {
+    "identity": identity,
+    "auto-contrast": auto_contrast,
+    "equalize": equalize,
+    "rotate": rotate,
+    "solarize": solarize,
+    "colour": colour,
+    "posterize": posterize,
+    "contrast": contrast,
+    "brightness": brightness,
+    "sharpness": sharpness,
+    "shear x": shear_x,
+    "shear y": shear_y,
+    "translate x": translate_x,
+    "translate y": translate_y,
+}
 
 
 def apply_in_turn(

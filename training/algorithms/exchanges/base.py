@@ -49,17 +49,14 @@ class Parcel:
     note: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Offers(Protocol):
-    """What an exchange requires of the objective beside it.
+Shared = Literal["features", "relations", "peers"]
+SHARING: Mapping[Shared, str] = {"features": "moco", "relations": "fedirm", "peers": "fixmatch"}  # objectives
 
-    Attributes:
-        shares_features, shares_relations, learns_from_peers: see
-            `training.algorithms.objectives.base.Objective`.
-    """
 
-    shares_features: ClassVar[bool]
-    shares_relations: ClassVar[bool]
-    learns_from_peers: ClassVar[bool]
+class Shares(Protocol):
+    """An objective, as far as exchanges go."""
+
+    shares: ClassVar[frozenset[Shared]]
 
     @property
     def name(self) -> str:
@@ -70,10 +67,12 @@ class Exchange(FrozenConfig, ABC):
     """What else travels in a round, and through whose hands.
 
     Attributes:
+        shared: what an objective has to share for this exchange to be of use; None where any will do.
         comes_back: whether clients answer with tensors of the exchange; where they do not, such are refused.
         opens: whether clients are asked for such tensors before the first round too.
     """
 
+    shared: ClassVar[Shared | None] = None
     comes_back: ClassVar[bool] = False
     opens: ClassVar[bool] = False
     name: str
@@ -134,13 +133,17 @@ class Exchange(FrozenConfig, ABC):
         """
         return
 
-    def fit_with(self, objective: Offers) -> None:
-        """Refuse an objective that gives or takes nothing of what travels here.
+    def fit_with(self, objective: Shares) -> None:
+        """Refuse an objective that gives or takes nothing of what is sent here.
 
         Raises:
-            ValueError: saying which objective this exchange needs.
+            ValueError: naming both.
         """
-        return
+        if self.shared is not None and self.shared not in objective.shares:
+            raise ValueError(
+                f"{objective.name} does not share {self.shared}; use the exchange {self.name} with "
+                f"{SHARING[self.shared]}, or leave it out"
+            )
 
     def facts(self, memory: Tensors) -> Mapping[str, Any]:
         """What is reported of the exchange after the last round, JSON-able."""

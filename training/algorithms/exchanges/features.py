@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel, ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext, Shared
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 
@@ -39,6 +39,7 @@ class SharedFeatures(Exchange):
         limit: at most so many features go to a client, drawn uniformly in each round; None for all.
     """
 
+    shared: ClassVar[Shared | None] = "features"
     comes_back: ClassVar[bool] = True
     opens: ClassVar[bool] = True
     name: Literal["features"] = "features"
@@ -94,13 +95,6 @@ class SharedFeatures(Exchange):
             raise MessageError(
                 f"{update.client} sent {len(astray)} features that are not of length 1, first "
                 f"{astray[0].item():g}; expected 1 within {TOLERANCE:g}. It may have diverged"
-            )
-
-    def fit_with(self, objective: Offers) -> None:
-        """Refuse an objective that has no features to share."""
-        if not objective.shares_features:
-            raise ValueError(
-                f"{objective.name} shares no features; use the exchange features with moco, or leave it out"
             )
 
 

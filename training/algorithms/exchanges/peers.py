@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from registry.bundle.plugins import PartTable
-from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel, ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext, Shared
 from training.algorithms.exchanges.similarity import SIMILARITIES, Candidate, PeerSimilarity, WeightSimilarity
 from training.config import FrozenConfig
 from training.data.dataset import SERVER
@@ -146,6 +146,7 @@ class Peers(Exchange):
         every: peers travel in every so-manieth round after that.
     """
 
+    shared: ClassVar[Shared | None] = "peers"
     name: Literal["peers"] = "peers"
     peers: int = Field(2, ge=0)
     anonymous: bool = True
@@ -172,14 +173,6 @@ class Peers(Exchange):
     def carries_weights(self) -> bool:
         """Whether there are peers."""
         return self.peers > 0
-
-    def fit_with(self, objective: Offers) -> None:
-        """Refuse an objective that learns from no peers."""
-        if not objective.learns_from_peers:
-            raise ValueError(
-                f"{objective.name} learns from no peers; use the exchange peers with fixmatch, or leave it "
-                "out"
-            )
 
     def outgoing(
         self,

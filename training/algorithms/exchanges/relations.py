@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel, ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext, Shared
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 
@@ -36,6 +36,7 @@ TOTAL, COUNT, ROUND = "total", "count", "round"  # what the server remembers: Σ
 class SharedRelations(Exchange):
     """The mean relation matrix goes out, those of clients with labels come back."""
 
+    shared: ClassVar[Shared | None] = "relations"
     comes_back: ClassVar[bool] = True
     name: Literal["relations"] = "relations"
 
@@ -92,14 +93,6 @@ class SharedRelations(Exchange):
                 f"{update.client} sent {int(astray.sum())} rows of relations that are no probabilities, the "
                 f"first with least value {matrix[first].min().item():g} and sum {sums[first].item():g}; "
                 f"expected at least 0, and 1 within {TOLERANCE:g}. It may have diverged"
-            )
-
-    def fit_with(self, objective: Offers) -> None:
-        """Refuse an objective that has no relations to share."""
-        if not objective.shares_relations:
-            raise ValueError(
-                f"{objective.name} shares no relations; use the exchange relations with fedirm, or leave it "
-                "out"
             )
 
     def facts(self, memory: Tensors) -> Mapping[str, Any]:

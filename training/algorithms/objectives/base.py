@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
-from training.algorithms.exchanges.base import Exchange
+from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.config import FrozenConfig
 from training.data.cells import CellWeights
@@ -157,9 +157,8 @@ class Objective(FrozenConfig, ABC):
         mu: the weight of FedProx's proximal term (μ/2) ‖θ − θ^t‖² (Li et al. 2020); 0 leaves it out.
         clip_norm: the largest allowed norm of a gradient; None leaves it alone.
         self_supervised: whether it needs no labels: such objectives belong into the stage `pretrain`.
-        shares_features: whether it gives features of its pictures to an exchange, and takes others'.
-        shares_relations: whether it gives an exchange what it says of each class, and takes others'.
-        learns_from_peers: whether models of other clients help it to name what a picture shows.
+        shares: what it gives an exchange and takes from it: features of pictures, relations of classes, or
+            models of other clients.
         uses_unlabelled: whether pictures without a label teach it too, so that clients that have no others
             are asked.
         takes_cases: whether it can learn from cases of several pictures and facts.
@@ -168,9 +167,7 @@ class Objective(FrozenConfig, ABC):
     """
 
     self_supervised: ClassVar[bool] = False
-    shares_features: ClassVar[bool] = False
-    shares_relations: ClassVar[bool] = False
-    learns_from_peers: ClassVar[bool] = False
+    shares: ClassVar[frozenset[Shared]] = frozenset()
     uses_unlabelled: ClassVar[bool] = False
     takes_cases: ClassVar[bool] = False
     weighs_cells: ClassVar[bool] = False

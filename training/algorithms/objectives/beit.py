@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from registry.bundle.plugins import PartTable
@@ -44,6 +44,7 @@ from training.models.patches import (
 TOKENIZERS: PartTable[Tokenizer] = PartTable("tokenizer", Codebook, Dalle, base=Tokenizer)
 
 
+SMALLEST_BLOCK = 16 / 196  # its area before rounding, as a share of the patches
 DEVIATION = 0.02  # of initial values, as in BEiT's code
 
 
@@ -52,7 +53,6 @@ class BEiT(Objective):
 
     Attributes:
         mask_ratio: the largest share of a picture's patches that is masked.
-        smallest_block: the smallest area of a block before rounding, as a share of the patches.
         tokenizer: where visual tokens come from.
     """
 
@@ -60,17 +60,7 @@ class BEiT(Objective):
     name: Literal["beit"] = "beit"
     augment: AugmentConfig = AugmentConfig(crop=(0.2, 1.0))
     mask_ratio: float = Field(0.4, gt=0, lt=1)
-    smallest_block: float = Field(16 / 196, gt=0, lt=1)
     tokenizer: Annotated[Tokenizer, TOKENIZERS] = Codebook()
-
-    @model_validator(mode="after")
-    def _blocks_fit(self) -> "BEiT":
-        if self.smallest_block > self.mask_ratio:
-            raise ValueError(
-                f"no block of smallest_block {self.smallest_block:g} fits into mask_ratio "
-                f"{self.mask_ratio:g}; choose a smaller block, or mask more"
-            )
-        return self
 
     def heads(self, model: Classifier) -> nn.Module:
         """The mask embedding, the linear layer to the tokens, and a norm where the encoder ends without.
@@ -133,7 +123,7 @@ class BEiTTask(UnlabelledTask):
         """Eq. 3, the mean over the batch."""
         images, config, grid = batch.images, self._config, self._grid
         masked = draw_block_masks(
-            len(images), grid.rows, grid.columns, config.mask_ratio, config.smallest_block, self._masks
+            len(images), grid.rows, grid.columns, config.mask_ratio, SMALLEST_BLOCK, self._masks
         ).to(images.device)
         # A token is a fact about the picture: it must not depend on the precision of training.
         with torch.no_grad(), torch.autocast(images.device.type, enabled=False):

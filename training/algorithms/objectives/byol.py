@@ -23,10 +23,8 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.epochs import UnlabelledTask
-from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
+from training.algorithms.objectives.momentum import MomentumStart, MomentumTask, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.messages.message import Tensors
 from training.models import Classifier
 from training.models.cases import Network
 
@@ -66,16 +64,11 @@ class BYOL(Objective):
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round."""
         assert isinstance(model, Network)
-        return BYOLTask(self, model, work)
+        return BYOLTask(self, model, work, self.momentum, self.momentum_encoder)
 
 
-class BYOLTask(UnlabelledTask):
+class BYOLTask(MomentumTask):
     """One client's round of BYOL."""
-
-    def __init__(self, config: BYOL, model: Network, work: LocalRound) -> None:
-        super().__init__(config, work, views=2)
-        self._model = model
-        self._momentum = MomentumEncoder(model, work, config.momentum, config.momentum_encoder)
 
     def loss(self, batch: Batch) -> Tensor:
         """L + L~, the mean over the batch; each view passes alone, as batch norm sees it in the paper."""
@@ -87,14 +80,6 @@ class BYOLTask(UnlabelledTask):
         losses = distance(predictions[0], targets[0]) + distance(predictions[1], targets[1])
         self._losses.add(batch.positions, losses)
         return losses.mean()
-
-    def after_step(self) -> None:
-        """The momentum network follows."""
-        self._momentum.follow()
-
-    def keep(self) -> Tensors:
-        """The momentum network, where it is kept."""
-        return self._momentum.keep()
 
 
 def distance(predictions: Tensor, targets: Tensor) -> Tensor:

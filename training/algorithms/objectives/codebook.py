@@ -190,7 +190,7 @@ class Codebook(Tokenizer):
 
     Every patient of a client is asked about once (`parts_of`): the moments are of some, each step of others.
     Cells that differ by one patch between two steps would have sums that differ by that patch; here no two
-    sums are of a patch in common. A client answers for each part once in a run (`asked_once`). One of few
+    sums are of a patch in common. A client answers for each part once in a run (`answer_once`). One of few
     patients takes part in the first steps alone.
 
     Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig, augment
-from training.algorithms.exchanges.base import Exchange
+from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.exchanges.relations import RELATIONS, SharedRelations
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import (
@@ -218,7 +218,7 @@ class FedIRM(Objective):
     """
 
     uses_unlabelled: ClassVar[bool] = True
-    shares_relations: ClassVar[bool] = True
+    shares: ClassVar[frozenset[Shared]] = frozenset({"relations"})
     name: Literal["fedirm"] = "fedirm"
     batch_size: int = Field(64, ge=2)
     augment: AugmentConfig = AugmentConfig(rotation=180)

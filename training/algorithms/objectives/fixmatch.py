@@ -34,6 +34,7 @@ from torch import Tensor
 
 from training.algorithms.augmentations.batch import AugmentConfig, augment
 from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
+from training.algorithms.exchanges.base import Shared
 from training.algorithms.exchanges.peers import peer_prefix
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import (
@@ -69,7 +70,7 @@ class FixMatch(Objective):
         class_weights: whether rare classes count more among labelled pictures.
     """
 
-    learns_from_peers: ClassVar[bool] = True
+    shares: ClassVar[frozenset[Shared]] = frozenset({"peers"})
     uses_unlabelled: ClassVar[bool] = True
     name: Literal["fixmatch"] = "fixmatch"
     batch_size: int = Field(16, ge=2)

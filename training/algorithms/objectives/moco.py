@@ -33,11 +33,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
-from training.algorithms.exchanges.base import Exchange
+from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.exchanges.features import FEATURES, SharedFeatures
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.epochs import UnlabelledTask, in_batches
-from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
+from training.algorithms.objectives.epochs import in_batches
+from training.algorithms.objectives.momentum import MomentumStart, MomentumTask, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
 from training.errors import DataError
 from training.messages.message import Tensors
@@ -89,7 +89,7 @@ class MoCo(Objective):
     """
 
     self_supervised = True
-    shares_features: ClassVar[bool] = True
+    shares: ClassVar[frozenset[Shared]] = frozenset({"features"})
     name: Literal["moco"] = "moco"
     augment: AugmentConfig = VIEWS
     temperature: float = Field(0.2, gt=0)
@@ -131,14 +131,12 @@ class MoCo(Objective):
         return MoCoTask(self, model, work)
 
 
-class MoCoTask(UnlabelledTask):
+class MoCoTask(MomentumTask):
     """One client's round of MoCo."""
 
     def __init__(self, config: MoCo, model: Network, work: LocalRound) -> None:
-        super().__init__(config, work, views=2)
+        super().__init__(config, model, work, config.momentum, config.momentum_encoder)
         self._config = config
-        self._model = model
-        self._momentum = MomentumEncoder(model, work, config.momentum, config.momentum_encoder)
         capacity = min(config.queue, len(work.examples))
         self._local = FeatureQueue(*self._first_features(), capacity)
         self._remote = received_features(work) if FEATURES in work.received else None
@@ -173,7 +171,7 @@ class MoCoTask(UnlabelledTask):
 
     def after_step(self) -> None:
         """The momentum network follows; the banks take in what is new."""
-        self._momentum.follow()
+        super().after_step()
         self._local.push(self._keys, self._shown)
         if self._remote is not None:
             self._negatives.push(*self._latest(self._remote))
@@ -195,7 +193,7 @@ class MoCoTask(UnlabelledTask):
     def keep(self) -> Tensors:
         """Q_l with its pictures, and the momentum network where it is kept."""
         pictures = {PICTURES: self._local.pictures.cpu()}
-        return {FEATURES: self._local.features.cpu(), **pictures, **self._momentum.keep()}
+        return {FEATURES: self._local.features.cpu(), **pictures, **super().keep()}
 
 
 def received_features(work: LocalRound) -> Tensor:

@@ -27,10 +27,8 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.epochs import UnlabelledTask
-from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
+from training.algorithms.objectives.momentum import MomentumStart, MomentumTask, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.messages.message import Tensors
 from training.models import Classifier
 from training.models.cases import Network
 from training.models.classifier import group_names
@@ -84,14 +82,12 @@ class MoCoV3(Objective):
         return MoCoV3Task(self, model, work)
 
 
-class MoCoV3Task(UnlabelledTask):
+class MoCoV3Task(MomentumTask):
     """One client's round of MoCo v3."""
 
     def __init__(self, config: MoCoV3, model: Network, work: LocalRound) -> None:
-        super().__init__(config, work, views=2)
-        self._model = model
+        super().__init__(config, model, work, config.momentum, config.momentum_encoder)
         self._temperature = config.temperature
-        self._momentum = MomentumEncoder(model, work, config.momentum, config.momentum_encoder)
 
     def loss(self, batch: Batch) -> Tensor:
         """ctr(q_1, k_2) + ctr(q_2, k_1), the mean over the batch."""
@@ -104,14 +100,6 @@ class MoCoV3Task(UnlabelledTask):
         losses = losses + contrast(second, first_keys, self._temperature)
         self._losses.add(batch.positions, losses)
         return losses.mean()
-
-    def after_step(self) -> None:
-        """The momentum network follows."""
-        self._momentum.follow()
-
-    def keep(self) -> Tensors:
-        """The momentum network, where it is kept."""
-        return self._momentum.keep()
 
 
 def contrast(queries: Tensor, keys: Tensor, temperature: float) -> Tensor:

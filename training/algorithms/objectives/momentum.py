@@ -1,52 +1,51 @@
 """Second networks that follow the one that learns, and the perceptrons that they are compared behind."""
 
+from abc import abstractmethod
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from training.algorithms.objectives.base import LocalRound
+from training.algorithms.objectives.base import LocalRound, Objective
+from training.algorithms.objectives.epochs import UnlabelledTask
 from training.messages.message import Tensors, named, prefixed
 from training.models import Classifier
 from training.models.cases import Network
 from training.models.classifier import float_state
 
 MomentumStart = Literal["reset", "keep"]
-KEPT = "momentum/"  # before the momentum network's state in what the client keeps
 
 
-class MomentumEncoder:
-    """A momentum encoder: a second network that follows the one that learns (He et al. 2020, Eq. 2).
+class Follower:
+    """A second network that follows the one that learns, and what the client keeps of it between rounds.
 
-        θ_k ← m θ_k + (1 − m) θ_q
-
-    for θ_q the parameters that gradients change and m the momentum. Only parameters follow so. Statistics of
-    normalisation layers are the momentum network's own, gathered from what it sees in training mode, as in
-    the authors' code; they start as the received ones.
+        θ' ← m θ' + (1 − m) θ
 
     `reset` starts every round from the received network, so that nothing of it stays; `keep` goes on with
-    what the client's momentum network was after its last round, statistics included, and starts from the
-    received network at the client's first.
+    what the follower was after the client's last round, and starts from the received network at its first.
 
     Attributes:
-        network: in training mode and without gradients, of the same shape as the one that learns.
+        network: without gradients, of the same shape as the one that learns.
     """
 
-    def __init__(self, learner: Network, work: LocalRound, momentum: float, start: MomentumStart) -> None:
+    prefix: ClassVar[str]  # before the follower's state in what the client keeps
+
+    def __init__(self, learner: Classifier, work: LocalRound, momentum: float, start: MomentumStart) -> None:
         """Follow `learner` from where `start` says, at `momentum` m."""
-        network = work.frozen_copy()
-        assert isinstance(network, Network)
-        self.network = network.train()
+        self.network = work.frozen_copy()
         self._weight = 1 - momentum
         self._start = start
-        kept = named(work.kept, KEPT) if start == "keep" else {}
-        load(network, kept or float_state(learner))
-        self._followers = [parameter.detach() for parameter in network.parameters()]
-        self._leaders = [parameter.detach() for parameter in learner.parameters()]
+        kept = named(work.kept, self.prefix) if start == "keep" else {}
+        load(self.network, kept or float_state(learner))
+        self._followers, self._leaders = self.pairs(self.network), self.pairs(learner)
+
+    @abstractmethod
+    def pairs(self, network: Classifier) -> list[Tensor]:
+        """What of a network follows, or is followed."""
 
     def follow(self) -> None:
-        """Eq. 2, once."""
+        """The equation, once."""
         torch._foreach_lerp_(self._followers, self._leaders, self._weight)
 
     def keep(self) -> Tensors:
@@ -54,7 +53,73 @@ class MomentumEncoder:
         if self._start == "reset":
             return {}
         state = {name: tensor.to("cpu", copy=True) for name, tensor in float_state(self.network).items()}
-        return prefixed(state, KEPT)
+        return prefixed(state, self.prefix)
+
+
+class MomentumEncoder(Follower):
+    """A momentum encoder: a second network that follows the one that learns (He et al. 2020, Eq. 2).
+
+    Only parameters follow. Statistics of normalisation layers are the momentum network's own, gathered from
+    what it sees in training mode, as in the authors' code; they start as the received ones.
+    """
+
+    prefix = "momentum/"
+    network: Network
+
+    def __init__(self, learner: Network, work: LocalRound, momentum: float, start: MomentumStart) -> None:
+        """Follow `learner` from where `start` says, at `momentum` m."""
+        super().__init__(learner, work, momentum, start)
+        self.network.train()
+
+    def pairs(self, network: Classifier) -> list[Tensor]:
+        """The parameters."""
+        return [parameter.detach() for parameter in network.parameters()]
+
+
+class MeanTeacher(Follower):
+    """A mean teacher: a second network that averages the student's weights (Tarvainen and Valpola 2017).
+
+    The teacher is asked in evaluation mode: statistics of its normalisation layers are averages of the
+    student's too, and no pass moves them.
+
+    Departures: the momentum is the same all along; the paper and the authors' code start with a smaller one.
+    """
+
+    prefix = "teacher/"
+
+    def __init__(self, learner: Classifier, work: LocalRound, momentum: float, start: MomentumStart) -> None:
+        """Follow `learner` from where `start` says, at `momentum` m."""
+        super().__init__(learner, work, momentum, start)
+        self.network.eval()
+
+    def pairs(self, network: Classifier) -> list[Tensor]:
+        """Parameters and statistics."""
+        return list(float_state(network).values())
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Its probabilities `(batch, classes)` for pictures `(batch, 3, height, width)`."""
+        logits: Tensor = self.network(images)
+        return logits.float().softmax(dim=1)
+
+
+class MomentumTask(UnlabelledTask):
+    """One client's round over pictures in two views, with a momentum encoder that follows each step."""
+
+    def __init__(
+        self, objective: Objective, model: Network, work: LocalRound, momentum: float, start: MomentumStart
+    ) -> None:
+        super().__init__(objective, work, views=2)
+        self._model = model
+        self._momentum = MomentumEncoder(model, work, momentum, start)
+
+    def after_step(self) -> None:
+        """The momentum network follows."""
+        self._momentum.follow()
+
+    def keep(self) -> Tensors:
+        """The momentum network, where it is kept."""
+        return self._momentum.keep()
 
 
 def project(network: Network, images: Tensor) -> Tensor:
@@ -68,51 +133,6 @@ def load(network: Classifier, state: Tensors) -> None:
     with torch.no_grad():
         for name, tensor in float_state(network).items():
             tensor.copy_(state[name])
-
-
-TEACHER = "teacher/"  # before the teacher's state in what the client keeps
-
-
-class MeanTeacher:
-    """A mean teacher: a second network that averages the student's weights (Tarvainen and Valpola 2017).
-
-        θ' ← α θ' + (1 − α) θ
-
-    for θ the student's weights, θ' the teacher's and α the momentum. The teacher is asked in evaluation mode:
-    statistics of its normalisation layers are averages of the student's too, and no pass moves them.
-
-    `reset` starts every round from the received network; `keep` goes on with the teacher that the client had
-    after its last round, and starts from the received network at the client's first.
-
-    Departures: α is the same all along; the paper and the authors' code start with a smaller one.
-    """
-
-    def __init__(self, student: Classifier, work: LocalRound, momentum: float, start: MomentumStart) -> None:
-        """Follow `student` from where `start` says, at `momentum` α."""
-        self._network = work.frozen_copy().eval()
-        self._weight = 1 - momentum
-        self._start = start
-        kept = named(work.kept, TEACHER) if start == "keep" else {}
-        load(self._network, kept or float_state(student))
-        self._followers = list(float_state(self._network).values())
-        self._leaders = list(float_state(student).values())
-
-    @torch.no_grad()
-    def probabilities(self, images: Tensor) -> Tensor:
-        """Its probabilities `(batch, classes)` for pictures `(batch, 3, height, width)`."""
-        logits: Tensor = self._network(images)
-        return logits.float().softmax(dim=1)
-
-    def follow(self) -> None:
-        """The average, once."""
-        torch._foreach_lerp_(self._followers, self._leaders, self._weight)
-
-    def keep(self) -> Tensors:
-        """What the client keeps of it for its next round."""
-        if self._start == "reset":
-            return {}
-        state = {name: tensor.to("cpu", copy=True) for name, tensor in float_state(self._network).items()}
-        return prefixed(state, TEACHER)
 
 
 def projection_head(*widths: int, norm_last: bool = False) -> nn.Sequential:

@@ -82,7 +82,7 @@ class Supervised(Objective):
 
     With label smoothing (Szegedy et al. 2016, section 7) what is minimised is l_ce(p, t') with t'_i = (1 − ε)
     t_i + ε / K for K classes. L_c stays that of t: it can be compared with that of other clients and models,
-    and with log K. With mixup (`components.mixup`) a mixture's loss by each of its two labels counts in L_c
+    and with log K. With mixup (`mix`) a mixture's loss by each of its two labels counts in L_c
     as the picture's that has the label, by its share.
 
     Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is

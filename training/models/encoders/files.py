@@ -33,7 +33,11 @@ SCHEMAS = {
 
 
 def prepare_torchvision() -> None:
-    """Load torchvision's operators, or declare the two that its import needs."""
+    """Load torchvision's operators, or declare the two that its import needs.
+
+    The package index serves torchvision as a CUDA build, whose compiled part cannot load beside a CPU torch;
+    its import then stops at two unknown operators. timm needs torchvision's Python part alone.
+    """
     if hasattr(torch.ops.torchvision, "nms"):
         return
     found = importlib.util.find_spec("torchvision")

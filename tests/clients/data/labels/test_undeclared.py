@@ -4,7 +4,7 @@ import pytest
 from clients.data.labels.subgroups import UNDECLARED, assign_subgroups
 from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
-from training.data.settings import ColumnSubgroups, ToneSubgroups
+from training.data.subgroups import ColumnSubgroups, ToneSubgroups
 
 ROWS = [
     Row("a", skin_tone="1", skin_tone_scale="fitzpatrick"),

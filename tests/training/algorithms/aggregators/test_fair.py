@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from training.algorithms.aggregators.base import Circumstances, Report
 from training.algorithms.aggregators.fair import AFL, QFFL, GroupDRO, project
-from training.algorithms.aggregators.weighting import FedEqual
 from training.errors import JobError
 
 RATE = 0.05
@@ -69,14 +68,6 @@ def test_three_clients_move_the_model_as_algorithm_2_does(q, lipschitz):
     assert state == {}
 
 
-def test_one_client_with_numbers_that_can_be_checked_in_the_head():
-    """F = 2, q = 1, Lip = 4, ‖θ − θ_k‖² = 1/8: ‖Δw‖² = 2, h = 2 + 8 = 10, and θ_k weighs 8/10."""
-    alone = Report("a", {"light": 3}, {}, {"light": 2.0}, 0.125)
-    mixture, _ = settled(q=1, lipschitz=4).weigh([alone], {})
-    assert mixture.clients == pytest.approx({"a": 0.8}, rel=1e-9)
-    assert mixture.previous == pytest.approx(0.2, rel=1e-9)
-
-
 def test_subgroups_are_the_formula_with_means_over_those_who_hold_them():
     q, lipschitz = 2.0, 1 / RATE
     shares = {
@@ -96,28 +87,6 @@ def test_subgroups_are_the_formula_with_means_over_those_who_hold_them():
         total += q * loss ** (q - 1) * bound + lipschitz * loss**q
     mixture, _ = settled("subgroup", q=q).weigh(MIXED, {})
     np.testing.assert_allclose(applied(mixture), THETA - step / total, rtol=1e-12)
-
-
-@pytest.mark.parametrize("unit", ["client", "subgroup"])
-def test_with_q_zero_it_is_fedequal(unit):
-    mixture, _ = settled(unit, q=0).weigh(MIXED, {})
-    equal, _ = FedEqual(unit=unit).weigh(MIXED, {})
-    assert mixture.clients == pytest.approx(equal.clients, rel=1e-12)
-    assert mixture.previous == pytest.approx(0, abs=1e-12)
-
-
-def test_a_larger_q_gives_the_worst_served_a_larger_part_of_the_step():
-    parts = []
-    for q in (0, 1, 5):
-        clients = settled(q=q).weigh(REPORTS, {})[0].clients
-        parts.append(clients["b"] / sum(clients.values()))
-    assert parts == sorted(parts)
-    assert parts[-1] > 0.99
-
-
-def test_those_who_did_not_answer_are_not_in_the_sums():
-    mixture, _ = settled(q=1).weigh([REPORTS[0], REPORTS[2]], {})
-    np.testing.assert_allclose(applied(mixture), paper(1, 1 / RATE, "ac"), rtol=1e-12)
 
 
 def test_the_default_of_lip_is_one_over_the_learning_rate_and_the_unit_follows_the_job():
@@ -243,15 +212,6 @@ def test_subgroups_climb_by_the_mean_loss_over_those_who_hold_them():
     assert mixture_of(state) == pytest.approx({"light": 0.5 - moved, "dark": 0.5 + moved})
 
 
-def test_without_a_step_it_is_fedequal():
-    aggregator = settled_afl(step_size=0)
-    state = aggregator.initial_state()
-    for losses in ({"a": 0.2, "b": 0.8, "c": 0.5}, {"a": 2.0, "b": 0.1, "c": 0.3}):
-        mixture, state = aggregator.weigh(reports(**losses), state)
-        equal, _ = FedEqual(unit="client").weigh(reports(**losses), {})
-        assert mixture.clients == pytest.approx(equal.clients, rel=1e-12)
-
-
 def nearest_on_simplex(point, mass):
     """The best over all supports of the projection onto the plane through that support."""
     best, distance = None, np.inf
@@ -337,14 +297,6 @@ def test_two_rounds_by_hand():
     )
 
 
-def test_what_clients_weigh_is_one_on_the_mean_over_the_pictures():
-    rule = settled_group_dro()
-    state = {"q/" + A: 0.1, "q/" + B: 0.2, "q/" + C: 0.7}
-    weights = rule.cell_weights(state)
-    assert (80 * weights[A] + 10 * weights[B] + 10 * weights[C]) / 100 == pytest.approx(1)
-    assert [weights[A] * 80, weights[B] * 10, weights[C] * 10] == pytest.approx([10, 20, 70])
-
-
 def test_a_cell_that_no_client_may_tell_of_is_left_as_it_is():
     rule = settled_group_dro(least=5)
     assert list(q_of(rule.initial_state())) == [A, B, C]
@@ -369,16 +321,6 @@ def test_of_whom_nobody_tells_keeps_its_share_and_the_others_share_theirs():
     assert after["q/" + B] == pytest.approx(0.7 * b / (a + b))
     _, silent = rule.weigh([report_group_dro("north", 66)], state)
     assert silent == state
-
-
-def test_a_loss_counts_as_its_clients_pictures_of_the_cell_do():
-    rule = settled_group_dro(step_size=1.0)
-    state = rule.initial_state()
-    one = rule.weigh(
-        [report_group_dro("north", 66, b=1.0), report_group_dro("south", 37, b=2.0, c=0.0)], state
-    )[1]
-    other = rule.weigh([report_group_dro("south", 37, b=1.6, c=0.0)], state)[1]
-    assert one == pytest.approx(other)
 
 
 def test_losses_of_any_size_keep_the_mass_and_what_is_gone_stays_gone():

@@ -54,7 +54,7 @@ def test_a_policy_of_similarities_is_refused_where_none_are_measured(make_job):
 
 def test_an_objective_that_learns_from_no_peers_is_refused(make_job):
     with pytest.raises(
-        ValueError, match="supervised learns from no peers; use the exchange peers with fixmatch"
+        ValueError, match="supervised does not share peers; use the exchange peers with fixmatch"
     ):
         make_job(federate={"exchange": {"name": "peers"}})
 

@@ -135,5 +135,7 @@ def test_what_is_no_matrix_of_relations_is_refused(relations, others, said):
 
 def test_an_objective_without_relations_is_refused():
     SharedRelations().fit_with(FedIRM())
-    with pytest.raises(ValueError, match="supervised shares no relations; use the exchange relations with"):
+    with pytest.raises(
+        ValueError, match="supervised does not share relations; use the exchange relations with"
+    ):
         SharedRelations().fit_with(Supervised())

@@ -13,7 +13,6 @@ from clients.store import ClientStore
 from training.algorithms.objectives.codebook import (
     CELLS,
     MOMENTS,
-    Cells,
     Codebook,
     answer_once,
     cells,
@@ -91,25 +90,6 @@ def test_seeds_have_the_mean_and_the_covariance_of_the_points_and_are_none_of_th
     expected = np.cov(points.T, bias=True)
     np.testing.assert_allclose(np.cov(seeds.T), expected, atol=0.05 * expected.max())
     assert not {tuple(row) for row in seeds} & {tuple(row) for row in points}
-
-
-def test_small_cells_are_withheld_whole_and_an_empty_cell_keeps_its_centroid():
-    found = Cells(torch.tensor([[9.0, 3.0], [8.0, 8.0], [0.0, 0.0]]), torch.tensor([3.0, 2.0, 0.0]))
-    told = found.only(found.counts >= 3)
-    assert told.totals.tolist() == [[9, 3], [0, 0], [0, 0]]
-    assert told.counts.tolist() == [3, 0, 0]
-    moved = told.move(torch.tensor([[1.0, 1.0], [4.0, 5.0], [6.0, 7.0]]))
-    assert moved.tolist() == [[3, 1], [4, 5], [6, 7]]
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-def test_the_nearest_is_at_the_smallest_distance(kind):
-    rng = np.random.default_rng(0)
-    points, centroids = rng.uniform(0, 1, (50, 12)), rng.uniform(0, 1, (7, 12))
-    expected = [int(np.argmin([((p - c) ** 2).sum() for c in centroids])) for p in points]
-    found = nearest(torch.from_numpy(points).to(kind), torch.from_numpy(centroids).to(kind))
-    assert found.tolist() == expected
-    assert len(set(expected)) > 3
 
 
 @pytest.fixture
@@ -266,15 +246,6 @@ def test_a_patient_is_in_one_part_and_a_part_is_of_many_patients(people, parts, 
     sizes = [sum(of == {part} for of in places.values()) for part in range(max(parts, 2))]
     assert sum(sizes) == len(places)
     assert all(size == 0 or size >= 4 * least for size in sizes[2:])
-
-
-def test_the_order_of_clients_does_not_matter_to_the_last_bit(asking):
-    tokenizer = Codebook(size=12, iterations=3)
-    books = [
-        tokenizer.prepare(asking(tokenizer, order)[0], seed=4)["codebook"]
-        for order in (("north", "south", "west"), ("west", "north", "south"))
-    ]
-    assert torch.equal(*books)
 
 
 def test_no_message_holds_a_patch_and_no_cell_of_few_is_disclosed(asking, dataset):

@@ -263,23 +263,6 @@ def test_the_teacher_starts_as_received_follows_each_step_and_gets_no_gradient(b
     assert any(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
 
 
-def test_what_the_teacher_was_is_where_the_next_round_goes_on_and_reset_forgets_it(begin):
-    task, model, teacher = begin(settings(momentum=0.5), UNLABELLED)
-    with torch.no_grad():
-        model.encoder.fc.bias.add_(1)
-    task.after_step()
-    kept, left = task.keep(), float_state(deepcopy(teacher))
-    assert set(kept) == {f"teacher/{name}" for name in left}
-
-    _, _, again = begin(settings(), UNLABELLED, round_=31, kept=kept)
-    assert all(torch.equal(tensor, left[name]) for name, tensor in float_state(again).items())
-
-    forgetful, model, fresh = begin(settings(teacher="reset"), UNLABELLED, round_=31, kept=kept)
-    for name, tensor in float_state(fresh).items():
-        assert torch.equal(tensor, float_state(model)[name])
-    assert forgetful.keep() == {}
-
-
 def test_a_client_with_both_kinds_goes_through_labels_first_and_uses_each(begin):
     task, _, _ = begin(settings(batch_size=5), MIXED, received={"relations": RELATIONS})
     named, batches = [], list(task.batches(0))

@@ -6,10 +6,8 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from training.algorithms.objectives.moco import FeatureQueue, MoCo, info_nce
+from training.algorithms.objectives.moco import MoCo, info_nce
 from training.errors import DataError
 from training.models.classifier import to_model_input
 
@@ -37,17 +35,6 @@ def test_the_loss_is_the_double_loop(pictures, negatives, temperature):
     q, k, bank = (unit(random.normal(size=(count, 5))) for count in (pictures, pictures, negatives))
     ours = info_nce(*(torch.from_numpy(rows) for rows in (q, k, bank)), temperature)
     np.testing.assert_allclose(ours, naive(q, k, bank, temperature), rtol=1e-10)
-
-
-def test_no_query_has_a_negative_of_its_own_picture(begin_followed):
-    """Of a bank as large as the client most have one: it would push each picture from itself."""
-    random = np.random.default_rng(1)
-    q, k, bank = (torch.from_numpy(unit(random.normal(size=(count, 5)))) for count in (2, 2, 4))
-    own = torch.tensor([[True, False, False, True], [False, False, False, False]])
-    first, second = info_nce(q, k, bank, 0.2, own)
-    assert first.item() == pytest.approx(naive(q[:1], k[:1], bank[1:3], 0.2).item())
-    assert second.item() == pytest.approx(naive(q[1:], k[1:], bank, 0.2).item())
-    assert info_nce(q, k, bank, 0.2, torch.ones(2, 4, dtype=torch.bool)).tolist() == [0.0, 0.0]
 
 
 def test_a_first_bank_knows_of_which_pictures_it_is(begin_followed, work_of):
@@ -195,20 +182,3 @@ def test_a_normed_head_spreads_the_features_of_an_encoder_that_knows_nothing(
     task, _, _ = begin_followed(MoCo(features=16, batch_size=18, head_norm=head_norm))
     centre = task.keep()["features"].mean(dim=0)
     assert (float(torch.linalg.vector_norm(centre)) > 0.5) == alike
-
-
-@given(capacity=st.integers(1, 9), first=st.integers(0, 12), pushes=st.lists(st.integers(0, 12), max_size=5))
-def test_first_in_is_first_out(capacity, first, pushes):
-    rows = torch.arange(2.0 * (first + sum(pushes))).view(-1, 2)
-    expected = deque(rows[:first].tolist(), maxlen=capacity)
-    pictures = torch.arange(len(rows))
-    bank = FeatureQueue(rows[:first], pictures[:first], capacity)
-    at = first
-    for count in pushes:
-        bank.push(rows[at : at + count], pictures[at : at + count])
-        expected.extend(rows[at : at + count].tolist())
-        at += count
-        assert bank.features.tolist() == list(expected)
-        assert bank.features.shape[1] == 2
-        assert rows[bank.pictures].tolist() == bank.features.tolist()
-    assert rows.tolist() == torch.arange(2.0 * len(rows)).view(-1, 2).tolist()

@@ -35,16 +35,6 @@ def test_parameters_follow_by_hand_and_statistics_are_the_followers_own(begin_fo
     assert not any(parameter.requires_grad for parameter in frozen_copy.parameters())
 
 
-def test_without_momentum_the_follower_is_the_network(begin_followed):
-    task, network, frozen_copy = begin_followed(MoCo(**SMALL, momentum=0.0))
-    task.loss(next(task.batches(0)))
-    with torch.no_grad():
-        network.heads.get_submodule("projector.2").weight.mul_(3)
-    task.after_step()
-    for parameter, leader in zip(frozen_copy.parameters(), network.parameters(), strict=True):
-        assert torch.equal(parameter, leader)
-
-
 @pytest.mark.parametrize("start", ["reset", "keep"])
 def test_a_first_round_starts_from_the_received_network(begin_followed, start):
     _, network, frozen_copy = begin_followed(MoCo(**SMALL, momentum_encoder=start))

@@ -52,15 +52,6 @@ def test_losses_by_subgroup_are_means_over_the_pictures_drawn_in_the_last_epoch(
     assert task.losses() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_subgroup_of_which_nothing_was_drawn_has_no_loss(begin):
-    task, _ = begin(Supervised(batch_size=2))
-    for batch in task.batches(0):
-        task.loss(batch)
-        break
-    assert len(task.losses()) <= 2
-    assert "dark" not in task.losses()
-
-
 def test_pictures_without_a_label_are_left_out(begin, dataset):
     whole = dataset.examples("north", "train")
     labels = np.where(np.arange(18) % 2 == 0, -1, whole.labels)
@@ -82,14 +73,6 @@ def test_every_epoch_and_round_draws_anew_and_the_same_one_draws_the_same(begin)
 
     assert drawn(1, 0) == drawn(1, 0)
     assert len({str(drawn(round_, epoch)) for round_ in (1, 2) for epoch in (0, 1)}) == 4
-
-
-def test_the_loss_carries_a_gradient_into_every_parameter(begin):
-    task, model = begin(Supervised(batch_size=7))
-    [batch] = task.batches(0)
-    task.loss(batch).backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-    assert any(bool(parameter.grad.abs().sum() > 0) for parameter in model.parameters())
 
 
 def step(task, model, batch):
@@ -298,17 +281,3 @@ def test_of_cases_only_those_of_the_same_kinds_in_the_same_slots_are_mixed():
     assert torch.equal(mixed.images.kinds, kinds)
     np.testing.assert_array_equal(mixed.images.context.numpy(), context.numpy())
     np.testing.assert_array_equal(mixed.partners, POSITIONS[order])
-
-
-def test_small_alphas_hardly_mix_and_large_ones_mix_evenly():
-    def shares(alpha):
-        random = np.random.default_rng(0)
-        batch = Batch(pictures(2), POSITIONS[:2])
-        return np.array([float(mix(batch, alpha, random).shares[0]) for _ in range(300)])
-
-    little, one, much = shares(0.1), shares(1.0), shares(32.0)
-    assert (little >= 0.5).all()
-    assert (little > 0.99).mean() > 0.5
-    assert one.mean() == pytest.approx(0.75, abs=0.03)  # of the larger of two parts of a stick
-    assert much.mean() < 0.56
-    assert np.isfinite(shares(1e-6)).all()
