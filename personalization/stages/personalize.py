@@ -32,6 +32,7 @@ from personalization.stages.per_client import (
     without_own,
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
+from personalization.strategies.shrink import EVALUATIONS, STRENGTHS
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
@@ -135,7 +136,7 @@ class Personalize(Stage):
         """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
         if isinstance(self.strategy, Shrink):
-            return self.shrink(self.strategy, context, before)
+            return self.shrink(context, before)
         if self.chooses_nothing(context.census):
             facts = {"by_subgroup": {name: {"epoch": 0} for name in context.subgroups}}
             return self.outcome(context, {}, before, Traffic(), facts)
@@ -158,7 +159,7 @@ class Personalize(Stage):
         facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
         return self.outcome(context, chosen, before, traffic, facts)
 
-    def shrink(self, strategy: Shrink, context: StageContext, before: StageResult) -> StageResult:
+    def shrink(self, context: StageContext, before: StageResult) -> StageResult:
         """Fit each subgroup's head towards the global one, and keep those that are proven better."""
         start, network, traffic = before.models[GLOBAL], behind_encoder(context.model), Traffic()
         weight, bias = head_of(network)
@@ -168,7 +169,7 @@ class Personalize(Stage):
         proofs: dict[str, Any] = {}
         for name in context.subgroups:
             own, strength, fitted = fit_subgroup(
-                context, network, name, towards, strategy.strengths, strategy.evaluations, traffic
+                context, network, name, towards, STRENGTHS, EVALUATIONS, traffic
             )
             by_subgroup[name] = {"epoch": 0, "strength": strength, **fitted}
             proof = None if strength is None else self.proof_of_folds(context, name, towards, own, traffic)
@@ -200,7 +201,7 @@ class Personalize(Stage):
             return None
         assert isinstance(self.strategy, Shrink)
         counts = ask_compared_folds(context, name, before[1:], after[1:], traffic)
-        tried = len(self.strategy.strengths)
+        tried = len(STRENGTHS)
         return prove(counts, 1, tried, config, has_malignancy=tells_malignancy(context))
 
     def chooses_nothing(self, census: Census) -> bool:
