@@ -32,9 +32,9 @@ from training.engines.nvflare.chunking import AT_ONCE, ChunkedTransfer
 from training.engines.nvflare.engine import NvflareEngine
 from training.engines.nvflare.payload import Payload
 from training.engines.nvflare.session import CoordinatorSession
-from training.federation.questions import FIT
 from training.jobs.job import Job, read_job
 from training.jobs.run_folder import RunFolder
+from training.rounds.requests import FIT
 
 MIB = 1 << 20
 SILENCE = 600  # seconds

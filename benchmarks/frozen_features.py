@@ -42,11 +42,11 @@ from tables import print_table, write_table
 from clients.data.prepare import prepare
 from clients.store import ClientStore
 from training.data.dataset import Dataset
-from training.federation.client.fit import WEIGHTS, store_key
 from training.jobs.job import Job, read_job
 from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, named
 from training.models import Classifier, build_model
+from training.rounds.client.fit import WEIGHTS, store_key
 
 # An arm: the recipe that its pre-training is taken from, and what is changed there.
 ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

@@ -22,11 +22,11 @@ from tables import print_conditions, print_table
 
 from clients.store import ClientStore
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.server.metrics import MetricsLog
 
 
 def job_of(weights: Path, model: str, size: int, rounds: int, trains: str) -> Job:

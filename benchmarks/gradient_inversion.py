@@ -39,9 +39,9 @@ from torch import Tensor, nn
 
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
+from training.privacy.compression import decode, encode, stochastic
+from training.privacy.dp.updates import clip
 from training.secure_random import NoiseSource
-from training.updates.compression.quantization import decode, encode, stochastic
-from training.updates.differential_privacy.client_level import clip
 
 SIZE, CLASSES = 32, 7
 CLIP = 1.0

@@ -34,8 +34,8 @@ from tables import print_conditions, print_table
 from personalization.calibration.at_thresholds import LEVEL
 from personalization.strategies.shrink import EVALUATIONS, STRENGTHS
 from registry.bundle.counts.score_bins import smallest_cell
-from training.algorithms.features import HeadRows
-from training.federation.server.head_fit import Heads
+from training.algorithms.client import HeadRows
+from training.rounds.server.head_fit import Heads
 
 PARTS, REPLICATES, EPOCHS = 5, 2000, 5
 

@@ -55,13 +55,13 @@ from clients.store import ClientStore
 from training.data.dataset import SPLITS
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError
-from training.federation.questions import FIT
-from training.federation.server.metrics_log import MetricsLog
 from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.engine import Engine
 from training.messages.message import Answer, Broadcast, Tensors, Update
+from training.rounds.requests import FIT
+from training.rounds.server.metrics import MetricsLog
 from training.seeds import derive_seed, generator
 
 RECIPE = "fedperl@ten-hospitals"

@@ -1,6 +1,6 @@
 """What the round loop adds to the bare gradient work.
 
-A: one round of the round loop (`training.federation.server.round_loop.run_rounds`), with everything that a
+A: one round of the round loop (`training.rounds.server.loop.run_rounds`), with everything that a
 round has: messages, checks, aggregation, log and a checkpoint that is synced to disk. Evaluation is off.
 
 B: a plain PyTorch loop over the same clients that does the same gradient steps: the same batches in the same
@@ -35,41 +35,38 @@ from tables import print_conditions, print_table
 from torch import Tensor
 
 import training.algorithms.objectives.base
-import training.federation.client.fit
-import training.federation.client.local_training
-import training.federation.server.round_loop
 import training.files
+import training.rounds.client.fit
+import training.rounds.server.loop
 from clients.store import ClientStore
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
 from training.algorithms.optimizers import build_optimizer
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.data.dataset import Examples
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.census import Census
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import Plan, States, TrackState
-from training.federation.server.round_loop import fit_broadcast, run_rounds
-from training.federation.server.round_metrics import RoundMetrics
 from training.jobs.job import Job
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL, Update
 from training.messages.spool import Spool
 from training.models import Classifier, initial_model
-from training.models.case_batch import to_model_input
-from training.models.groups import float_state
+from training.models.classifier import float_state, to_model_input
+from training.rounds.census import Census
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import fit_broadcast, run_rounds
+from training.rounds.server.metrics import MetricsLog, RoundMetrics
+from training.rounds.server.plan import Plan, States, TrackState
 from training.seeds import derive_seed, generator
 
 CPU = torch.device("cpu")
 GRADIENT_WORK = "gradient work"
 # What is booked under which label; the rest of the round is under the label of `run_rounds`.
 PARTS = (
-    Watched(GRADIENT_WORK, training.federation.client.fit, "train_locally"),
-    Watched("seeds and generators", training.federation.client.local_training, "derive_seed"),
+    Watched(GRADIENT_WORK, training.rounds.client.fit, "train_locally"),
+    Watched("seeds and generators", training.rounds.client.fit, "derive_seed"),
     Watched("seeds and generators", training.algorithms.objectives.base, "derive_seed"),
     Watched("seeds and generators", training.algorithms.objectives.base, "generator"),
     Watched("seeds and generators", torch, "manual_seed"),
@@ -81,12 +78,12 @@ PARTS = (
     Watched("take weights from the model", LocalModel, "take"),
     Watched("name what travels", SyncAll, "travels"),
     Watched("clear the spool", Spool, "clear"),
-    Watched("check the updates", training.federation.server.round_loop, "admit"),
-    Watched("weigh and mix", training.federation.server.round_loop, "aggregate"),
+    Watched("check the updates", training.rounds.server.loop, "admit"),
+    Watched("weigh and mix", training.rounds.server.loop, "aggregate"),
     Watched("log", RoundMetrics, "to_json"),
     Watched("log", MetricsLog, "write"),
     Watched("log", MetricsLog, "advance"),
-    Watched("checkpoint: write", training.federation.server.round_loop, "save"),
+    Watched("checkpoint: write", training.rounds.server.loop, "save"),
     Watched("checkpoint: fsync", training.files.os, "fsync"),
 )
 

@@ -36,9 +36,9 @@ from tables import print_conditions, print_table
 
 from clients.store import ClientStore
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
+from training.rounds.server.metrics import MetricsLog
 
 MIB = 1 << 20
 PICTURES, SIZE = 20, 16  # of each client in each split; pixels

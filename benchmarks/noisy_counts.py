@@ -30,10 +30,10 @@ from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from training.data.dataset import Dataset
-from training.data.of_patients import OfPatients
-from training.federation.client.noisy_blocks import Noise, with_noise
+from training.data.folds import OfPatients
 from training.jobs.job import Job, read_job
-from training.updates.differential_privacy.concentrated import variance_for
+from training.privacy.dp.counts import variance_for
+from training.rounds.client.disclosure import Noise, with_noise
 
 FIGURES = ("accuracy", "balanced_accuracy", "malignancy_auroc")
 SPREAD = "spread"

@@ -35,12 +35,12 @@ from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.server.metrics import MetricsLog
 
 SIZE = 32  # pixels
 PICTURES = 30  # of each client, in all splits

@@ -1,6 +1,6 @@
 """Rounds of pre-training by the round loop, and bare local training of the same clients in between.
 
-One run of `training.federation.server.round_loop.run_rounds` with the plan of the stage `pretrain`. After a
+One run of `training.rounds.server.loop.run_rounds` with the plan of the stage `pretrain`. After a
 round is logged the
 clock of the loop stands still while the same clients train without the loop: `train_locally` on a local model
 of its own, with what the exchange would send and what the client would keep held in memory. A loop's round
@@ -18,17 +18,17 @@ from clients.store import ClientStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.blocks import Blocks
-from training.federation.client.local_training import train_locally
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import Plan, States, TrackState
-from training.federation.server.round_loop import run_rounds
 from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL, Tensors
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.client.fit import train_locally
+from training.rounds.requests import Blocks
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
+from training.rounds.server.metrics import MetricsLog
+from training.rounds.server.plan import Plan, States, TrackState
 from training.seeds import generator
 
 

@@ -1,6 +1,6 @@
 """Pictures a second in pre-training: MAE and MoCo through our objectives, and plain PyTorch beside them.
 
-Ours: one client's round by `training.federation.client.local_training.train_locally`, from `begin` to the
+Ours: one client's round by `training.rounds.client.fit.train_locally`, from `begin` to the
 last `after_step`, with what the client kept of its last round. Plain: the same timm model, batches,
 augmentation, masks, size of the queue, momentum and optimizer in the loops of `benchmarks/plain`, which call
 none of our objectives. That
@@ -37,15 +37,15 @@ from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import LocalRound
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.epochs import in_batches
 from training.engines.malloc import keep_freed_memory
-from training.federation.client.local_training import train_locally
 from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.groups import float_state
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import float_state
+from training.models.encoders.files import prepare_torchvision
+from training.rounds.client.fit import train_locally
 
 prepare_torchvision()
 from plain.mae_loop import PlainMAE, train_mae  # noqa: E402  (it imports timm)

@@ -21,19 +21,18 @@ from personalization.calibration.temperature import (
     log_likelihoods,
     subgroup_temperature,
 )
-from training.algorithms.client import Client
-from training.algorithms.features import HeadRows
+from training.algorithms.client import Client, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
 from training.data.folds import in_folds
-from training.federation.client.embed import on_features
-from training.federation.client.head_gradient import make_rows, sums_of_gradient, sums_of_rows
-from training.federation.questions import BIAS, SPREAD, WEIGHT
-from training.federation.server.head_fit import HeadFit, Heads, KeptSums, fit_head
 from training.jobs.job import Job, read_job
 from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, Shapes, Tensors
 from training.models import initial_model
+from training.rounds.client.embed import on_features
+from training.rounds.client.head_gradient import make_rows, sums_of_gradient, sums_of_rows
+from training.rounds.requests import BIAS, SPREAD, WEIGHT
+from training.rounds.server.head_fit import HeadFit, Heads, KeptSums, fit_head
 from training.wiring import load_data
 
 STAGE = "0-federate"

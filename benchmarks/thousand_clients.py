@@ -43,13 +43,13 @@ from tables import print_conditions, print_table, write_table
 from clients.store import ClientStore
 from training.data.dataset import Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.census import CENSUS
-from training.federation.questions import EVALUATE, FIT
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import Answer, Broadcast
+from training.rounds.census import CENSUS
+from training.rounds.requests import EVALUATE, FIT
+from training.rounds.server.metrics import MetricsLog
 
 KIB, MIB = 1 << 10, 1 << 20
 PICTURES, SIZE, CHANNELS = 4, 8, [4, 8, 16, 32]

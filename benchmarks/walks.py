@@ -107,16 +107,16 @@ def walks_of_an_update(folder: Path, count: int) -> list[Walk]:
     from clients.store import ClientStore
     from tests.training.conftest import BASE, FEDERATE, make
     from training.engines.in_process import ClientAppParts, InProcessEngine
-    from training.federation.server import round_loop
-    from training.federation.server.metrics_log import MetricsLog
     from training.jobs.job import Job
     from training.jobs.pipeline import run_stages
+    from training.rounds.server import loop
+    from training.rounds.server.metrics import MetricsLog
 
     walks, walk, data = [], Walk(), make()
     job = Job.model_validate(
         {**BASE, "stages": [{**FEDERATE, "rounds": count + 1, "aggregator": {"name": "fedauto"}}]}
     )
-    choose, save = round_loop.choose_cohort, round_loop.save
+    choose, save = loop.choose_cohort, loop.save
 
     def first(track: Any, plan: Any, round_: int) -> Any:
         walk.on = round_ > 1
@@ -130,8 +130,8 @@ def walks_of_an_update(folder: Path, count: int) -> list[Walk]:
 
     engine = InProcessEngine(ClientAppParts(job, data, ClientStore(folder / "clients")), folder / "spool")
     with (
-        patch.object(round_loop, "choose_cohort", first),
-        patch.object(round_loop, "save", last),
+        patch.object(loop, "choose_cohort", first),
+        patch.object(loop, "save", last),
         MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log,
         walk.everywhere(),
     ):

@@ -3,8 +3,8 @@
 - `run`: the command; `coordinator`: the same wiring inside FLARE.
 - `engines`: how messages reach the clients: on one machine, or over a network of hospitals.
 - `jobs`: the job file, its stages, the run folder.
-- `federation`: one round, server and client. Start reading at `training.federation.server.round_loop`.
-- `updates`: what is done to an update on its way: masks, noise, compression.
+- `rounds`: one round, server and client. Start reading at `training.rounds.server.loop`.
+- `privacy`: what is done to an update on its way: masks, noise, compression.
 - `algorithms`: objectives, aggregators, exchanges, syncs, and what they see of a client.
 - `models`, `messages`, `data`: networks, what travels, and what training sees of pictures.
 """

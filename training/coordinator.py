@@ -52,7 +52,7 @@ from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.wiring import attester, open_registrar
 
 LOGGER = logging.getLogger("dermfed.coordinator")

@@ -79,7 +79,7 @@ def print_contents(facts: dict[str, Any]) -> None:
 
 def known_encoders() -> list[dict[str, Any]]:
     """What is told of each encoder that can be installed."""
-    from training.models.encoders.packages import KNOWN
+    from training.models.encoders.sources import KNOWN
 
     return [listed(package) for package in KNOWN]
 
@@ -87,8 +87,7 @@ def known_encoders() -> list[dict[str, Any]]:
 def facts_of(what: str) -> dict[str, Any]:
     """What a file of weights, or `package:NAME`, contains, and the blocks of a job that begins with it."""
     from training.models.encoders.inspection import inspect
-    from training.models.encoders.packages import KNOWN, weights_file
-    from training.models.encoders.source import PACKAGE, Source
+    from training.models.encoders.sources import KNOWN, PACKAGE, Source, weights_file
 
     package = what.removeprefix(PACKAGE) if what.startswith(PACKAGE) or what in KNOWN else None
     weights = what if package is None else f"{PACKAGE}{package}"
@@ -116,8 +115,7 @@ def facts_of(what: str) -> dict[str, Any]:
 
 def listed(package: str) -> dict[str, Any]:
     """What is told of a known package."""
-    from training.models.encoders.packages import KNOWN, is_installed, weights_file
-    from training.models.encoders.source import PACKAGE, Source
+    from training.models.encoders.sources import KNOWN, PACKAGE, Source, is_installed, weights_file
 
     known, there = KNOWN[package], is_installed(package)
     source = Source(f"{PACKAGE}{package}", weights_file(package)) if there else None

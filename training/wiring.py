@@ -29,7 +29,6 @@ from registry.registry import Registry, key_signatory
 from training.algorithms.release_store import FolderReleases
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
-from training.federation.server.metrics_log import MetricsLog
 from training.files import write_text
 from training.jobs.contexts import try_model
 from training.jobs.disclosure_report import Seen, over_network, who_sees_what
@@ -41,6 +40,7 @@ from training.jobs.settings import TrackingConfig
 from training.jobs.stages.base import Attest, Registered, Registrar, no_registry, unsigned
 from training.jobs.tracking import refuse_missing, tracked
 from training.progress import Progress
+from training.rounds.server.metrics import MetricsLog
 
 Say = Callable[[str], None]
 

@@ -9,12 +9,12 @@ from rich.console import Console
 from clients.data.prepare import prepare
 from clients.store import ClientStore
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.questions import FIT
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import read_job
 from training.jobs.pipeline import run_stages
 from training.jobs.run_folder import RunFolder
 from training.messages.message import Answer, Broadcast, Failure
+from training.rounds.requests import FIT
+from training.rounds.server.metrics import MetricsLog
 
 
 class Replay:

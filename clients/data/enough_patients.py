@@ -11,7 +11,7 @@ pictures that they select. So before anything is disclosed,
    not used.
 
 Both look at one job. What two jobs tell apart, by other seeds, units or label maps, or since pictures were
-mended, is for the account of censuses (`training.federation.client.census_account`).
+mended, is for the account of censuses (`training.rounds.client.ledger`).
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from clients.new_job.manifests import Manifests
 from registry.bundle.skin_tone import SCALES
 from registry.bundle.text import nearest
 from training.data.settings import ColumnSubgroups, SplitConfig, ToneSubgroups
-from training.updates.settings import PrivacyConfig
+from training.privacy.settings import PrivacyConfig
 
 FEWEST_PATIENTS = PrivacyConfig().min_count  # labelled, of a tone that a group may name
 ENOUGH_PATIENTS = round(FEWEST_PATIENTS / SplitConfig().calibration)  # as many in calibration at one client

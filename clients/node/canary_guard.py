@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from training.federation.canary import CANARY, STEPS
 from training.files import write_text
 from training.messages.message import Answer, Broadcast, Failure
+from training.rounds.canary import CANARY, STEPS
 
 DEATHS = 2  # a process may be ended once for reasons of its own
 

@@ -24,13 +24,13 @@ from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
-from training.federation.client.census_account import CensusAccount
 from training.jobs.disclosure_report import decide_masks, over_network, who_sees_what, why_open
 from training.jobs.job import Job
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
-from training.updates.secure_aggregation.identity import fingerprint
+from training.models.classifier import float_state
+from training.privacy.secagg.keys import fingerprint
+from training.rounds.client.ledger import CensusAccount
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
 COPIES = 4  # of a model in memory while it is trained: weights, gradients, two moments

@@ -21,7 +21,7 @@ from training.engines.nvflare.channel import REFUSED
 from training.engines.nvflare.payload import Payload, part_of, size_of
 from training.engines.nvflare.wire import QuestionHeader
 from training.errors import EngineError, public_message, tell
-from training.updates.secure_aggregation.messages import MASKED, QUESTIONS, WITHHELD
+from training.privacy.secagg.messages import MASKED, QUESTIONS, WITHHELD
 
 HEARTBEATS_EVERY = 60.0  # seconds; what left of them in between is one line of the journal
 BLOCK = 1 << 20  # bytes that are hashed at a time

@@ -37,8 +37,9 @@ def say(text: str) -> None:
 
 
 def log_error(text: str, error: Exception) -> None:
-    """Log what went wrong, whole, in this node's own log."""
-    LOGGER.error("%s", text, exc_info=error)
+    """Log what went wrong: a line for whoever watches the node, and its trace in FLARE's log here."""
+    LOGGER.error("%s", text)
+    LOGGER.debug("its trace", exc_info=error)
 
 
 class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types

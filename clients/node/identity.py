@@ -20,7 +20,7 @@ from clients.federation.errors import KitError
 from clients.federation.kit import PRIVATE_FILE, Kit
 from training.errors import MessageError
 from training.files import write_text
-from training.updates.secure_aggregation.identity import Identity
+from training.privacy.secagg.keys import Identity
 
 KNOWN = "hospitals.json"  # in a kit's private folder: fingerprints by name
 ROOT = "rootCA.pem"
@@ -28,7 +28,7 @@ ROOT = "rootCA.pem"
 
 @dataclass(frozen=True)
 class KnownHospitals:
-    """The hospitals that a node knows, and their keys; see `training.updates.secure_aggregation.identity`.
+    """The hospitals that a node knows, and their keys; see `training.privacy.secagg.keys`.
 
     Attributes:
         path: the file of fingerprints.

@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from clients.federation.errors import PolicyFileError
 from training.config import FrozenConfig, read_config
-from training.data.selectors import identifying
+from training.data.settings import identifying
 
 POLICY = "policy.yaml"  # in a kit
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]

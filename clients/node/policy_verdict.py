@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from clients.node.policy import Policy, PrivacyPolicy
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.data.selectors import identifying, selecting_columns
+from training.data.settings import identifying, selecting_columns
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
-from training.updates.settings import PrivacyConfig
+from training.privacy.settings import PrivacyConfig
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe
 

@@ -19,7 +19,7 @@ from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
-from training.data.picture_list import PictureList
+from training.data.dataset import PictureList
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (
@@ -39,16 +39,16 @@ from training.engines.nvflare.wire import (
     write_answer,
 )
 from training.errors import MessageError, TrainingError, public_message, tell
-from training.federation.client.census_account import CensusAccount
-from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
 from training.messages.message import Answer, Broadcast, Failure
 from training.messages.spool import Spool
-from training.updates.compression.client import lost_key
-from training.updates.secure_aggregation.identity import Identity
+from training.privacy.compression import lost_key
+from training.privacy.secagg.keys import Identity
+from training.rounds.client.fit import store_key
+from training.rounds.client.ledger import CensusAccount
 
 LogLine = Callable[[str], None]
 

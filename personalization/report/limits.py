@@ -5,7 +5,7 @@ from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
 from registry.bundle.labels import UNDECLARED
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
-from training.updates.differential_privacy.report import privacy_text
+from training.privacy.dp.updates import privacy_text
 
 FEW = 30
 """Subgroups with fewer test pictures are named among the limits; their figures are shown all the same."""

@@ -63,9 +63,6 @@ from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
 from training.errors import JobError
-from training.federation.blocks import Blocks
-from training.federation.questions import EMBED
-from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.export import with_parents
 from training.messages.message import (
@@ -73,6 +70,8 @@ from training.messages.message import (
     Broadcast,
     Update,
 )
+from training.rounds.requests import EMBED, Blocks
+from training.rounds.server.ask import Traffic
 
 PATIENTS_BY_TONE = "patients_by_tone"  # the fact of how many patients of each skin tone there are
 PASSES = 3  # through all models: thresholds, counts and distances

@@ -39,10 +39,10 @@ from registry.bundle.manifest import WorkingPoint as WorkingPointEntry
 from registry.bundle.metrics.selective import decided
 from registry.bundle.skin_tone import ToneRanges
 from training.errors import MessageError
-from training.federation.blocks import Blocks
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.jobs.stages.export import subgroup_of
 from training.models.export import set_temperature
+from training.rounds.requests import Blocks
 
 
 @dataclass(frozen=True)

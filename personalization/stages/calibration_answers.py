@@ -37,20 +37,9 @@ from registry.bundle.counts.score_bins import (
 from registry.bundle.labels import kind_of_each, kinds_of, malignant_classes
 from registry.bundle.model import Gaussians
 from training.algorithms.client import Client
+from training.data.cases import under, without
 from training.data.dataset import Examples, Split, case_of
-from training.data.left_out import without
-from training.data.patterns import under
 from training.errors import MessageError
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client.embed import ENCODER
-from training.federation.client.evaluate import (
-    as_they_are,
-    patients_by_tone,
-    reply_blocks,
-    sendable,
-)
-from training.federation.client.release_ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
-from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
     Update,
@@ -59,6 +48,11 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models.export import GRAPH
+from training.rounds.client.disclosure import as_they_are, patients_by_tone, sendable
+from training.rounds.client.embed import ENCODER
+from training.rounds.client.evaluate import reply_blocks
+from training.rounds.client.ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
+from training.rounds.requests import EMBED, EvaluateQuestion
 
 LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from registry.bundle.model import OUTPUTS, Outputs
 from training.algorithms.augmentations.batch import AugmentConfig
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures
+from training.algorithms.client import Client, ClientFeatures
 from training.data.dataset import SPLITS, Examples, Split
 from training.errors import DataError, MessageError
-from training.federation.blocks import EVALUATION_BATCH
-from training.federation.client.embed import ENCODER, features_digest, rows_of
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import ENCODER_BATCH
+from training.models.classifier import ENCODER_BATCH
 from training.models.export import as_bytes
 from training.models.graph_parts import EncoderPart, HeadPart
 from training.progress import Watch, unwatched
+from training.rounds.client.embed import ENCODER, features_digest, rows_of
+from training.rounds.requests import EVALUATION_BATCH
 
 FOLD = "fold-"  # before the number of a fold: the name of what follows the encoder in the model without it
 

@@ -46,13 +46,9 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Gaussians, Graph
+from training.data.cases import parts_of
 from training.data.dataset import Split
-from training.data.left_out import parts_of
-from training.data.subgroup_settings import ToneGroups
-from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
-from training.federation.client.embed import ENCODER
-from training.federation.questions import EMBED
-from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.data.subgroups import ToneGroups
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.messages.message import (
     GLOBAL,
@@ -64,6 +60,9 @@ from training.messages.message import (
 )
 from training.models.export import GRAPH, as_tensor, set_temperature, temperatures_of
 from training.models.graph_parts import split_graph
+from training.rounds.client.embed import ENCODER
+from training.rounds.requests import EMBED, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.rounds.server.ask import Traffic, ask_all, ask_sums
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
 

@@ -16,13 +16,13 @@ from registry.bundle.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import Examples
 from training.errors import MessageError
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client.evaluate import predict, sendable
-from training.federation.questions import COMPARE
-from training.federation.server.ask import Traffic, ask_all, ask_sums
-from training.federation.server.plan import Track
 from training.jobs.stages.base import StageContext
 from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
+from training.rounds.client.disclosure import sendable
+from training.rounds.client.evaluate import predict
+from training.rounds.requests import COMPARE, EvaluateQuestion
+from training.rounds.server.ask import Traffic, ask_all, ask_sums
+from training.rounds.server.plan import Track
 
 BEFORE, AFTER, PAIRED = "before/", "after/", "paired"
 

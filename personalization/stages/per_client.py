@@ -9,22 +9,21 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.algorithms.client import Client
+from training.data.cells import count_people
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
 from training.errors import JobError
-from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
-from training.federation.census import Census
-from training.federation.client.evaluate import predict, reply_blocks
-from training.federation.client.local_training import FEWEST_IN_BATCH
-from training.federation.client.release_ledger import ANSWERS, admit
-from training.federation.questions import TEST
-from training.federation.server.ask import Traffic, ask_all
-from training.federation.server.plan import Track
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.final_test import final_question
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
 from training.models.encoders.files import said_of
+from training.rounds.census import Census
+from training.rounds.client.evaluate import predict, reply_blocks
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.requests import TEST, Blocks, EvaluateQuestion, unpack_blocks
+from training.rounds.server.ask import Traffic, ask_all
+from training.rounds.server.plan import Track
 
 
 def client_tracks(context: StageContext) -> tuple[Track, ...]:

@@ -40,18 +40,6 @@ from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
 from training.data.dataset import Split
 from training.errors import JobError
-from training.federation.blocks import Blocks, add_blocks
-from training.federation.census import Census
-from training.federation.client.embed import features_before, on_features
-from training.federation.client.evaluate import evaluate
-from training.federation.client.fit import fit, load_merged
-from training.federation.questions import COMPARE, EVALUATE, FIT, TEST
-from training.federation.server.ask import Traffic
-from training.federation.server.census_bounds import CensusBounds
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.head_fit import KeptSums
-from training.federation.server.plan import Plan, States, Track, TrackState
-from training.federation.server.round_loop import evaluate_tracks, run_rounds
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.features import HEAD_SUMS, answer_sum, fit_subgroup, head_of
 from training.jobs.stages.federate import Federate
@@ -59,11 +47,21 @@ from training.jobs.stages.final_test import answer_test, client_facts, figures_o
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.models.probe import behind_encoder
+from training.privacy.compression import Compressor
+from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.rounds.census import Census, CensusBounds
+from training.rounds.client.embed import features_before, on_features
+from training.rounds.client.evaluate import evaluate
+from training.rounds.client.fit import fit, load_merged
+from training.rounds.requests import COMPARE, EVALUATE, FIT, TEST, Blocks, add_blocks
+from training.rounds.server.ask import Traffic
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.head_fit import KeptSums
+from training.rounds.server.loop import evaluate_tracks, run_rounds
+from training.rounds.server.plan import Plan, States, Track, TrackState
 from training.seeds import derive_seed
-from training.updates.compression.server import Compressor
-from training.updates.settings import CountsConfig, PrivacyConfig
 
 
 class Personalize(Stage):

@@ -2,7 +2,7 @@
 
     min_{W, b}  (1 / n) Σ_c L_c(W, b) + (λ / 2) (‖W − W_global‖² + ‖b − b_global‖²)
 
-over the n training examples of one subgroup (`training.federation.server.head_fit`). λ is the one of a few
+over the n training examples of one subgroup (`training.rounds.server.head_fit`). λ is the one of a few
 strengths, and of ∞, which is the global head, at which examples that a head has not seen are most likely:
 with cross-fitting a head without fold k is drawn to the global head without fold k, and scores that fold.
 

@@ -14,12 +14,9 @@ import torch
 
 from training.errors import QuorumError
 from training.messages.message import Answer, Broadcast, Update
-from training.secure_random import KEY_BYTES
-from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
-from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.keys import agree, derive
-from training.updates.secure_aggregation.masked_sum import read_withheld
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg.fixed_point import FixedPointVector, decode
+from training.privacy.secagg.keys import Agreement, Signed, derive
+from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
     MASKED,
@@ -35,8 +32,11 @@ from training.updates.secure_aggregation.messages import (
     read_json,
     rows_tensor,
 )
-from training.updates.secure_aggregation.server import SecureSum
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.server import SecureSum
+from training.privacy.secagg.shamir import Recovery
+from training.privacy.secagg.sums import read_withheld
+from training.privacy.settings import SecureAggregationConfig
+from training.secure_random import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 
@@ -119,18 +119,18 @@ class Attack:
         selves = {p: summing.held(u, SELF_SHARES, survivors) for p, u in given.items()}
         keys = {p: summing.held(u, KEY_SHARES, gone) for p, u in given.items()}
         total = FixedPointVector.from_tensors(masked[victim].tensors)
-        own = summing.secret(victim, {p: s for p, s in selves.items() if s})
+        own = self.secret_of(victim, selves)
         total.subtract(total.mask(derive(own, summing.session, "self mask")))
         about, public = masks_about(summing.session, plans[victim]), summing.public[victim][:KEY_BYTES]
         for place in (each for each in seen if each != victim):
-            key = (
-                self.lent[place]
-                if place in helpers
-                else summing.secret(place, {p: k for p, k in keys.items() if k})
-            )
-            pair = total.mask(agree(key, public, about, "pair mask"))
+            key = self.lent[place] if place in helpers else self.secret_of(place, keys)
+            pair = total.mask(Agreement(key).with_(public, about, "pair mask"))
             total.subtract(pair) if victim < place else total.add(pair)
         return decode(total, self.layout, len(everybody))["counts"]
+
+    def secret_of(self, place: int, given: Mapping[int, Mapping[int, bytes] | None]) -> bytes:
+        shares = {holder: each[place] for holder, each in given.items() if each}
+        return self.summing.secret(Recovery.of(shares, self.summing.threshold), shares)
 
     def masked_by(self, place: int, plan: MaskedQuestion) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """The question to a hospital; shares of those alone whom it is told of."""

@@ -16,9 +16,9 @@ from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
 from training.engines.nvflare.wire import read_answer, stamp_of, write_answer
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client.evaluate import evaluate
 from training.messages.message import Broadcast, Update
+from training.rounds.client.evaluate import evaluate
+from training.rounds.requests import EvaluateQuestion
 
 SEED, GROUP = 11, "dark"
 MIN_COUNT = 10  # what a job has that does not say otherwise

@@ -19,11 +19,11 @@ from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
-from training.federation.census import CENSUS
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.census import CENSUS
 
 LEAST = 3
 PATIENTS = 60

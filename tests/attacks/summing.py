@@ -19,13 +19,12 @@ from clients.store import ClientStore
 from training.algorithms.client import Client
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
-from training.updates.secure_aggregation import shamir
-from training.updates.secure_aggregation.client import answer, withhold
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
-from training.updates.secure_aggregation.identity import Identity, Signed
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, unseal
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg import shamir
+from training.privacy.secagg.client import answer, withhold
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.fixed_point import FixedPointVector, decode
+from training.privacy.secagg.keys import Agreement, Identity, KeyPair, Signed, derive, seal, unseal
+from training.privacy.secagg.messages import (
     KEYS,
     LAYOUT,
     MASKED,
@@ -46,8 +45,8 @@ from training.updates.secure_aggregation.messages import (
     session_about,
     tensor_bytes_of,
 )
-from training.updates.secure_aggregation.recovery import combine
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.shamir import Recovery
+from training.privacy.settings import SecureAggregationConfig
 
 RUN = "skin-1"
 THREE = ("ash", "birch", "cedar")
@@ -194,7 +193,7 @@ def impersonate(
     Returns:
         The victim's counts; or why it refused.
     """
-    from training.updates.secure_aggregation.messages import (
+    from training.privacy.secagg.messages import (
         CONFIRM,
         ConfirmQuestion,
         keys_statement,
@@ -229,7 +228,7 @@ def impersonate(
     self_shares: dict[int, bytes] = {}
     sealed = [bytes(SEALED_BYTES)]
     for place, (_, seal_pair) in enumerate(pairs.values(), start=1):
-        key = agree(seal_pair.private, victims_seal, session, "seal")
+        key = Agreement(seal_pair.private).with_(victims_seal, session, "seal")
         there = session + (0).to_bytes(4, "big") + place.to_bytes(4, "big")
         back = session + place.to_bytes(4, "big") + (0).to_bytes(4, "big")
         shares = unseal(key, tensor_bytes_of(shared.tensors[SEALED][place]), there)
@@ -256,9 +255,9 @@ def impersonate(
         return opened.reason
     self_shares[0] = tensor_bytes_of(opened.tensors[SELF_SHARES][0])
     total = FixedPointVector.from_tensors(masked.tensors)
-    self_key = combine(self_shares, victim.config.threshold(len(names)))
+    self_key = Recovery.of(self_shares, victim.config.threshold(len(names))).secret(self_shares)
     total.subtract(total.mask(derive(self_key, session, "self mask")))
     for mask_pair, _ in pairs.values():  # the victim, whose place is first, has added each
-        key = agree(mask_pair.private, victims_mask, masks_about(session, plan), "pair mask")
+        key = Agreement(mask_pair.private).with_(victims_mask, masks_about(session, plan), "pair mask")
         total.subtract(total.mask(key))
     return decode(total, layout, 4)["counts"]

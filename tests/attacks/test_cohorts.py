@@ -12,10 +12,9 @@ import torch
 from tests.attacks.summing import asker, evaluate, hospitals
 from training.errors import QuorumError
 from training.messages.message import Failure
-from training.updates.secure_aggregation import cohorts
-from training.updates.secure_aggregation.aggregation import sum_answers
-from training.updates.secure_aggregation.masked_sum import CohortError
-from training.updates.secure_aggregation.messages import MASKED, SHARE, UNMASK
+from training.privacy.secagg import cohorts
+from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
+from training.privacy.secagg.sums import CohortError, sum_answers
 
 FOUR = ("ash", "birch", "cedar", "elm")
 SIGNED = pytest.mark.parametrize("signed", [False, True])
@@ -72,11 +71,11 @@ def test_a_second_sum_is_over_the_same_or_not_at_all(tmp_path, first, second, on
 @SIGNED
 def test_a_coordinator_that_does_not_listen_is_refused_by_every_hospital(tmp_path, monkeypatch, signed):
     """The coordinator's own half is not what stands against it."""
-    from training.updates.secure_aggregation import masked_sum
+    from training.privacy.secagg import sums
 
     made = hospitals(tmp_path, FOUR, signed=signed)
     total(made, FOUR)
-    monkeypatch.setattr(masked_sum, "same_cohort", lambda topic, held, failures: list(held))
+    monkeypatch.setattr(sums, "same_cohort", lambda topic, held, failures: list(held))
     heard = []
 
     def ask(questions):
@@ -119,7 +118,7 @@ def test_test_counts_are_of_all_or_of_nobody(tmp_path, when, signed):
 
 @SIGNED
 def test_hospitals_themselves_refuse_a_part_of_it(tmp_path, monkeypatch, signed):
-    from training.updates.secure_aggregation.server import SecureSum
+    from training.privacy.secagg.server import SecureSum
 
     made = hospitals(tmp_path, FOUR, signed=signed)
     monkeypatch.setattr(SecureSum, "whole", False, raising=False)

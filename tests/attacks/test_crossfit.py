@@ -18,17 +18,15 @@ from registry.bundle.labels import kinds_of
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
 from training.algorithms import client as clients
-from training.algorithms.client import Client
-from training.algorithms.features import HeadRows
+from training.algorithms.client import Client, HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import evaluate, head_gradient
-from training.federation.client.evaluate import as_they_are
-from training.federation.client.head_gradient import answer_gradient, head_rows
-from training.federation.questions import BIAS, GRADIENT, SPREAD, WEIGHT
 from training.messages.message import GLOBAL, Broadcast
+from training.rounds.client import disclosure, head_gradient
+from training.rounds.client.disclosure import as_they_are
+from training.rounds.client.head_gradient import answer_gradient, head_rows
+from training.rounds.requests import BIAS, GRADIENT, SPREAD, WEIGHT, EvaluateQuestion
 
 LEAST, FOLDS, SUBGROUPS = 6, 5, ("dark", "light")
 TRAIN = {"split": "train"}
@@ -101,7 +99,7 @@ def runs_of(told):
 def test_no_bin_tells_few_patients_of_one_fold(monkeypatch):
     """Control: runs over all folds, whose members are drawn without regard to subgroups."""
     assert fewest_told(hospital(draw_patients())) >= LEAST / 2
-    monkeypatch.setattr(evaluate, "by_fold", lambda parts: parts)
+    monkeypatch.setattr(disclosure, "by_fold", lambda parts: parts)
     monkeypatch.setattr(
         clients, "in_folds", lambda examples, *rest: replace(examples, folds=examples.people % FOLDS)
     )

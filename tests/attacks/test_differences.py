@@ -15,9 +15,10 @@ import pytest
 from clients.store import ClientStore
 from personalization.stages.per_client import evaluate_together
 from training.algorithms.release_store import FolderReleases
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import evaluate as door
 from training.messages.message import Broadcast
+from training.rounds.client import disclosure
+from training.rounds.client import evaluate as door
+from training.rounds.requests import EvaluateQuestion
 
 LEAST = 5
 SUBGROUPS = ("light", "dark", "undeclared")
@@ -97,7 +98,7 @@ def asked(make_client, monkeypatch, tmp_path):
             sets_told.clear()
         return answers
 
-    sets_told, admitted = [], door.admitted_traits
+    sets_told, admitted = [], disclosure.admitted_traits
 
     def spy(client, part, traits, *columns):
         masks = admitted(client, part, traits, *columns)
@@ -134,10 +135,10 @@ def test_no_difference_is_of_few_patients(full, asked, scenario, monkeypatch):
     assert exposed(answers) == 0
     assert all(answers[:1]), "something is told"
     with monkeypatch.context() as as_before:
-        as_before.setattr(door, "admit", lambda store, client, kind, sets, least: dict(sets))
-        as_before.setattr("personalization.stages.per_client.admit", door.admit)
+        as_before.setattr(disclosure, "admit", lambda store, client, kind, sets, least: dict(sets))
+        as_before.setattr("personalization.stages.per_client.admit", disclosure.admit)
         as_before.setattr(
-            door, "one_of_each", lambda part, least: part.where(door.first_of_each(part.lesions))
+            disclosure, "one_of_each", lambda part, least: part.where(disclosure.first_of_each(part.lesions))
         )
         assert exposed(asked(SCENARIOS[scenario](full), "forgotten")) > 0, "the control"
 

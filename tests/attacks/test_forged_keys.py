@@ -20,8 +20,8 @@ from tests.attacks.summing import (
     updates_of,
 )
 from training.messages.message import Failure
-from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.messages import SIGNATURE, read_json
+from training.privacy.secagg.keys import Signed
+from training.privacy.secagg.messages import SIGNATURE, read_json
 
 ASH, *OTHERS = THREE
 
@@ -104,7 +104,7 @@ def test_what_would_have_to_be_stolen_is_enough(tmp_path):
 def test_a_certificate_that_has_ended_is_refused(tmp_path, monkeypatch):
     from datetime import UTC, datetime, timedelta
 
-    from training.updates.secure_aggregation import identity as module
+    from training.privacy.secagg import keys as module
 
     made = hospitals(tmp_path, signed=True)
     (question,) = evaluate(made, [ASH])
@@ -129,7 +129,7 @@ def test_a_hospital_without_signature_is_let_into_no_sum(tmp_path):
     assert not any(isinstance(each, Failure) for each in answers)
     from tests.attacks.summing import asker
     from training.errors import QuorumError
-    from training.updates.secure_aggregation.aggregation import sum_answers
+    from training.privacy.secagg.sums import sum_answers
 
     with pytest.raises(QuorumError, match="the keys of cedar are not signed"):
         sum_answers(asker(made), questions, made[ASH].config)

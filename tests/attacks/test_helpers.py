@@ -10,10 +10,10 @@ import torch
 from tests.attacks.alone import Attack
 from tests.attacks.summing import asker, evaluate, hospitals, updates_of
 from training.errors import TrainingError
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.kept import MASK_KEY, MASKS, kept_in
-from training.updates.secure_aggregation.messages import tensor_bytes_of
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.client import MASK_KEY, MASKS, kept_in
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.messages import tensor_bytes_of
+from training.privacy.settings import SecureAggregationConfig
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
 SIGNED = pytest.mark.parametrize("signed", [False, True])

@@ -20,8 +20,8 @@ from tests.attacks.summing import (
     new_key,
 )
 from training.errors import MessageError
-from training.updates.secure_aggregation.aggregation import sum_answers
-from training.updates.secure_aggregation.identity import fingerprint
+from training.privacy.secagg.keys import fingerprint
+from training.privacy.secagg.sums import sum_answers
 
 ASH, *OTHERS = THREE
 GHOSTS = ("ghost", "wraith")

@@ -11,19 +11,16 @@ from torch import nn
 from personalization.stages.calibration_answers import embedding_sums
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures, FeatureMemory, HeadRows
+from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.federation.client import head_gradient
-from training.federation.client.embed import raw_place
-from training.federation.client.head_gradient import answer_spread
-from training.federation.client.moments import answer_moments
-from training.federation.questions import MASS, MOMENTS, SPREAD, SUM
 from training.messages.message import GLOBAL, Broadcast
-from training.models.encoders.principal import principal
-from training.models.encoders.several import Encoders
+from training.models.encoders.several import Encoders, principal
+from training.rounds.client import head_gradient
+from training.rounds.client.embed import answer_moments, raw_place
+from training.rounds.client.head_gradient import answer_spread
+from training.rounds.requests import MASS, MOMENTS, SPREAD, SUM
 
 LEAST, WIDTH, STAGE = 6, 4, "0-federate"
 LABELS = np.repeat([0, 1, 2, -1], [40, 30, 3, 2])  # a rare class, and two pictures without a label

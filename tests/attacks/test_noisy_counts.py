@@ -16,20 +16,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.training.updates.conftest import MemoryStore
+from tests.training.privacy.conftest import MemoryStore
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.engines.in_process import ClientAppParts
-from training.federation.blocks import EvaluateQuestion, read_blocks
-from training.federation.client import evaluate as door
-from training.federation.client import noisy_blocks
-from training.federation.questions import EVALUATE, TEST
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
 from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
-from training.models.groups import float_state
-from training.updates.differential_privacy.concentrated import rho_of
-from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
+from training.models.classifier import float_state
+from training.privacy.dp.counts import discrete_gaussian, rho_of
+from training.rounds.client import disclosure
+from training.rounds.client import evaluate as door
+from training.rounds.requests import EVALUATE, TEST, EvaluateQuestion, read_blocks
 
 RUNS = 250
 SIZES = {name: {"light": (3, 40, 3, 40)} for name in ("north", "south", "west")}
@@ -111,7 +109,7 @@ class Hospitals:
             if not self.together:
                 told.append(parts_of(self.app.answer(broadcast).tensors))
                 continue
-            # What masks leave of three answers (tests/training/updates/secure_aggregation).
+            # What masks leave of three answers (tests/training/privacy/secagg).
             shares = [self.share(replace(broadcast, client=name)) for name in SIZES]
             told.append(np.sum(shares, axis=0))
         return np.concatenate(told)
@@ -141,9 +139,9 @@ def ratios(job, worlds, split, together, scale=Fraction(1)):
     variance = hospitals[0].variance(split)
     real = partial(discrete_gaussian, below=Random(8).randrange)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noisy_blocks, "discrete_gaussian", lambda of, size: np.zeros(size, dtype=np.int64))
+        patch.setattr(disclosure, "discrete_gaussian", lambda of, size: np.zeros(size, dtype=np.int64))
         first, second = (each.run(split) for each in hospitals)
-        patch.setattr(noisy_blocks, "discrete_gaussian", lambda of, size: real(of * scale**2, size))
+        patch.setattr(disclosure, "discrete_gaussian", lambda of, size: real(of * scale**2, size))
         found = []
         for each in hospitals:
             runs = np.stack([each.run(split) for _ in range(RUNS)])
@@ -213,8 +211,8 @@ def test_asking_again_does_not_take_the_noise_away(job, worlds):
     # The control: of a hospital that forgets what it told, the mean of many answers is what it hides.
     with pytest.MonkeyPatch.context() as patch:
         known = partial(discrete_gaussian, below=Random(8).randrange)
-        patch.setattr(noisy_blocks, "discrete_gaussian", known)
+        patch.setattr(disclosure, "discrete_gaussian", known)
         mean = np.mean([hospital.run("test") for _ in range(RUNS)], axis=0)
-        patch.setattr(noisy_blocks, "discrete_gaussian", lambda of, size: np.zeros(size, dtype=np.int64))
+        patch.setattr(disclosure, "discrete_gaussian", lambda of, size: np.zeros(size, dtype=np.int64))
         exact = hospital.run("test")
     assert np.abs(mean - exact).max() < 4 * sqrt(hospital.variance("test") / RUNS)

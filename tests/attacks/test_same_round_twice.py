@@ -10,10 +10,10 @@ import torch
 from tests.attacks.summing import Hospital, asker, hospitals
 from training.errors import QuorumError
 from training.messages.message import Broadcast, Failure, Update
-from training.updates.secure_aggregation import cohorts
-from training.updates.secure_aggregation.client import withhold
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.masked_sum import CohortError, sum_withheld
+from training.privacy.secagg import cohorts
+from training.privacy.secagg.client import withhold
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.sums import CohortError, sum_withheld
 
 FOUR = ("ash", "birch", "cedar", "elm")
 
@@ -48,12 +48,12 @@ def test_the_second_sum_is_refused_and_the_same_one_is_not(tmp_path, signed):
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_hospitals_refuse_it_whatever_the_coordinator_does(tmp_path, monkeypatch, signed):
-    from training.updates.secure_aggregation import masked_sum
+    from training.privacy.secagg import sums
 
     made = hospitals(tmp_path, FOUR, signed=signed)
     weights_of(made, FOUR)
     made = restarted(tmp_path, made)
-    monkeypatch.setattr(masked_sum, "same_cohort", lambda topic, held, failures: list(held))
+    monkeypatch.setattr(sums, "same_cohort", lambda topic, held, failures: list(held))
     with pytest.raises(
         QuorumError, match=r"takes no part in a second sum: the sum of `0-federate/global/fit/1`"
     ):

@@ -15,7 +15,7 @@ from tests.attacks.listing import points, read_bundle, read_scores
 from tests.attacks.records import Records, recovered
 from tests.attacks.sorted_scores import solve
 from tests.attacks.trials import try_distances, try_lists
-from training.federation.blocks import unpack_blocks
+from training.rounds.requests import unpack_blocks
 
 TEN, DRAWS = 10, 40
 

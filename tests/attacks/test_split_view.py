@@ -13,15 +13,12 @@ import torch
 from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
 from training.messages.message import Failure
-from training.updates.secure_aggregation import client as client_module
-from training.updates.secure_aggregation import cohorts, server
-from training.updates.secure_aggregation.aggregation import sum_answers
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.fixed_point import decode
-from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive
-from training.updates.secure_aggregation.masked_sum import read_withheld
-from training.updates.secure_aggregation.messages import (
+from training.privacy.secagg import client as client_module
+from training.privacy.secagg import cohorts, server
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.fixed_point import decode
+from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
+from training.privacy.secagg.messages import (
     CONFIRM,
     KEY_SHARES,
     SELF_SHARES,
@@ -33,8 +30,9 @@ from training.updates.secure_aggregation.messages import (
     read_json,
     tensor_bytes_of,
 )
-from training.updates.secure_aggregation.recovery import combine
-from training.updates.secure_aggregation.server import SecureSum
+from training.privacy.secagg.server import SecureSum
+from training.privacy.secagg.shamir import Recovery
+from training.privacy.secagg.sums import read_withheld, sum_answers
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
 # Of whom each is told that they are gone: never itself, never so many that fewer than 3 of 5 are left.
@@ -94,14 +92,14 @@ def test_without_confirmation_it_opens_the_sum_of_two(tmp_path):
     total = vectors[0]
     total.add(vectors[1])
     for place in PAIR:
-        own = combine(self_shares[place], 3)
+        own = Recovery.of(self_shares[place], 3).secret(self_shares[place])
         total.subtract(total.mask(derive(own, summing.session, "self mask")))
     for place, shares in key_shares.items():
-        key = combine(shares, 3)
+        key = Recovery.of(shares, 3).secret(shares)
         assert KeyPair.of(key).public == summing.public[place][:32]
         for other in PAIR:  # whose places are lower: they have added
             about = masks_about(summing.session, plan)
-            total.subtract(total.mask(agree(key, summing.public[other][:32], about, "pair mask")))
+            total.subtract(total.mask(Agreement(key).with_(summing.public[other][:32], about, "pair mask")))
     found = decode(total, plan.layout, 8)["counts"]
     assert torch.equal(found, made["ash"].counts + made["birch"].counts)
 

@@ -29,14 +29,13 @@ from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
 from tests.training.conftest import FEDERATE
 from training.algorithms.release_store import FolderReleases, MemoryReleases
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client.embed import ENCODER
-from training.federation.client.release_ledger import is_first_question
-from training.federation.questions import EMBED
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
+from training.rounds.client.embed import ENCODER
+from training.rounds.client.ledger import is_first_question
+from training.rounds.requests import EMBED, EvaluateQuestion
 
 CALIBRATE, DIGEST, LEAST = "2-calibrate", "d" * 64, 8
 TOP = SCORE_BINS - STEPS

@@ -20,9 +20,9 @@ from clients.node.request_handler import RequestHandler
 from tests.attacks.house import DATA, LEAST, PRIVACY, House, someone_in
 from training.algorithms.release_store import FolderReleases
 from training.errors import DataError, MessageError
-from training.federation.blocks import EvaluateQuestion, read_blocks
-from training.federation.census import CENSUS
 from training.jobs.job import Job
+from training.rounds.census import CENSUS
+from training.rounds.requests import EvaluateQuestion, read_blocks
 
 FINER = {"light": ["1"], "between": ["2"], "dark": ["5", "6"]}
 IN_VAIN = 2.0  # seconds for which the one process waits for the other, which has to wait for it

@@ -15,13 +15,13 @@ from clients.store import ClientStore
 from registry.bundle.labels import Label
 from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.census import Census
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.stages.base import StageContext, StageResult
 from training.messages.message import GLOBAL, Tensors
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.census import Census
+from training.rounds.server.metrics import MetricsLog
 
 LABELS = tuple(
     Label(code=code, name=code.title(), malignancy=malignancy)

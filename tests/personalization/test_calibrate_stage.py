@@ -22,11 +22,11 @@ from registry.bundle.manifest import BundleManifest, Lineage, ModelFile, canonic
 from registry.bundle.model import Graph, distance_bin, upper_edge
 from registry.bundle.skin_tone import ToneRanges
 from training.errors import JobError
-from training.federation.questions import EMBED
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import GLOBAL
 from training.models.export import as_bytes
-from training.updates.settings import CountsConfig, PrivacyConfig
+from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.rounds.requests import EMBED
 
 HOLDER = {"light": "north", "dark": "south"}
 TONES = {"light": ("1", "2"), "dark": ("5", "6")}

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from personalization.selection.candidates import candidate_files
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
-from training.federation.server.checkpoint import Checkpoints
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL, named
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.server.checkpoint import Checkpoints
 from training.seeds import generator
 
 KEY = "0-personalize"

@@ -17,12 +17,12 @@ from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.federation.server.checkpoint import Checkpoint, Checkpoints
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 from training.models import build_model
+from training.rounds.server.checkpoint import Checkpoint, Checkpoints
+from training.rounds.server.metrics import MetricsLog
 
 LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

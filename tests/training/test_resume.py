@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import training.run
 from registry.bundle.folder import read_bundle
-from training.federation.server.checkpoint import Checkpoint, Checkpoints
+from training.rounds.server.checkpoint import Checkpoint, Checkpoints
 
 ROOT = Path(training.run.__file__).parents[1]
 
@@ -162,8 +162,8 @@ import json, os, signal, sys, time
 from pathlib import Path
 
 from training import run
-from training.federation.server.metrics_log import MetricsLog as Journal
-from training.models.torchvision_ops import prepare_torchvision
+from training.rounds.server.metrics import MetricsLog as Journal
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 import timm

@@ -21,19 +21,19 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from training.algorithms.client_state import StateStore
+from training.algorithms.client import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
 from training.engines.malloc import keep_freed_memory
 from training.engines.parts_file import PartsFile
 from training.errors import EngineError
-from training.federation.questions import IN_WORDS
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
 from training.messages.tensor_file import map_tensors
 from training.progress import Progress, Question, Watch, unwatched
+from training.rounds.requests import IN_WORDS
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 

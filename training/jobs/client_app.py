@@ -10,29 +10,27 @@ this client alone that is none of those is refused by the client itself.
 from collections.abc import Callable
 from dataclasses import replace
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import StateStore
-from training.algorithms.features import FeatureMemory
+from training.algorithms.client import Client, FeatureMemory, StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
 from training.errors import MessageError, TrainingError, tell
-from training.federation.canary import CANARY, answer_canary
-from training.federation.census import CENSUS, take_census
-from training.federation.client.fit import weights_in
-from training.federation.questions import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
+from training.privacy.compression import opened, packed
+from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.keys import Identity
+from training.privacy.secagg.messages import QUESTIONS
+from training.privacy.settings import PrivacyConfig
 from training.progress import Watch, unwatched
-from training.updates.compression.client import opened, packed
-from training.updates.secure_aggregation.cohorts import topic_of
-from training.updates.secure_aggregation.identity import Identity
-from training.updates.secure_aggregation.messages import QUESTIONS
-from training.updates.settings import PrivacyConfig
+from training.rounds.canary import CANARY, answer_canary
+from training.rounds.census import CENSUS, take_census
+from training.rounds.client.fit import weights_in
+from training.rounds.requests import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
 
 
 def answer_privately(
@@ -59,11 +57,11 @@ def answer_privately(
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
-            from training.updates.differential_privacy.client_level import privatise
+            from training.privacy.dp.updates import privatise
 
             update = privatise(update, sent, client, privacy)
         if STEPS in update.scalars:
-            from training.updates.differential_privacy.accountant import note_steps
+            from training.privacy.dp.updates import note_steps
 
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)
@@ -75,7 +73,7 @@ def answer_privately(
             )
         )
     if client.masked:
-        from training.updates.secure_aggregation.client import withhold
+        from training.privacy.secagg.client import withhold
 
         return withhold(update, client, topic_of(broadcast), identity)
     refuse_open(update, client, privacy, stage)
@@ -149,7 +147,7 @@ def answer_masks(
                 "and no privacy.counts.masks; do the coordinator and this site run the same job?"
             )
         )
-    from training.updates.secure_aggregation.client import answer
+    from training.privacy.secagg.client import answer
 
     return answer(broadcast, client, config, identity)
 

@@ -9,9 +9,6 @@ from torch import Tensor
 from training.algorithms.sync import SyncExcept
 from training.data.dataset import Dataset
 from training.errors import JobError
-from training.federation.census import Census
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.quorum import Quorum
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Attest, Registrar, StageContext, no_registry, unsigned
@@ -19,6 +16,9 @@ from training.jobs.stages.federate import Federate
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.engine import Engine
 from training.models import Classifier, initial_model
+from training.rounds.census import Census
+from training.rounds.server.ask import Quorum
+from training.rounds.server.metrics import MetricsLog
 
 CLASSES = 2  # how many there will be is only known from the data
 

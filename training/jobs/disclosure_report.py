@@ -18,20 +18,19 @@ from training.algorithms.exchanges.features import SharedFeatures
 from training.algorithms.exchanges.peers import Peers
 from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.objectives.tokenizers.codebook import Codebook
 from training.data.dataset import SERVER
-from training.data.selectors import selecting_columns
-from training.data.settings import DataConfig
-from training.data.subgroup_settings import ToneGroups
-from training.federation.canary import STEPS
+from training.data.settings import DataConfig, selecting_columns
+from training.data.subgroups import ToneGroups
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
-from training.updates.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
+from training.privacy.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
+from training.rounds.canary import STEPS
 
 FEWEST = 3  # hospitals, without which a sum tells each of two what the other's part is
 

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from training.algorithms.aggregators import FedAvg
-from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.objectives.tokenizers import Codebook
-from training.algorithms.trains import TrainsAll
+from training.algorithms.trainable import TrainsAll
 from training.config import describe
 from training.data.settings import DataConfig
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.errors import JobError
 from training.jobs.job_file import ORDER, find_job, read_plain
 from training.jobs.noise_plan import NoisePlan
@@ -32,8 +32,8 @@ from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
-from training.models.encoders.source import NONE
-from training.updates.settings import CompressionConfig, PrivacyConfig
+from training.models.encoders.sources import NONE
+from training.privacy.settings import CompressionConfig, PrivacyConfig
 
 
 def refuse_unfit(

@@ -13,18 +13,16 @@ from typing import Any
 
 from training.algorithms.client import Client
 from training.data.dataset import SERVER, SPLITS, Dataset, Split
-from training.data.of_patients import OfPatients
+from training.data.folds import OfPatients
 from training.errors import MessageError
-from training.federation.blocks import EvaluateQuestion
-from training.federation.census import CENSUS
-from training.federation.client.noisy_blocks import Noise, noisy_blocks
-from training.federation.questions import EMBED, EVALUATE, TEST
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply
 from training.messages.question_digest import question_digest
-from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units, variance_for
-from training.updates.differential_privacy.counts_account import spend, told_before
-from training.updates.settings import PrivacyConfig
+from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
+from training.privacy.settings import PrivacyConfig
+from training.rounds.census import CENSUS
+from training.rounds.client.disclosure import Noise, noisy_blocks
+from training.rounds.requests import EMBED, EVALUATE, TEST, EvaluateQuestion
 
 JUDGING = SPLITS[1:]  # the splits whose pictures judge a model
 

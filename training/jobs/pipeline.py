@@ -25,9 +25,6 @@ from registry.bundle.metrics.summary import summarise
 from training.data.dataset import SPLITS, Dataset
 from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
-from training.federation.census import CENSUS, Census
-from training.federation.server.ask import Traffic, ask_all
-from training.federation.server.metrics_log import MetricsLog
 from training.files import write_text
 from training.jobs.contexts import NOBODY, contexts_of, told_of
 from training.jobs.job import Job
@@ -37,9 +34,12 @@ from training.jobs.stages.base import Attest, Registrar, StageContext, StageResu
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
-from training.models.groups import float_state
-from training.updates.differential_privacy.report import privacy_facts
-from training.updates.settings import PrivacyConfig
+from training.models.classifier import float_state
+from training.privacy.dp.updates import privacy_facts
+from training.privacy.settings import PrivacyConfig
+from training.rounds.census import CENSUS, Census
+from training.rounds.server.ask import Traffic, ask_all
+from training.rounds.server.metrics import MetricsLog
 
 WANTED = 0.8
 """If no sensitivity below this could be excluded though every malignant picture were found, it is told."""

@@ -16,16 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.algorithms.client_state import StateStore
+from training.algorithms.client import StateStore
+from training.data.cells import count_people
 from training.data.dataset import SPLITS, Dataset
-from training.data.small_cells import count_people
 from training.errors import TrainingError
-from training.federation.canary import CANARY, STEPS
-from training.federation.canary import LOGGER as CANARY_LOG
-from training.federation.census import Census
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import TrackState
-from training.federation.server.round_loop import first_questions
 from training.jobs.client_app import ClientApp
 from training.jobs.contexts import contexts_of
 from training.jobs.disclosure_report import Seen, who_sees_what
@@ -34,6 +28,12 @@ from training.jobs.pipeline import notes_on_data, require_hospitals, unused_by
 from training.jobs.stages.base import PlannedStage
 from training.messages.message import Answer, Broadcast, Failure
 from training.models import Classifier, initial_model
+from training.rounds.canary import CANARY, STEPS
+from training.rounds.canary import LOGGER as CANARY_LOG
+from training.rounds.census import Census
+from training.rounds.server.loop import first_questions
+from training.rounds.server.metrics import MetricsLog
+from training.rounds.server.plan import TrackState
 
 THIN: Final = 10
 """A cell of fewer labelled pictures is marked: were nine of nine found, 0.66 could not be excluded (95 %)."""

@@ -8,16 +8,15 @@ import yaml
 
 from registry.bundle.folder import read_bundle, write_bundle
 from training.errors import CheckpointError
-from training.federation.blocks import pack_blocks, read_blocks
-from training.federation.server.ask import Traffic
 from training.files import write_text
 from training.jobs.job import Job, read_job
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import named, prefixed
 from training.messages.tensor_file import read_tensors, write_tensors
-from training.models.encoders.files import said_of
-from training.models.encoders.preprocessing import AS_EVER, Preprocessing
+from training.models.encoders.files import AS_EVER, Preprocessing, said_of
 from training.models.export import as_tensor
+from training.rounds.requests import pack_blocks, read_blocks
+from training.rounds.server.ask import Traffic
 
 CHECK = "check.json"  # what `--check` found; it stands beside a run
 

@@ -7,11 +7,11 @@ from pydantic import Field, field_validator
 from registry.bundle.pictures.rule import PictureRule
 from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
-from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
+from training.data.subgroups import IntersectionConfig, each_column_once
 from training.jobs.recipes import About
 from training.models import ModelConfig
-from training.updates.settings import CompressionConfig, PrivacyConfig
+from training.privacy.settings import CompressionConfig, PrivacyConfig
 
 
 class TrackingConfig(FrozenConfig):
@@ -54,7 +54,7 @@ class EngineConfig(FrozenConfig):
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
         min_clients: answers that a round needs; by default of all that were asked.
         update_limit: an update whose norm is over so many times the round's median is refused, see
-            `training.federation.server.norm_bound`; null refuses none. Runs that meet no such update are as
+            `training.rounds.server.validation`; null refuses none. Runs that meet no such update are as
             without it.
         network: how long sites are waited for, where clients run at sites of a network.
     """

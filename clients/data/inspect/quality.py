@@ -18,7 +18,7 @@ from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from registry.bundle.cases import UNKNOWN
 from registry.bundle.skin_tone import SCALES
-from training.updates.settings import PrivacyConfig
+from training.privacy.settings import PrivacyConfig
 
 TO_TELL = 30  # pictures; of fewer, figures of a group are withheld or say next to nothing
 FEWEST_PATIENTS: int = PrivacyConfig().min_count  # of fewer, a client tells nothing

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.loopback.permissive import permissive
 from clients.node.cli import app
 from tests.clients.node.talk import ask, join
-from training.federation.census import CENSUS
+from training.rounds.census import CENSUS
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from clients.federation.job_folder import pack
 from clients.node.hospital import open_door
 from clients.store import ClientStore
 from tests.clients.node.talk import SESSION, ask, greet, join
-from training.algorithms.client_state import State
+from training.algorithms.client import State
 from training.coordinator import Coordinator
 from training.engines.nvflare.chunking import ChunkAddress
 from training.engines.nvflare.roster import ClientProperties

@@ -11,7 +11,7 @@ from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.node.policy import POLICY
 from tests.clients.node.federated import HOSPITALS, data_of, running
 from training.engines.nvflare.payload import read_payload
-from training.federation.census import CENSUS
+from training.rounds.census import CENSUS
 
 pytestmark = pytest.mark.long
 STRICT = {"privacy": {"min_count": 10, "masked_counts": True, "fewest": 3, "census_apart": True}}

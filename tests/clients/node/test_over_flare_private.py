@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 from tests.clients.node.federated import HOSPITALS, MASKS, alike, data_of, running, weights
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.federation.canary import CANARY
-from training.updates.secure_aggregation.aggregation import tolerance
-from training.updates.secure_aggregation.messages import KEYS, LAYOUT, QUESTIONS, SIGNATURE
-from training.updates.settings import SecureAggregationConfig
+from training.privacy.secagg.messages import KEYS, LAYOUT, QUESTIONS, SIGNATURE
+from training.privacy.secagg.sums import tolerance
+from training.privacy.settings import SecureAggregationConfig
+from training.rounds.canary import CANARY
 
 pytestmark = pytest.mark.long
 FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once

@@ -126,7 +126,7 @@ def test_it_holds_from_the_moment_it_is_written(door, small_job, write, monkeypa
     assert isinstance(ask(door, small_job, "fit", 1), list)
     write(privacy={"min_count": 50})
     trained = []
-    monkeypatch.setattr("training.federation.client.fit.train_locally", lambda *_: trained.append(1))
+    monkeypatch.setattr("training.rounds.client.fit.train_locally", lambda *_: trained.append(1))
     header, body, stamp = question(small_job, "fit", 2)
     told = door.answer(header, body, len(body))
     assert read_answer(told[0], told[1], stamp).reason.startswith("policy: ")

@@ -4,8 +4,8 @@ import torch
 
 from training.data.unused import HasUnused, Unused, unused_of
 from training.errors import MessageError
-from training.federation.census import CENSUS, Census, count_pictures, take_census
 from training.messages.message import Broadcast, check_update, reply
+from training.rounds.census import CENSUS, Census, count_pictures, take_census
 
 ALL_REASONS = Unused(
     where=1,

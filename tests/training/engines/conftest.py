@@ -24,10 +24,10 @@ from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefuse
 from training.engines.nvflare.payload import Payload
 from training.engines.nvflare.session import CoordinatorSession
 from training.errors import CheckpointError, MessageError, public_message
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
+from training.rounds.server.metrics import MetricsLog
 
 HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
 QUICK = {"silence": 0.6, "deadline": 60}

@@ -2,8 +2,8 @@ import torch
 
 from training.data.unused import Unused
 from training.engines.nvflare.census_cache import CensusCache
-from training.federation.census import CENSUS, unused_in
 from training.messages.message import Broadcast, reply
+from training.rounds.census import CENSUS, unused_in
 
 QUESTION = Broadcast("north side", CENSUS, 0, CENSUS)
 

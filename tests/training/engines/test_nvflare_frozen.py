@@ -9,8 +9,8 @@ from training.engines.nvflare.wire import AnswerHeader
 from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.jobs.job import Job
 from training.models import build_model
-from training.models.groups import float_state
-from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.models.classifier import float_state
+from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
 LORA = {"rounds": 2, "trains": {"name": "lora", "rank": 2}}

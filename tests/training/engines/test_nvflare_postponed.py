@@ -14,9 +14,9 @@ from tests.training.engines.test_nvflare_same_weights import bytes_of
 from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS
 from training.engines.nvflare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
-from training.federation.questions import FIT
 from training.messages.message import Failure
-from training.updates.secure_aggregation.messages import MASKED, SHARE, UNMASK
+from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
+from training.rounds.requests import FIT
 
 TIMES = 2  # that it cannot
 MANY = 60  # questions, that nobody is asked in so short a run

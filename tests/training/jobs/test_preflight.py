@@ -10,10 +10,10 @@ import torch
 
 from training.data.dataset import SPLITS
 from training.errors import JobError
-from training.federation.census import Census
 from training.jobs.preflight import THIN, as_told, matrix, patients_of, plan_stages
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.census import Census
 
 
 def test_patients_are_counted_by_split_and_subgroup_as_by_hand(make_dataset):

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from training.engines.nvflare.payload import read_payload, write_payload
 from training.errors import MessageError
-from training.federation.census import CENSUS
 from training.files import write_bytes, write_text
 from training.messages.message import Broadcast, Update, reply
+from training.rounds.census import CENSUS
 
 NUMBERS = ".json"  # beside the counts of pictures: how many are not used
 

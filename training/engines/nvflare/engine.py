@@ -20,11 +20,11 @@ from training.engines.nvflare.payload import Payload, write_long_payload
 from training.engines.nvflare.pending import PendingRequest
 from training.engines.nvflare.quorum import needed
 from training.engines.nvflare.wire import stamp_of
-from training.federation.questions import FIT
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
+from training.rounds.requests import FIT
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for

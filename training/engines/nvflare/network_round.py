@@ -14,8 +14,8 @@ from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
 from training.engines.nvflare.pending import Delivery, PendingRequest
 from training.engines.nvflare.wire import read_answer, write_question
 from training.errors import MessageError
-from training.federation.questions import FIT
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
+from training.rounds.requests import FIT
 
 Result = TypeVar("Result")
 

@@ -1,11 +1,11 @@
 """The quorum of a round over a network: how many answers it waits for."""
 
-from training.federation.canary import CANARY
-from training.federation.questions import EVALUATE, FIT
-from training.federation.server.quorum import quorum_of
 from training.jobs.job import Job
 from training.messages.message import Broadcast
-from training.updates.secure_aggregation.messages import QUESTIONS
+from training.privacy.secagg.messages import QUESTIONS
+from training.rounds.canary import CANARY
+from training.rounds.requests import EVALUATE, FIT
+from training.rounds.server.ask import quorum_of
 
 
 def needed(job: Job, question: Broadcast, asked: int) -> int:

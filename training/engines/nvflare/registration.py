@@ -16,11 +16,11 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
 from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
-from training.federation.server.quorum import quorum_of
 from training.files import write_text
 from training.jobs.disclosure_report import decide_masks
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
+from training.rounds.server.ask import quorum_of
 
 MINUTE = 60.0
 NAMED = 8  # sites in one line

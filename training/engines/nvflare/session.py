@@ -21,7 +21,6 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.registration import Registration, read_roster
 from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
-from training.federation.server.metrics_log import MetricsLog
 from training.files import write_text
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, who_sees_what
@@ -29,6 +28,7 @@ from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
+from training.rounds.server.metrics import MetricsLog
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 

@@ -14,23 +14,22 @@ from registry.bundle.folder import Bundle
 from registry.bundle.labels import Label
 from registry.bundle.manifest import BundleManifest, without_attestation
 from training.algorithms.client import Client
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
-from training.federation.blocks import Blocks
-from training.federation.census import Census
-from training.federation.client.local_training import FEWEST_IN_BATCH
-from training.federation.server.ask import Traffic
-from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import Plan, Track
-from training.federation.server.quorum import Quorum
 from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.preprocessing import Preprocessing
-from training.updates.settings import CountsConfig, PrivacyConfig
+from training.models.encoders.files import Preprocessing
+from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.rounds.census import Census
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.requests import Blocks
+from training.rounds.server.ask import Quorum, Traffic
+from training.rounds.server.metrics import MetricsLog
+from training.rounds.server.plan import Plan, Track
 
 Attest = Callable[[BundleManifest], BundleManifest]
 """Signs the figures of a manifest, in the place of a signature that it had."""

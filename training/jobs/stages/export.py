@@ -15,12 +15,10 @@ from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import BundleManifest, EncoderOrigin, Lineage, ModelFile, sha256
 from training.algorithms.client import Client
-from training.algorithms.features import weights_digest as tensors_digest
+from training.algorithms.client import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.errors import ExportError, JobError
-from training.federation.questions import TEST
-from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import Attest, BundleDraft, Stage, StageContext, StageResult, unsigned
 from training.jobs.stages.final_test import answer_test, figures_on_test
 from training.messages.message import (
@@ -34,9 +32,11 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models import ModelConfig
-from training.models.encoders.source import find_weights
+from training.models.encoders.sources import find_weights
 from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
 from training.models.graph_parts import split_graph
+from training.rounds.requests import TEST
+from training.rounds.server.ask import Traffic, ask_all
 
 
 def weights_digest(model: ModelConfig) -> str | None:

@@ -2,7 +2,7 @@
 
 Clients make the features before the first round. Several encoders are projected by one sum of all hospitals.
 `federate: {fit: converged}` fits the head that pooled data would give: by one sum of rows, then sums of loss
-and gradient (`training.federation.server.head_fit`).
+and gradient (`training.rounds.server.head_fit`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,24 +11,22 @@ from typing import Any
 
 import torch
 
-from training.algorithms.client import Client
-from training.algorithms.features import weights_digest
+from training.algorithms.client import Client, weights_digest
 from training.data.dataset import SPLITS
 from training.errors import JobError, MessageError
-from training.federation.census import Census
-from training.federation.client.embed import ENCODER
-from training.federation.client.head_gradient import answer_gradient, answer_spread
-from training.federation.questions import EMBED, GRADIENT, GRAM, MASS, MOMENTS, SPREAD, SUBGROUP, SUM
-from training.federation.server.ask import Traffic, ask_all, ask_sums
-from training.federation.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.principal import principal, triangle_size
-from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, principal, triangle_size
+from training.privacy.settings import PrivacyConfig
+from training.rounds.census import Census
+from training.rounds.client.embed import ENCODER
+from training.rounds.client.head_gradient import answer_gradient, answer_spread
+from training.rounds.requests import EMBED, GRADIENT, GRAM, MASS, MOMENTS, SPREAD, SUBGROUP, SUM
+from training.rounds.server.ask import Traffic, ask_all, ask_sums
+from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
 from training.seeds import derive_seed
-from training.updates.settings import PrivacyConfig
 
 
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:

@@ -12,28 +12,14 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
-from training.algorithms.augmentations.resizing import ProgressiveResizing
+from training.algorithms.augmentations.batch import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
-from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
+from training.algorithms.trainable import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
 from training.data.dataset import Split
 from training.errors import JobError
-from training.federation.blocks import add_blocks
-from training.federation.census import Census
-from training.federation.client.embed import answer_embed, on_features
-from training.federation.client.evaluate import evaluate
-from training.federation.client.fit import load_merged
-from training.federation.client.moments import answer_moments
-from training.federation.questions import EMBED, EVALUATE, MOMENTS, TEST
-from training.federation.server.ask import Traffic
-from training.federation.server.best_round import BestRound
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.head_fit import KeptSums
-from training.federation.server.mean_model import MeanModel
-from training.federation.server.plan import Plan, TrackState
-from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.features import (
     HEAD_SUMS,
@@ -54,9 +40,19 @@ from training.jobs.stages.final_test import (
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.rounds.census import Census
+from training.rounds.client.embed import answer_embed, answer_moments, on_features
+from training.rounds.client.evaluate import evaluate
+from training.rounds.client.fit import load_merged
+from training.rounds.requests import EMBED, EVALUATE, MOMENTS, TEST, add_blocks
+from training.rounds.server.ask import Traffic
+from training.rounds.server.checkpoint import BestRound, Checkpoints, MeanModel
+from training.rounds.server.head_fit import KeptSums
+from training.rounds.server.loop import run_rounds
+from training.rounds.server.plan import Plan, TrackState
 from training.seeds import derive_seed
-from training.updates.settings import CountsConfig, PrivacyConfig
 
 OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
 OF_ROUNDS = ("rounds", "objective", "aggregator")  # settings that rounds cannot do without
@@ -67,7 +63,7 @@ class Federate(RoundsStage):
 
     Attributes:
         fit: in `rounds` of local training, or the head `converged`: by L-BFGS on sums of gradients, which
-            gives the head that pooled data would (`training.federation.server.head_fit`).
+            gives the head that pooled data would (`training.rounds.server.head_fit`).
         penalty: of a converged head: λ of λ ‖W‖² / 2, added to the mean loss.
         evaluations: how often its gradient is asked for, at most.
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.

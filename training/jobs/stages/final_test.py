@@ -12,13 +12,12 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import over_clients
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
-from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
-from training.federation.client.evaluate import evaluate
-from training.federation.questions import TEST
-from training.federation.server.ask import Traffic, ask_all, ask_sums, refuse_sum
-from training.federation.server.census_bounds import CensusBounds
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.rounds.census import CensusBounds
+from training.rounds.client.evaluate import evaluate
+from training.rounds.requests import TEST, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.rounds.server.ask import Traffic, ask_all, ask_sums, refuse_sum
 
 FOLDED_LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),

@@ -19,20 +19,19 @@ from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.sync import SyncNone
 from training.data.dataset import Split
 from training.errors import JobError
-from training.federation.blocks import Blocks, add_blocks, unpack_blocks
-from training.federation.client.evaluate import evaluate
-from training.federation.client.fit import fit, load_merged, own_weights
-from training.federation.questions import EVALUATE, FIT, TEST
-from training.federation.server.ask import Traffic, ask_all
-from training.federation.server.census_bounds import CensusBounds
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.plan import Plan, Track, TrackState
-from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.census import CensusBounds
+from training.rounds.client.evaluate import evaluate
+from training.rounds.client.fit import fit, load_merged, own_weights
+from training.rounds.requests import EVALUATE, FIT, TEST, Blocks, add_blocks, unpack_blocks
+from training.rounds.server.ask import Traffic, ask_all
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
+from training.rounds.server.plan import Plan, Track, TrackState
 
 
 class Finetune(Stage):

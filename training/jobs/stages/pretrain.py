@@ -13,14 +13,14 @@ from pydantic import field_validator
 
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.plan import Plan, TrackState
-from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
-from training.models.groups import float_state, group_names
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import float_state, group_names
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
+from training.rounds.server.plan import Plan, TrackState
 from training.seeds import derive_seed
 
 

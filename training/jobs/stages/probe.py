@@ -1,11 +1,11 @@
 """The stage `probe`: judges the encoder of the job's model on frozen features, and changes nothing.
 
-Every client makes features of its pictures once (`training.federation.client.embed`) and keeps them. Of these
+Every client makes features of its pictures once (`training.rounds.client.embed`) and keeps them. Of these
 come two figures, as those report them who learn without labels (Caron et al. 2021, section 4.1):
 
-- `linear`: a linear classifier that all clients train together, in rounds (`training.models.linear_probe`);
+- `linear`: a linear classifier that all clients train together, in rounds (`training.models.probe`);
 - `neighbours`: each client's test pictures classified by its own training pictures
-  (`training.federation.client.neighbours`).
+  (`training.rounds.client.evaluate`).
 
 Both are counts of test pictures, judged as those of a final test. The model leaves the stage as it came.
 """
@@ -24,22 +24,21 @@ from training.algorithms.exchanges import NoExchange
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.algorithms.sync import SyncAll
-from training.federation.blocks import Blocks, add_blocks
-from training.federation.client.embed import answer_embed, with_features
-from training.federation.client.neighbours import answer_neighbours
-from training.federation.questions import EMBED, NEIGHBOURS, TEST
-from training.federation.server.ask import Traffic
-from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.plan import TrackState
-from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.features import make_features
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
-from training.models.groups import float_state
-from training.models.linear_probe import LinearProbe
+from training.models.classifier import float_state
+from training.models.probe import LinearProbe
+from training.rounds.client.embed import answer_embed, with_features
+from training.rounds.client.evaluate import answer_neighbours
+from training.rounds.requests import EMBED, NEIGHBOURS, TEST, Blocks, add_blocks
+from training.rounds.server.ask import Traffic
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import run_rounds
+from training.rounds.server.plan import TrackState
 
 FIGURES = ("linear", "neighbours")  # of an encoder, as the stage's facts name them
 NOTHING: Mapping[str, Any] = {

@@ -11,9 +11,9 @@ from training.algorithms.client import Client
 from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
 from training.errors import JobError
-from training.federation.client.local_training import train_locally
-from training.models.case_batch import to_model_input
-from training.updates.differential_privacy.accountant import epsilon
+from training.models.classifier import to_model_input
+from training.privacy.dp.updates import epsilon
+from training.rounds.client.fit import train_locally
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
 SGD = {"name": "sgd", "lr": 0.5, "momentum": 0.0}

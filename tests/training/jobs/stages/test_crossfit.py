@@ -12,10 +12,10 @@ from scipy.special import log_softmax
 from personalization.calibration.temperature import RESOLUTION, TEMPERATURES
 from personalization.stages.calibration_poll import Poll
 from training.data.folds import in_folds
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.server.metrics import MetricsLog
 
 SIZES = {
     "north": {"light": (33, 0, 0, 6), "dark": (21, 0, 0, 4)},

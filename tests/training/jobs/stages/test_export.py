@@ -20,9 +20,9 @@ from training.errors import ExportError, JobError
 from training.jobs.stages.base import BundleDraft, Registered, StageResult, no_registry, unsigned
 from training.jobs.stages.export import TOLERANCE, Register, encoder_origin, weights_digest, with_parents
 from training.models import ModelConfig, build_model
-from training.models.encoders.packages import weights_file
+from training.models.classifier import float_state
+from training.models.encoders.sources import weights_file
 from training.models.export import export_graph
-from training.models.groups import float_state
 from training.seeds import derive_seed
 
 

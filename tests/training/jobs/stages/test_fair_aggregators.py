@@ -5,11 +5,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-import training.federation.client.fit
+import training.rounds.client.fit
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
-from training.federation.server.checkpoint import Checkpoints
 from training.models import build_model
+from training.rounds.server.checkpoint import Checkpoints
 
 QUIET = {"evaluate_on": None}
 LIPSCHITZ = 1 / 0.02  # the tiny job's learning rate
@@ -182,9 +182,9 @@ def test_the_mean_of_what_stays_at_clients_cannot_be_told(make_job, run_job):
 def test_a_client_without_a_loss_that_can_be_used_is_left_out_of_the_round(
     make_job, run_job, monkeypatch, name, sent, reason
 ):
-    real = training.federation.client.fit.received_losses
+    real = training.rounds.client.fit.received_losses
     monkeypatch.setattr(
-        training.federation.client.fit,
+        training.rounds.client.fit,
         "received_losses",
         lambda local_model, work: sent if work.client == "south" else real(local_model, work),
     )

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, CaseInput
-from training.algorithms.trains import TrainsLast
+from training.algorithms.trainable import TrainsLast
 from training.errors import QuorumError
 from training.models import Classifier, ModelConfig, build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 
 def test_the_test_figures_are_those_of_the_final_model(make_job, run_job, dataset):

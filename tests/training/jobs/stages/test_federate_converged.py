@@ -9,22 +9,21 @@ import torch
 from safetensors.torch import save_file
 from scipy.optimize import minimize
 
-from training.algorithms.client import Client
-from training.algorithms.features import FeatureMemory, HeadRows
+from training.algorithms.client import Client, FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
 from training.data.folds import in_folds
 from training.errors import JobError, MessageError, QuorumError
-from training.federation.client import head_gradient
-from training.federation.client.head_gradient import answer_gradient, answer_spread, head_rows
-from training.federation.questions import SPREAD
-from training.federation.server import head_fit
-from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
-from training.models.groups import float_state
-from training.updates.secure_aggregation.cohorts import topic_of
+from training.models.classifier import float_state
+from training.privacy.secagg.cohorts import topic_of
+from training.rounds.client import head_gradient
+from training.rounds.client.head_gradient import answer_gradient, answer_spread, head_rows
+from training.rounds.requests import SPREAD
+from training.rounds.server import head_fit
+from training.rounds.server.metrics import MetricsLog
 
 CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]

@@ -7,13 +7,13 @@ from safetensors.torch import save_file
 
 from registry.bundle.model import Graph
 from training.algorithms.augmentations.batch import AugmentConfig
-from training.algorithms.features import KEPT, weights_digest
+from training.algorithms.client import KEPT, weights_digest
 from training.errors import QuorumError
-from training.federation.client import embed
-from training.federation.server import round_loop
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.client import embed
+from training.rounds.server import loop
 
 HEAD = {"rounds": 3, "trains": {"name": "head"}}
 
@@ -119,12 +119,12 @@ def test_a_resumed_run_makes_no_feature_twice_and_ends_with_the_same_bytes(
     stopped = make_job(federate=HEAD)
     out = tmp_path / "stopped"
 
-    def stop_after_the_first(*given, inner=round_loop.save):
+    def stop_after_the_first(*given, inner=loop.save):
         inner(*given)
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(round_loop, "save", stop_after_the_first)
+        patch.setattr(loop, "save", stop_after_the_first)
         with pytest.raises(StoppedError):
             run_job(stopped, out=out)
     first = len(made)

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from tests.closeness import assert_close_in_norm
 from training.data.cells import Cells
 from training.errors import JobError, MessageError
-from training.federation.census import Census
 from training.models import initial_model
+from training.rounds.census import Census
 
 ROUNDS, RATE, STEP, ADJUSTMENT = 4, 0.5, 0.7, 0.3
 DRO = {"name": "group-dro", "step_size": STEP, "adjustment": ADJUSTMENT}
@@ -112,7 +112,7 @@ def test_the_summary_tells_the_cells_and_those_that_have_no_part(make_job, run_j
 
 
 def test_a_silent_client_leaves_the_cells_that_it_alone_holds(make_job, run_job, make_dataset, monkeypatch):
-    import training.federation.client.fit as client_side
+    import training.rounds.client.fit as client_side
 
     data = make_dataset({**SPLITS["two clients"], "west": {"undeclared": (12, 3, 3, 3)}})
     real = client_side.received_losses

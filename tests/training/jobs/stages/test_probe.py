@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from training.algorithms.features import KEPT, ClientFeatures
-from training.federation.client import embed
-from training.federation.server import round_loop
+from training.algorithms.client import KEPT, ClientFeatures
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.rounds.client import embed
+from training.rounds.server import loop
 
 PROBE = {"stage": "probe", "rounds": 3}
 PRETRAIN = {
@@ -197,12 +197,12 @@ def test_a_resumed_run_makes_no_feature_twice_and_ends_with_the_same_figures(
     )
     out = tmp_path / "stopped"
 
-    def stop_after_the_first(*given, inner=round_loop.save):
+    def stop_after_the_first(*given, inner=loop.save):
         inner(*given)
         raise StoppedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(round_loop, "save", stop_after_the_first)
+        patch.setattr(loop, "save", stop_after_the_first)
         with pytest.raises(StoppedError):
             run_job(make_job(), out=out)
     first = len(made)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import ServerContext
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
-from training.federation.server.round_loop import choose_cohort
 from training.messages.message import named
+from training.rounds.server.plan import choose_cohort
 
 SIZES = {
     "north": {"light": (13, 4, 4, 6), "dark": (5, 3, 3, 4)},

@@ -11,12 +11,12 @@ from safetensors.torch import save_file
 from registry.bundle.model import Graph
 from tests.training.jobs.stages.test_crossfit import SIZES, SPLIT, STAGES
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
-from training.federation.client import embed
-from training.federation.questions import MOMENTS
 from training.jobs.job import Job
 from training.jobs.stages import features
 from training.models import ModelConfig, build_model, initial_model
 from training.models.export import answer, graph_inputs
+from training.rounds.client import embed
+from training.rounds.requests import MOMENTS
 
 ENCODERS = [
     {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}, "components": 5},

@@ -1,0 +1,6 @@
+"""One round of federated learning.
+
+- `server`: the round loop
+- `client`: local training and evaluation
+- `requests`, `census`, `canary`: the requests that both know
+"""

@@ -1,7 +1,0 @@
-"""How updates are transformed on their way: masks, noise, and fewer bits.
-
-- `secure_aggregation`: the server learns a sum and none of its parts
-- `differential_privacy`: clipping, noise, and the account of it
-- `compression`: half precision and 8 bits
-- `settings`: the blocks `privacy` and `compression` of a job
-"""
