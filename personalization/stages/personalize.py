@@ -57,9 +57,8 @@ from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged
 from training.rounds.requests import COMPARE, EVALUATE, FIT, TEST, Blocks, add_blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.head_fit import KeptSums
-from training.rounds.server.loop import evaluate_tracks, run_rounds
+from training.rounds.server.loop import evaluate_tracks
 from training.rounds.server.plan import Plan, States, Track, TrackState
 from training.seeds import derive_seed
 
@@ -288,8 +287,7 @@ class Personalize(Stage):
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 
-        checkpoints = Checkpoints(context.folder, context.digest)
-        _, spent = run_rounds(plan, states, context.engine, context.metrics_log, checkpoints, after_round)
+        _, spent = context.run_rounds(plan, states, after_round)
         return candidates, Traffic(traffic.down + spent.down, traffic.up + spent.up)
 
     def outcome_per_client(
