@@ -21,7 +21,7 @@ from torch import Tensor
 from utilisation import synchronise
 
 from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
-from training.engines.malloc import keep_freed_memory
+from training.engines.in_process import keep_freed_memory
 from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()

@@ -27,11 +27,10 @@ from rich.console import Console
 from benchmarks.loopback.permissive import permissive
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.request_handler import RequestHandler
-from training.engines.nvflare.channel import Heartbeat
-from training.engines.nvflare.chunking import AT_ONCE, ChunkedTransfer
-from training.engines.nvflare.engine import NvflareEngine
-from training.engines.nvflare.payload import Payload
-from training.engines.nvflare.session import CoordinatorSession
+from training.engines.flare.calls import AT_ONCE, ChunkedTransfer, Heartbeat
+from training.engines.flare.engine import NvflareEngine
+from training.engines.flare.session import CoordinatorSession
+from training.engines.flare.wire import Payload
 from training.jobs.job import Job, read_job
 from training.jobs.run_folder import RunFolder
 from training.rounds.requests import FIT

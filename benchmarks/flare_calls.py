@@ -2,7 +2,7 @@
 
 No dermfed is in it but the search for leftovers. Three processes, as in a federation: FLARE's server, which
 passes on; the coordinator's job, which is measured; and all sites in one. The job sends each site a question
-of so many pieces of 4 MiB, a call each as in `training.engines.nvflare.chunking`, asks it, and fetches an
+of so many pieces of 4 MiB, a call each as in `training.engines.flare.calls`, asks it, and fetches an
 answer as long. There is no TLS: what that costs is not in it, and the lines are within this machine.
 
 Forms: "as it is" leaves memory to Python; "searched" frees what calls leave (`CallLeftovers`); "mapped" also
@@ -35,7 +35,7 @@ from quick import start
 from services import free_port
 from tables import print_conditions, print_table, write_table
 
-from training.engines.nvflare.call_leftovers import CallLeftovers, spare_what_is_here
+from training.engines.flare.flare_calls import CallLeftovers, spare_what_is_here
 
 MIB, GIB = 1 << 20, 1 << 30
 PIECE = 4 * MIB

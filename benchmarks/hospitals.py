@@ -17,7 +17,7 @@ from services import free_port
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest
-from clients.federation.federation_file import Federation
+from clients.federation.kit import Federation
 from clients.federation.provision import provision
 
 ROOT = Path(__file__).resolve().parents[1]

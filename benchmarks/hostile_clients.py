@@ -58,8 +58,7 @@ from training.errors import JobError, QuorumError
 from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
-from training.messages.engine import Engine
-from training.messages.message import Answer, Broadcast, Tensors, Update
+from training.messages.message import Answer, Broadcast, Engine, Tensors, Update
 from training.rounds.requests import FIT
 from training.rounds.server.metrics import MetricsLog
 from training.seeds import derive_seed, generator

@@ -51,7 +51,7 @@ from training.jobs.job import Job
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL, Update
-from training.messages.spool import Spool
+from training.messages.tensor_file import Spool
 from training.models import Classifier, initial_model
 from training.models.classifier import float_state, to_model_input
 from training.rounds.census import Census

@@ -38,7 +38,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.epochs import in_batches
-from training.engines.malloc import keep_freed_memory
+from training.engines.in_process import keep_freed_memory
 from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL

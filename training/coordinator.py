@@ -24,27 +24,23 @@ from dermfed.own_names import refuse_foreign
 refuse_foreign()
 
 from clients.data.pictures.cache import cache_folder
-from clients.federation.disabled import DisabledHospitals
-from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
-from clients.federation.metrics_follower import log_delta
+from clients.federation.processes import end_with_parent
+from clients.federation.standing import DisabledHospitals
+from clients.federation.status import log_delta
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SERVER
-from training.engines.malloc import keep_freed_memory
-from training.engines.nvflare.call_leftovers import CallLeftovers, spare_what_is_here
-from training.engines.nvflare.channel import StoppedError
-from training.engines.nvflare.chunking import AT_ONCE
-from training.engines.nvflare.flare_channel import FlareChannel
-from training.engines.nvflare.guarded_channel import GuardedChannel
-from training.engines.nvflare.log_stream import LogStream
-from training.engines.nvflare.registration import AwayError
-from training.engines.nvflare.roster import Roster
-from training.engines.nvflare.session import ROSTER, CoordinatorSession, OwnPictures
+from training.engines.flare.calls import AT_ONCE, GuardedChannel, StoppedError
+from training.engines.flare.flare_calls import CallLeftovers, FlareChannel, spare_what_is_here
+from training.engines.flare.registration import AwayError
+from training.engines.flare.roster import Roster
+from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
+from training.engines.in_process import keep_freed_memory
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError, is_of_a_full_disk
 from training.files import locked_within, plain_segment, write_text
 from training.jobs.client_app import ClientApp

@@ -18,8 +18,7 @@ from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.federation.admin_client import AdminClient
-from clients.federation.federation_file import Federation
-from clients.federation.kit import open_kit
+from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
 
 from .cable import Cable

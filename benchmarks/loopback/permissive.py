@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from clients.node.guards import PolicyGuard
 from clients.node.policy import POLICY
-from clients.node.policy_guard import PolicyGuard
 
 PERMISSIVE: Mapping[str, Any] = {
     "privacy": {"min_count": 1, "masked_counts": False, "fewest": 2, "census_apart": False}

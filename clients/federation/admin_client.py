@@ -1,11 +1,12 @@
-"""The admin's client of the coordinator: submit a job, read its state, stop it, fetch its results."""
+"""The admin's client of the coordinator: submit a job, follow and stop it, fetch its results."""
 
 import contextlib
 import io
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from nvflare.apis.fl_exception import FLCommunicationError
 from nvflare.fuel.flare_api.api_spec import (
@@ -25,8 +26,10 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from nvflare.fuel.hci.proto import MetaStatusValue
 
 from clients.federation.errors import ConnectionLostError, FederationError
-from clients.federation.kit import Kit
-from clients.federation.standing import Standing, read_standing
+from clients.federation.kit import Kit, open_kit
+from clients.federation.standing import Standing, read_standing, refuse_stranger
+from clients.federation.supervise import Supervisor
+from training.jobs.job import Job
 
 CONNECT_SECONDS = 15.0
 FOLLOW = "follow"
@@ -199,3 +202,69 @@ def silence() -> Iterator[None]:
     """Discard what FLARE prints."""
     with contextlib.redirect_stdout(io.StringIO()):
         yield
+
+
+def run_federated(
+    job: Job,
+    kit: Path,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    without: Sequence[str] = (),
+    show: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
+
+    Raises:
+        FederationError: the kit is none, is refused, or FLARE will not run the job.
+        CheckpointError: `out` holds something else.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
+    opened = open_kit(kit, "admin")
+    admin = AdminClient(opened)
+    try:
+        supervisor = Supervisor(opened, admin, job, out, say, show)
+        return supervisor.run(resume=resume, without=without)
+    finally:
+        admin.close()
+
+
+def change_standing(kit: Kit, name: str, how: Literal["disable", "enable"], *, left: bool) -> Standing:
+    """Tell the coordinator to let a hospital in no more, or again.
+
+    Args:
+        kit: the admin's.
+        name: the hospital's.
+        how: which of both.
+        left: whether the name may be in no federation file any more.
+
+    Raises:
+        FederationError: there is no such hospital, or the coordinator is not reached or does not do so.
+    """
+    refuse_stranger(name, kit.federation.names, left=left)
+    logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
+    admin = AdminClient(kit)
+    try:
+        return admin.disable(name) if how == "disable" else admin.enable(name)
+    finally:
+        admin.close()
+
+
+def told(standing: Standing) -> str:
+    """A hospital's standing in sentences, for whoever changed it."""
+    name = standing.hospital
+    if standing.state == "enabled":
+        if not standing.changed:
+            return f"{name} was not disabled; nothing has changed"
+        return (
+            f"{name} is let in again, and so is everybody who has a key and certificate in its name. If its "
+            f"kit was stolen, disable {name} again and let the hospital come back under another name"
+        )
+    was = "" if standing.changed else " It was disabled before."
+    there = "It was connected and is dropped" if standing.disconnected else "It was not connected"
+    return (
+        f"{name} is disabled: no certificate in its name is let in, also after a restart of the coordinator."
+        f"{was} {there}. In a run under way it is a site that is away; --resume --without {name} takes it "
+        "out of the run for good"
+    )

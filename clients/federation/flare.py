@@ -12,7 +12,7 @@ from dermfed.own_names import refuse_foreign
 if __name__ == "__main__":
     refuse_foreign()
 
-from clients.federation.exit_with_parent import end_with_parent
+from clients.federation.processes import end_with_parent
 
 
 def main() -> None:

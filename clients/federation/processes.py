@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,12 +14,33 @@ from types import FrameType
 
 import psutil
 
-from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
-from clients.federation.kit import Kit
-from clients.federation.private_files import OTHERS
-from clients.federation.retention import prune
+from clients.federation.kit import OTHERS, Kit
+from clients.federation.logs import MARK, ConsoleLog, prune
 from clients.federation.site_policy import SYNC_SECONDS
+
+LOOK_EVERY = 0.5  # seconds
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Watch the parent, and end this process at once when the parent ends.
+
+    FLARE lets a job's process finish what it is doing, which may be an hour of training; meanwhile the node
+    may have been started again, and two processes would write one client's states. A run is crash-exact, so
+    an end at any instant loses nothing but time.
+
+    Args:
+        parent: its number, where it may have ended already; by default whoever is the parent now.
+    """
+    eldest = os.getppid() if parent is None else parent
+
+    def watch() -> None:
+        while os.getppid() == eldest:
+            time.sleep(LOOK_EVERY)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
 GRACE = 10.0  # seconds that it may take to end when it is signalled

@@ -23,10 +23,9 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
-from clients.federation.certificates import DAYS, CertificateAuthority, certify, pem, read_request
+from clients.federation.certificates import DAYS, CertificateAuthority, certify, key_of, pem, read_request
 from clients.federation.errors import FederationFileError, KitError
-from clients.federation.federation_file import ADMIN, Federation
-from clients.federation.kit import PRIVATE, PRIVATE_FILE, KitFacts
+from clients.federation.kit import ADMIN, PRIVATE, PRIVATE_FILE, RENEWED, Federation, KitFacts, open_kit
 from clients.federation.site_policy import (
     AUTHORIZATION,
     hospital_resources,
@@ -34,7 +33,7 @@ from clients.federation.site_policy import (
     server_resources,
 )
 from training.data.dataset import SERVER
-from training.files import write_text
+from training.files import write_bytes, write_text
 
 FORMAT = 3  # of FLARE's project files
 SCHEME = "grpc"
@@ -315,3 +314,53 @@ def write_site_files(kit: Path, facts: KitFacts) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON with indentation."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+ROOT = "rootCA.pem"
+
+
+def renew(federation: Federation, folder: Path, out: Path) -> list[Path]:
+    """Renew the certificates of every kit, in place and in `renewed/` to be sent; returns these folders.
+
+    An authority that was made here gets a new certificate too, for its key and name as they are.
+
+    Args:
+        federation: who is in.
+        folder: from where the authority's files are named.
+        out: where `provision` put the kits.
+
+    Raises:
+        KitError: a kit is not there.
+        FederationFileError: the authority's files cannot be used.
+    """
+    facts = parties(federation)
+    missing = [each.name for each in facts if not (out / each.name / "kit.json").exists()]
+    if missing:
+        raise KitError(
+            f"no kit of {', '.join(missing)} in {out}; renewing needs the certificates that are in the kits, "
+            "not their keys: run `dermfed-node provision` for those that are new or lost"
+        )
+    authority = open_authority(federation, folder, out)
+    if federation.authority is None:
+        authority = CertificateAuthority(
+            certify(authority.certificate, key_of(authority.certificate), authority, federation.valid_days),
+            authority.key,
+        )
+        path = state_file(federation, out)
+        write_text(
+            path,
+            json.dumps({**json.loads(path.read_text()), "root_cert": pem(authority.certificate).decode()}),
+        )
+    made = []
+    for each in facts:
+        kit = open_kit(out / each.name)
+        own = x509.load_pem_x509_certificate(kit.certificate.read_bytes())
+        new = certify(own, key_of(own), authority, DAYS)
+        place = out / RENEWED / each.name
+        for target in (kit.path / "startup", place):
+            target.mkdir(parents=True, exist_ok=True)
+            target.chmod(PRIVATE)
+            write_bytes(target / kit.certificate.name, pem(new))
+            write_bytes(target / ROOT, pem(authority.certificate))
+        made.append(place)
+    return made

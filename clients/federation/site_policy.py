@@ -7,7 +7,7 @@ to anybody else: no logs to the coordinator, no reports of use to anyone.
 from pathlib import Path
 from typing import Any
 
-from clients.federation.console_log import MARK
+from clients.federation.logs import MARK
 
 COORDINATOR = "training.coordinator.Coordinator"
 HOSPITAL = "clients.node.hospital.Hospital"

@@ -18,8 +18,7 @@ from typing import Any, Protocol
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
-from clients.federation.metrics_follower import MetricsFollower
-from clients.federation.status_line import rounds_line, status_line
+from clients.federation.status import MetricsFollower, rounds_line, status_line
 from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.errors import CheckpointError

@@ -1,6 +1,6 @@
 """The node's half of chunked transfer: long questions arrive, and long answers leave, in chunks.
 
-See `training.engines.nvflare.chunking` for the coordinator's half.
+See `training.engines.flare.calls` for the coordinator's half.
 """
 
 import os
@@ -9,12 +9,10 @@ import threading
 from pathlib import Path
 
 from clients.node.request_handler import RequestHandler
-from training.engines.nvflare.channel import Heartbeat
-from training.engines.nvflare.chunking import ChunkAddress
-from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
-from training.engines.nvflare.wire import number_of
+from training.engines.flare.calls import ChunkAddress, Heartbeat
+from training.engines.flare.wire import CHUNK_BYTES, Payload, number_of, part_of, size_of
 from training.errors import MessageError, tell
-from training.messages.spool import SUFFIX
+from training.messages.tensor_file import SUFFIX
 
 ARRIVING = "arriving-"  # how the files are called
 

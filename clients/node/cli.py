@@ -98,7 +98,7 @@ def provision_kits(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Make a kit for the server, each hospital and the admin; those that are there stay as they are."""
-    from clients.federation.federation_file import read_federation
+    from clients.federation.kit import read_federation
     from clients.federation.provision import provision
 
     made = provision(read_federation(federation), federation.absolute().parent, out)
@@ -120,8 +120,7 @@ def request(
 ) -> None:
     """Make this hospital's own key, which never leaves it, and a request that the coordinator signs."""
     from clients.federation.certificates import make_request
-    from clients.federation.federation_file import NAME
-    from clients.federation.kit import PRIVATE
+    from clients.federation.kit import NAME, PRIVATE
 
     if not re.fullmatch(NAME, name):
         raise KitError(f"{name!r} is no name in a federation: small letters, digits and -")
@@ -146,8 +145,8 @@ def renew_certificates(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the kits are.")],
 ) -> None:
     """Make certificates for another year, for the keys that are there; old ones are good until they end."""
-    from clients.federation.federation_file import read_federation
-    from clients.federation.renewal import renew
+    from clients.federation.kit import read_federation
+    from clients.federation.provision import renew
 
     for path in renew(read_federation(federation), federation.absolute().parent, out):
         typer.echo(f"{path}")
@@ -175,7 +174,7 @@ def check(
     require_packages()
     from clients.data.inspect.check import check_manifest
     from clients.data.pictures.cache import cache_folder
-    from clients.federation.private_files import private_files
+    from clients.federation.kit import private_files
     from clients.node.check import CheckResult, check_node
     from training.jobs.job import read_job
 
@@ -206,8 +205,7 @@ def show_journal(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """List every message that left this hospital, and whether a line of the list was changed or is gone."""
-    from clients.node.journal import FOLDER
-    from clients.node.show_journal import chosen, lines_of, totals
+    from clients.node.journal import FOLDER, chosen, lines_of, totals
 
     folder = open_kit(kit, "hospital").path / FOLDER
     entries, wrong = chosen(folder, run=run, since=since, last=last)
@@ -234,7 +232,7 @@ def disable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in no more: its certificates are refused until it is enabled."""
-    from clients.federation.change_standing import change_standing, told
+    from clients.federation.admin_client import change_standing, told
 
     standing = change_standing(open_kit(kit, "admin"), name, "disable", left=left)
     typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
@@ -245,7 +243,7 @@ def enable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in again: every certificate in its name, a stolen one too."""
-    from clients.federation.change_standing import change_standing, told
+    from clients.federation.admin_client import change_standing, told
 
     standing = change_standing(open_kit(kit, "admin"), name, "enable", left=left)
     typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))

@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 from clients.federation.errors import JournalError
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.journal import Journal
-from training.engines.nvflare.channel import REFUSED
-from training.engines.nvflare.payload import Payload, part_of, size_of
-from training.engines.nvflare.wire import QuestionHeader
+from training.engines.flare.calls import REFUSED
+from training.engines.flare.wire import Payload, QuestionHeader, part_of, size_of
 from training.errors import EngineError, public_message, tell
 from training.privacy.secagg.messages import MASKED, QUESTIONS, WITHHELD
 

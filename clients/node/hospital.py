@@ -7,26 +7,49 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
-
-from dermfed.own_names import refuse_foreign
-
-refuse_foreign()
+from nvflare.collab.runtime import dispatch
 
 from clients.data.pictures.cache import cache_folder
-from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
-from clients.federation.retention import prune_folders
+from clients.federation.logs import prune_folders
+from clients.federation.processes import end_with_parent
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.door import Door
+from clients.node.guards import PolicyGuard
 from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
 from clients.node.policy import POLICY
-from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
-from clients.node.traces import keep_traces
+from dermfed.own_names import refuse_foreign
 from training.files import plain_segment
 from training.jobs.disclosure_report import over_network
+
+WITHHELD = "withheld: the hospital's own log has it"
+
+
+def keep_traces(log: logging.Logger) -> None:
+    """Have FLARE send nothing of an error but that there was one; all of it goes to `log`.
+
+    What fails before a published method is reached, such as a call with other arguments than it takes, is
+    FLARE's to answer, and the door never sees it: FLARE would send a trace, with paths of this machine.
+    """
+
+    def trace() -> str:
+        log.error(
+            "a call of the coordinator failed before it was answered: another version of dermfed there?"
+        )
+        log.debug("its trace", exc_info=True)
+        return WITHHELD
+
+    for name in ("secure_format_traceback", "secure_format_exception"):
+        assert hasattr(dispatch, name), f"nvflare has no {name} any more; look how it answers a failed call"
+    dispatch.secure_format_traceback = trace
+    dispatch.secure_format_exception = lambda error: WITHHELD
+
+
+refuse_foreign()
+
 
 LOGGER = logging.getLogger("dermfed.node")
 

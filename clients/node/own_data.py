@@ -35,7 +35,7 @@ from training.data.dataset import (
 )
 from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
-from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
+from training.engines.flare.roster import ClientProperties, Roster, of_dataset
 from training.errors import DataError, tell
 from training.files import write_text
 from training.jobs.job import Job

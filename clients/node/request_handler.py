@@ -12,39 +12,39 @@ from pathlib import Path
 
 import torch
 
-from clients.node.canary_guard import CanaryGuard
-from clients.node.one_question import FILE, one_question
+from clients.node.guards import FILE, CanaryGuard, PolicyGuard, one_question
 from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
 from clients.node.policy import POLICY
-from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import PictureList
-from training.engines.malloc import keep_freed_memory
-from training.engines.nvflare.channel import REFUSED, Heartbeat
-from training.engines.nvflare.handshake import (
+from training.engines.flare.calls import REFUSED, Heartbeat
+from training.engines.flare.roster import (
     WEIGHTS,
     Handshake,
+    Roster,
     refuse_incompatible,
     refuse_other_weights,
     shake_hands,
 )
-from training.engines.nvflare.payload import Payload, size_of, write_long_payload
-from training.engines.nvflare.roster import Roster
-from training.engines.nvflare.wire import (
+from training.engines.flare.wire import (
+    Payload,
     QuestionHeader,
     Stamp,
     read_question,
     read_question_header,
+    size_of,
     write_answer,
+    write_long_payload,
 )
+from training.engines.in_process import keep_freed_memory
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
 from training.messages.message import Answer, Broadcast, Failure
-from training.messages.spool import Spool
+from training.messages.tensor_file import Spool
 from training.privacy.compression import lost_key
 from training.privacy.secagg.keys import Identity
 from training.rounds.client.fit import store_key

@@ -15,7 +15,7 @@ from tests.attacks import old_way
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
-from training.engines.nvflare.wire import read_answer, stamp_of, write_answer
+from training.engines.flare.wire import read_answer, stamp_of, write_answer
 from training.messages.message import Broadcast, Update
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import EvaluateQuestion

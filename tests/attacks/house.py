@@ -11,14 +11,12 @@ from clients.data.drawn import drawn_pictures
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.withdraw import withdraw
-from clients.node.policy_guard import PolicyGuard
+from clients.node.guards import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
-from training.engines.nvflare.channel import REFUSED
-from training.engines.nvflare.handshake import shake_hands
-from training.engines.nvflare.payload import write_payload
-from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import read_answer, stamp_of, write_question
+from training.engines.flare.calls import REFUSED
+from training.engines.flare.roster import ClientProperties, agree, shake_hands
+from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model

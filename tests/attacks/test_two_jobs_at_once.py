@@ -15,7 +15,7 @@ import pytest
 from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.node import request_handler
-from clients.node.one_question import one_question
+from clients.node.guards import one_question
 from clients.node.request_handler import RequestHandler
 from tests.attacks.house import DATA, LEAST, PRIVACY, House, someone_in
 from training.algorithms.release_store import FolderReleases

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from clients.federation.federation_file import Federation
+from clients.federation.kit import Federation
 from registry.bundle.plugins import PartTable
 from training.config import FrozenConfig, describe
 from training.jobs.job import Job

@@ -12,7 +12,7 @@ import yaml
 
 import training.printing
 import training.run
-from clients.federation.federation_file import read_federation
+from clients.federation.kit import read_federation
 from clients.federation.provision import provision
 from tests.measured import of_kind
 from training.jobs.disclosure_report import COLUMNS, Seen, over_network, who_sees_what

@@ -16,8 +16,7 @@ from training.data.dataset import SERVER, SPLITS, Dataset, Split
 from training.data.folds import OfPatients
 from training.errors import MessageError
 from training.jobs.stages.base import Stage
-from training.messages.message import Broadcast, Update, reply
-from training.messages.question_digest import question_digest
+from training.messages.message import Broadcast, Update, question_digest, reply
 from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS

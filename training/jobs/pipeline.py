@@ -31,8 +31,7 @@ from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.run_folder import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import Attest, Registrar, StageContext, StageResult, no_registry, unsigned
-from training.messages.engine import Engine
-from training.messages.message import GLOBAL, Broadcast
+from training.messages.message import GLOBAL, Broadcast, Engine
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.dp.updates import privacy_facts

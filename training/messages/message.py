@@ -1,13 +1,15 @@
-"""What travels between the coordinator and a client, and what is checked at the door.
+"""What travels between the coordinator and a client, and what is checked when it arrives.
 
 A `Broadcast` asks one client one question about one model ("track"); the client answers with an
 `Update`, or the engine reports a `Failure`. Nothing else crosses between the two.
 """
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -201,3 +203,32 @@ def unknown_question(broadcast: Broadcast) -> MessageError:
             "do the coordinator and this site run the same version of dermfed?"
         )
     )
+
+
+def value_bytes(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a tensor's values, in their order."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def question_digest(question: Broadcast) -> str:
+    """The SHA-256 of all of a question but whom it is for: two are the same if their every byte is."""
+    about = [question.stage, question.round, question.ask, question.track, dict(question.options)]
+    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, tensor in sorted(question.tensors.items()):
+        head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
+        found.update(len(head).to_bytes(8, "big") + head)
+        found.update(value_bytes(tensor))
+    return found.hexdigest()
+
+
+class Engine(Protocol):
+    """Asks clients, wherever they are."""
+
+    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+        """One answer or failure to each question, in the order of the questions.
+
+        The answers' tensors may be on disk and are valid until the next call.
+        """
+
+    def close(self) -> None:
+        """End whatever the engine started."""

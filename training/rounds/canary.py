@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from training.algorithms.client import Client, State, StateStore
 from training.errors import DataError, QuorumError, TrainingError, public_message, tell
-from training.messages.engine import Engine
-from training.messages.message import Broadcast, Failure, Update, reply
+from training.messages.message import Broadcast, Engine, Failure, Update, reply
 
 LOGGER = logging.getLogger("dermfed.canary")
 CANARY = "canary"

@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 
 from clients.federation.certificates import certify, key_of, pem
 from clients.federation.errors import FederationFileError, KitError
-from clients.federation.federation_file import Federation
-from clients.federation.kit import open_kit
-from clients.federation.provision import open_authority, provision
-from clients.federation.renewal import renew
+from clients.federation.kit import Federation, open_kit
+from clients.federation.provision import open_authority, provision, renew
 from clients.node.check import check_certificate
 from clients.node.cli import app
 

@@ -5,11 +5,11 @@ import logging
 import logging.config
 import threading
 
-from clients.federation.console_log import MARK, ConsoleLog
+from clients.federation.logs import MARK, ConsoleLog
 from clients.federation.site_policy import log_settings
-from clients.federation.status_line import rounds_line, status_line
+from clients.federation.status import rounds_line, status_line
 from clients.node.hospital import log_error
-from training.engines.nvflare.log_stream import LogStream
+from training.engines.flare.session import LogStream
 from training.jobs.job import Job
 
 

@@ -6,15 +6,13 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from clients.federation import change_standing
-from clients.federation.disabled import FILE, DisabledHospitals
+from clients.federation import admin_client
 from clients.federation.errors import FederationError, KitError
-from clients.federation.federation_file import Federation
-from clients.federation.kit import open_kit
+from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
-from clients.federation.standing import Standing, read_standing
+from clients.federation.standing import FILE, DisabledHospitals, Standing, read_standing
 from clients.node.cli import app
-from training.engines.nvflare.channel import ChannelError
+from training.engines.flare.calls import ChannelError
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def coordinator(monkeypatch):
         def close(self):
             asked.append("closed")
 
-    monkeypatch.setattr(change_standing, "AdminClient", Admin)
+    monkeypatch.setattr(admin_client, "AdminClient", Admin)
     return asked
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clients.federation.metrics_follower import MetricsFollower, log_delta
+from clients.federation.status import MetricsFollower, log_delta
 
 LINES = st.lists(st.sampled_from(["a", "bb", "ü" * 3, "c" * 9]), max_size=5)
 ROUND = {"stage": "0-federate", "round": 1, "seconds": 2.5}

@@ -12,8 +12,7 @@ import pytest
 
 from clients.federation import processes
 from clients.federation.errors import KitError
-from clients.federation.federation_file import Federation
-from clients.federation.kit import Kit, KitFacts
+from clients.federation.kit import Federation, Kit, KitFacts
 from clients.federation.processes import NodeProcess, command, in_use
 
 ROOT = Path(__file__).parents[3]

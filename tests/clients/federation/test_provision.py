@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert
 
 from clients.federation.errors import FederationFileError, KitError
-from clients.federation.federation_file import Federation, read_federation
-from clients.federation.kit import NodeSettings, open_kit
+from clients.federation.kit import Federation, NodeSettings, open_kit, read_federation
 from clients.federation.provision import provision
 
 PLAIN = {

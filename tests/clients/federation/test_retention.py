@@ -6,9 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from clients.federation.federation_file import Federation
-from clients.federation.kit import Kit, KitFacts
-from clients.federation.retention import KEPT, prune, prune_folders
+from clients.federation.kit import Federation, Kit, KitFacts
+from clients.federation.logs import FOLDERS, prune, prune_folders
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def names(place):
 
 
 def test_the_newest_folders_of_jobs_stay_and_nothing_else_is_touched(kit):
-    made = [left(kit.path, number) for number in range(KEPT + 3)]
+    made = [left(kit.path, number) for number in range(FOLDERS + 3)]
     (kit.path / "local").mkdir()
     (kit.path / "private" / "runs" / "skin-1").mkdir(parents=True)
     prune_folders(kit)
@@ -57,7 +56,7 @@ def test_a_job_that_died_with_its_coordinator_goes_and_one_that_waits_or_ended_s
 
 def test_what_nobody_fetched_is_bounded(kit):
     store = kit.private / "jobs"
-    made = [left(store, number, status="FINISHED:COMPLETED") for number in range(KEPT + 2)]
+    made = [left(store, number, status="FINISHED:COMPLETED") for number in range(FOLDERS + 2)]
     prune(kit)
     assert names(store) == sorted(made[2:])
 

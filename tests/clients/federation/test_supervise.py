@@ -5,8 +5,7 @@ import json
 import pytest
 
 from clients.federation.errors import ConnectionLostError, FederationError
-from clients.federation.federation_file import Federation
-from clients.federation.kit import Kit, KitFacts
+from clients.federation.kit import Federation, Kit, KitFacts
 from clients.federation.supervise import ROOM, Supervisor
 from training.errors import CheckpointError
 from training.jobs.job import Job

@@ -15,9 +15,8 @@ from benchmarks.loopback.permissive import permissive
 from benchmarks.loopback.replay import replay
 from benchmarks.training_runs import digest, stage_tensors
 from clients.data.manifests.manifest import Row
-from clients.federation.federation_file import Federation
 from clients.federation.job_folder import pack
-from clients.federation.kit import Kit, NodeSettings, open_kit
+from clients.federation.kit import Federation, Kit, NodeSettings, open_kit
 from clients.federation.provision import provision
 from clients.node.door import Door
 from clients.node.hospital import open_door

@@ -3,10 +3,8 @@
 import json
 
 from clients.node.door import Door
-from training.engines.nvflare.handshake import shake_hands
-from training.engines.nvflare.payload import write_payload
-from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import Stamp, stamp_of, write_question
+from training.engines.flare.roster import ClientProperties, agree, shake_hands
+from training.engines.flare.wire import Stamp, stamp_of, write_payload, write_question
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import initial_model

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.node.canary_guard import CanaryGuard
+from clients.node.guards import CanaryGuard
 from training.messages.message import Broadcast, Failure, reply
 
 QUESTION = Broadcast("north", "0-federate", 1, "canary")

@@ -6,11 +6,16 @@ import threading
 import pytest
 
 from clients.node.chunk_receiver import ChunkReceiver
-from training.engines.nvflare import chunking as module
-from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
-from training.engines.nvflare.chunking import TRIES, ChunkAddress, ChunkedTransfer
-from training.engines.nvflare.payload import part_of, size_of
-from training.engines.nvflare.wire import stamp_of, write_question
+from training.engines.flare import calls as module
+from training.engines.flare.calls import (
+    TRIES,
+    ChannelError,
+    ChunkAddress,
+    ChunkedTransfer,
+    Heartbeat,
+    SiteRefusedError,
+)
+from training.engines.flare.wire import part_of, size_of, stamp_of, write_question
 from training.errors import MessageError
 from training.messages.message import Broadcast
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from clients.node.connection import PROXIES, proxy_for, reach
+from clients.node.check import PROXIES, proxy_for, reach
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.loopback.federated import ADMIN, ROOT, SERVER
-from clients.federation.disabled import FILE
 from clients.federation.errors import ConnectionLostError
-from clients.federation.standing import Standing
+from clients.federation.standing import FILE, Standing
 from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long

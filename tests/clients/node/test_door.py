@@ -20,11 +20,10 @@ from clients.federation.job_folder import pack
 from clients.federation.kit import open_kit
 from clients.federation.processes import environment
 from clients.node import hospital as hospitals
-from clients.node.hospital import Hospital, open_door
-from clients.node.traces import keep_traces
+from clients.node.hospital import Hospital, keep_traces, open_door
 from tests.clients.node.talk import ask, greet, join, question
-from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import read_answer
+from training.engines.flare.roster import ClientProperties, agree
+from training.engines.flare.wire import read_answer
 from training.errors import (
     SENTENCES,
     CheckpointError,
@@ -227,13 +226,12 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/federation/job_folder.py",
         "clients/node/chunk_receiver.py",
         "clients/node/door.py",
-        "clients/node/one_question.py",
+        "clients/node/guards.py",
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
         "training/data/settings.py",
-        "training/engines/nvflare/handshake.py",
-        "training/engines/nvflare/roster.py",
-        "training/engines/nvflare/wire.py",
+        "training/engines/flare/roster.py",
+        "training/engines/flare/wire.py",
         "training/rounds/canary.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.loopback.federated import SERVER
 from benchmarks.loopback.processes import family
 from clients.federation.errors import FederationError
-from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
+from clients.federation.kit import Federation
 from clients.federation.provision import provision
 from clients.node.journal import FOLDER, read_journal
 from tests.clients.node.federated import alike, start_another

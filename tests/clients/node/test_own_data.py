@@ -12,7 +12,7 @@ from clients.data.manifests.manifest import Manifest, Row
 from clients.data.prepare import prepare
 from clients.node.own_data import AgreedDataset, own_config, read_own
 from training.data.dataset import SERVER, SPLITS
-from training.engines.nvflare.roster import agree
+from training.engines.flare.roster import agree
 from training.errors import DataError
 from training.jobs.job import Job
 

@@ -10,18 +10,17 @@ from typer.testing import CliRunner
 
 from benchmarks.loopback.permissive import PERMISSIVE
 from clients.federation.errors import PolicyError, PolicyFileError
-from clients.federation.federation_file import read_federation
 from clients.federation.job_folder import pack
+from clients.federation.kit import read_federation
 from clients.federation.provision import provision, write_site_files
+from clients.node import guards
 from clients.node import hospital as hospitals
-from clients.node import policy_guard
 from clients.node.cli import app
+from clients.node.guards import PolicyGuard, noise_of, recipe_of, verdicts_on, within_limits
 from clients.node.hospital import open_door
 from clients.node.policy import POLICY, Hours, Policy, read_policy
-from clients.node.policy_guard import PolicyGuard, within_limits
-from clients.node.policy_verdict import noise_of, recipe_of, verdicts_on
 from tests.clients.node.talk import ask, greet, join, question
-from training.engines.nvflare.wire import read_answer
+from training.engines.flare.wire import read_answer
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_path
 
@@ -215,7 +214,7 @@ def test_a_disk_that_is_fuller_than_allowed_stops_work(tmp_path, small_job, monk
     with pytest.raises(PolicyError, match=r"limits\.disk_gb"):
         guard.admit(small_job)
     path.write_text(yaml.safe_dump(allowing({"limits": {"free_gb": 5}})))
-    monkeypatch.setattr(policy_guard.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_900_000_000))
+    monkeypatch.setattr(guards.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_900_000_000))
     with pytest.raises(PolicyError, match=r"4\.9 GB are free"):
         guard.admit(small_job)
 

@@ -11,10 +11,8 @@ from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
 from training.algorithms.client import State
-from training.engines.nvflare.handshake import WEIGHTS, shake_hands
-from training.engines.nvflare.payload import write_payload
-from training.engines.nvflare.roster import ClientProperties, agree
-from training.engines.nvflare.wire import read_answer, stamp_of, write_question
+from training.engines.flare.roster import WEIGHTS, ClientProperties, agree, shake_hands
+from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
 from training.errors import MessageError
 from training.jobs.job import Job
 from training.messages.message import Broadcast

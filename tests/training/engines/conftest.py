@@ -19,10 +19,10 @@ from clients.data.manifests.manifest import Manifest
 from clients.data.prepare import prepare
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
+from training.engines.flare.calls import ChannelError, Heartbeat, SiteRefusedError
+from training.engines.flare.session import CoordinatorSession
+from training.engines.flare.wire import Payload
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
-from training.engines.nvflare.payload import Payload
-from training.engines.nvflare.session import CoordinatorSession
 from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages

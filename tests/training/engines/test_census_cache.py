@@ -1,7 +1,7 @@
 import torch
 
 from training.data.unused import Unused
-from training.engines.nvflare.census_cache import CensusCache
+from training.engines.flare.engine import CensusCache
 from training.messages.message import Broadcast, reply
 from training.rounds.census import CENSUS, unused_in
 

@@ -10,12 +10,11 @@ import torch
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
-from training.engines import in_process, parts_file
-from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.engines.parts_file import PartsFile
+from training.engines import in_process
+from training.engines.in_process import ClientAppParts, InProcessEngine, PartsFile
 from training.errors import CheckpointError
 from training.messages.message import Broadcast, Failure, tensor_bytes
-from training.messages.spool import Spool, SpooledTensors
+from training.messages.tensor_file import Spool, SpooledTensors
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
 
@@ -142,7 +141,7 @@ def test_every_worker_reads_the_parts_whole_wherever_the_others_are(tmp_path):
 
 @pytest.mark.skipif(not FULL_DISK.exists(), reason="needs /dev/full")
 def test_a_full_disk_is_told_with_what_to_do(make_job, make_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts_file, "TemporaryFile", lambda dir: FULL_DISK.open("w+b"))
+    monkeypatch.setattr(in_process, "TemporaryFile", lambda dir: FULL_DISK.open("w+b"))
     parts = ClientAppParts(
         make_job(engine={"workers": 2}), make_dataset(FOUR), ClientStore(tmp_path / "clients")
     )

@@ -5,9 +5,8 @@ from functools import partial
 
 import pytest
 
-from clients.federation.disabled import FILE, REASON, DisabledHospitals
-from training.engines.nvflare.channel import ChannelError
-from training.engines.nvflare.guarded_channel import GuardedChannel
+from clients.federation.standing import FILE, REASON, DisabledHospitals
+from training.engines.flare.calls import ChannelError, GuardedChannel
 
 OTHERS = ["north", "south", "west"]
 ALL = ["north", "south", "east", "west"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from personalization.report.run_report import report_data
-from training.engines.nvflare.channel import StoppedError
+from training.engines.flare.calls import StoppedError
 from training.errors import JobError
 
 NAMES = ["north", "south", "east", "west"]

@@ -4,8 +4,7 @@ import pytest
 from safetensors.torch import save_file
 
 from tests.training.engines.test_nvflare_same_weights import bytes_of
-from training.engines.nvflare.payload import read_payload
-from training.engines.nvflare.wire import AnswerHeader
+from training.engines.flare.wire import AnswerHeader, read_payload
 from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.jobs.job import Job
 from training.models import build_model

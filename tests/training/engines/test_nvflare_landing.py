@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 
 from tests.training.engines.test_nvflare_same_weights import bytes_of
-from training.engines.nvflare import network_round as module
-from training.engines.nvflare.engine import NvflareEngine
-from training.messages.spool import Spool
+from training.engines.flare import network_round as module
+from training.engines.flare.engine import NvflareEngine
+from training.messages.tensor_file import Spool
 
 ALONE = 0.2  # seconds in which a second answer would have come to be read, too
 

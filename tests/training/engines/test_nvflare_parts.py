@@ -1,8 +1,8 @@
 """Acknowledged rounds and the liveness tracker, each on its own."""
 
-from training.engines.nvflare.acknowledged import AcknowledgedRounds
-from training.engines.nvflare.channel import SLOWEST, ChannelError, Heartbeat
-from training.engines.nvflare.heartbeat import BEATS, LivenessTracker
+from training.engines.flare.calls import SLOWEST, ChannelError, Heartbeat
+from training.engines.flare.engine import AcknowledgedRounds
+from training.engines.flare.liveness import BEATS, LivenessTracker
 from training.messages.message import Broadcast
 
 

@@ -12,7 +12,7 @@ from clients.node import request_handler
 from tests.training.engines.test_nvflare_privacy import MASKS
 from tests.training.engines.test_nvflare_same_weights import bytes_of
 from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS
-from training.engines.nvflare import network_round
+from training.engines.flare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
 from training.messages.message import Failure
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK

@@ -5,9 +5,8 @@ import json
 import pytest
 import torch
 
-from training.engines.nvflare.channel import StoppedError
-from training.engines.nvflare.payload import read_payload
-from training.engines.nvflare.wire import AnswerHeader
+from training.engines.flare.calls import StoppedError
+from training.engines.flare.wire import AnswerHeader, read_payload
 from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
 from training.privacy.secagg.sums import tolerance
 

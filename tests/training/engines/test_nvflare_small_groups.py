@@ -10,8 +10,7 @@ from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from personalization.report.run_report import report_data
 from training.data.dataset import SPLITS
-from training.engines.nvflare.payload import read_payload
-from training.engines.nvflare.wire import AnswerHeader
+from training.engines.flare.wire import AnswerHeader, read_payload
 from training.jobs.disclosure_report import over_network
 from training.rounds.requests import read_blocks
 

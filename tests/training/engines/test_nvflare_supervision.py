@@ -8,9 +8,9 @@ import torch
 
 from personalization.report.run_report import never_there
 from tests.training.engines.test_nvflare_same_weights import bytes_of
-from training.engines.nvflare.channel import ChannelError, StoppedError
-from training.engines.nvflare.quorum import needed
-from training.engines.nvflare.registration import AwayError
+from training.engines.flare.calls import ChannelError, StoppedError
+from training.engines.flare.network_round import needed
+from training.engines.flare.registration import AwayError
 from training.errors import QuorumError
 from training.messages.message import Broadcast
 
@@ -164,8 +164,7 @@ class Killed(BaseException):
 def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
     own_job, net, here, monkeypatch, instant
 ):
-    from training.engines.nvflare.acknowledged import AcknowledgedRounds
-    from training.engines.nvflare.engine import NvflareEngine
+    from training.engines.flare.engine import AcknowledgedRounds, NvflareEngine
     from training.rounds.server.checkpoint import Checkpoints
 
     where = {
@@ -326,7 +325,7 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
         return old["answer"] if asks(header, "fit", 2) else answer
 
     def poison(header, answer):
-        from training.engines.nvflare.payload import read_payload, write_payload
+        from training.engines.flare.wire import read_payload, write_payload
 
         if not asks(header, "fit", 2):
             return answer
@@ -351,7 +350,7 @@ def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifes
     from clients.node.own_data import AgreedDataset, read_own
     from clients.store import ClientStore
     from training.data.dataset import SERVER
-    from training.engines.nvflare.session import OwnPictures
+    from training.engines.flare.session import OwnPictures
     from training.errors import JobError
     from training.jobs.client_app import ClientApp
 

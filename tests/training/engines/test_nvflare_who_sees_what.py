@@ -2,8 +2,7 @@
 
 import pytest
 
-from training.engines.nvflare.payload import read_payload
-from training.engines.nvflare.wire import AnswerHeader
+from training.engines.flare.wire import AnswerHeader, read_payload
 from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 from training.rounds.canary import CANARY

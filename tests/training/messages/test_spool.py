@@ -5,10 +5,9 @@ import torch
 from safetensors import SafetensorError
 
 from training.errors import CheckpointError, may_pass, public_message
-from training.messages import spool as module
+from training.messages import tensor_file as module
 from training.messages.message import Update
-from training.messages.spool import Spool
-from training.messages.tensor_file import map_tensors
+from training.messages.tensor_file import Spool, map_tensors
 
 TENSORS = {"b": torch.tensor([1.5, -2.0]), "a": torch.arange(6.0).view(2, 3).T}
 

@@ -29,10 +29,10 @@ from training.messages.message import (
     Tensors,
     Update,
     check_update,
+    question_digest,
     reply,
     unknown_question,
 )
-from training.messages.question_digest import question_digest
 from training.models.patches import PatchGrid, check_pictures, patchify
 from training.seeds import generator
 

@@ -19,8 +19,7 @@ from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
 from training.jobs.settings import JobSettings
-from training.messages.engine import Engine
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.messages.message import GLOBAL, Broadcast, Engine, Tensors, Update
 from training.models import Classifier
 from training.models.encoders.files import Preprocessing
 from training.privacy.settings import CountsConfig, PrivacyConfig

@@ -195,7 +195,7 @@ def spend(
 
     Args:
         client: whose.
-        question: its digest (`training.messages.question_digest`).
+        question: its digest (`training.messages.message`).
         split: of the pictures.
         subgroups: all that the question is about.
         units: what it costs each of them.

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
-from training.messages.message import Broadcast, Tensors
-from training.messages.question_digest import question_digest
+from training.messages.message import Broadcast, Tensors, question_digest
 from training.privacy.secagg.messages import json_tensor, read_json
 
 LEDGER = "sums"  # in a client's store; below no stage, so that nothing takes it back

@@ -7,10 +7,10 @@ from math import ceil
 
 from training.data.dataset import SERVER, Split
 from training.errors import MessageError, QuorumError
-from training.messages.engine import Engine
 from training.messages.message import (
     Answer,
     Broadcast,
+    Engine,
     Failure,
     Shapes,
     Update,

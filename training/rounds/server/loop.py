@@ -18,11 +18,11 @@ from training.algorithms.aggregators.base import Mixture, Report
 from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import QuorumError
-from training.messages.engine import Engine
 from training.messages.message import (
     GLOBAL,
     Answer,
     Broadcast,
+    Engine,
     Failure,
     Tensors,
     Update,

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from training.errors import CheckpointError
-from training.messages.engine import Engine
-from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, check_update
+from training.messages.message import GLOBAL, Broadcast, Engine, Failure, Tensors, check_update
 from training.messages.tensor_file import read_tensors, write_tensors
 from training.models import Classifier
 from training.models.classifier import float_state

@@ -12,8 +12,7 @@ from scipy import stats
 
 from tests.training.privacy.conftest import MemoryStore, bare_client
 from training.errors import MessageError
-from training.messages.message import Broadcast
-from training.messages.question_digest import question_digest
+from training.messages.message import Broadcast, question_digest
 from training.privacy.dp.counts import (
     ANSWER,
     delta_of,

@@ -18,7 +18,7 @@ from training.algorithms.exchanges.base import Exchange, Parcel
 from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.errors import QuorumError
 from training.messages.message import Failure, Update, reply
-from training.messages.spool import Spool
+from training.messages.tensor_file import Spool
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoints

@@ -7,13 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engines.nvflare.payload import read_payload, write_payload
-from training.engines.nvflare.wire import (
+from training.engines.flare.wire import (
     read_answer,
+    read_payload,
     read_question,
     read_question_header,
     stamp_of,
     write_answer,
+    write_payload,
     write_question,
 )
 from training.errors import MessageError

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from training.engines.nvflare.channel import (
+from training.engines.flare.calls import (
     Channel,
     ChannelError,
     Heartbeat,

@@ -8,10 +8,9 @@ import pytest
 from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 
-from training.engines.nvflare import flare_channel as module
-from training.engines.nvflare.call_leftovers import BUFFER_BYTES, CallLeftovers
-from training.engines.nvflare.channel import ChannelError
-from training.engines.nvflare.flare_channel import FlareChannel
+from training.engines.flare import flare_calls as module
+from training.engines.flare.calls import ChannelError
+from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareChannel
 
 PIECE = b"x" * 100
 

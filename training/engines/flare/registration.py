@@ -10,11 +10,18 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from training.data.dataset import SERVER
-from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
-from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.network_round import in_background
-from training.engines.nvflare.roster import ClientProperties, Roster, agree
+from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError, raise_refusal
+from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.network_round import in_background
+from training.engines.flare.roster import (
+    ClientProperties,
+    Handshake,
+    Roster,
+    agree,
+    differing,
+    refuse_incompatible,
+    shake_hands,
+)
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.jobs.disclosure_report import decide_masks
@@ -55,7 +62,7 @@ class Registration:
 
     Attributes:
         job: the job.
-        session: see `training.engines.nvflare.wire.Stamp`.
+        session: see `training.engines.flare.wire.Stamp`.
         channels: to the sites that are connected.
         liveness: which of them are reachable.
         own: the properties of the coordinator's own pictures, where it has any.

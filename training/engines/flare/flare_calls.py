@@ -1,5 +1,13 @@
-"""The channel to one site over FLARE's Collab API: calls of its published methods, each with a time-out."""
+"""The calls to one site over FLARE's Collab API, each with a time-out, and what they leave behind.
 
+A message that FLARE sends is held by an object (`TxTask`) that refers to itself by way of its future, with
+the message's bytes and a buffer of 1 MiB. Nothing but Python's search for such circles frees it, and with
+libraries as large as torch the search comes to the oldest objects after hundreds of calls. So it is done as
+soon as the leftovers may be `LIMIT` bytes, without what was there before the first call (the libraries).
+"""
+
+import gc
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from threading import Semaphore
@@ -10,10 +18,49 @@ from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
-from training.engines.nvflare.call_leftovers import CallLeftovers
-from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
-from training.engines.nvflare.chunking import LONGEST, ChunkedTransfer
-from training.engines.nvflare.payload import Payload
+from training.engines.flare.calls import (
+    LONGEST,
+    ChannelError,
+    ChunkedTransfer,
+    Heartbeat,
+    SiteRefusedError,
+    raise_refusal,
+)
+from training.engines.flare.wire import Payload
+
+BUFFER_BYTES = 1 << 20  # that FLARE allocates for each message, however short
+LIMIT = 16 << 20  # bytes of leftovers before they are searched for
+
+
+class CallLeftovers:
+    """Counts what calls leave behind, and frees it; shared by the channels to all sites.
+
+    Args:
+        limit: bytes that may be left.
+        free: frees what only refers to itself.
+    """
+
+    def __init__(self, limit: int = LIMIT, free: Callable[[], object] = gc.collect) -> None:
+        self._limit = limit
+        self._free = free
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Note that a call ended that sent `size` bytes; frees what calls left where it is too much."""
+        with self._lock:
+            self._bytes += size + BUFFER_BYTES
+            if self._bytes < self._limit:
+                return
+            self._bytes = 0
+        self._free()
+
+
+def spare_what_is_here() -> None:
+    """Take all that is in memory now out of later searches: libraries stay for good."""
+    gc.collect()
+    gc.freeze()
+
 
 GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
 PUT, ANSWER, FETCH = "put", "answer", "fetch"
@@ -26,11 +73,11 @@ class FlareChannel:
     Args:
         proxy: of the site.
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
-        folder, silence, in_flight: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+        folder, silence, in_flight: see `training.engines.flare.calls.ChunkedTransfer`.
         leftovers: frees what FLARE leaves of each call; shared by all sites.
         over: ends the calls that are under way when it is triggered; one whose answer was lost would
             otherwise keep FLARE's job from ending until its time-out.
-        model_bytes: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+        model_bytes: see `training.engines.flare.calls.ChunkedTransfer`.
     """
 
     def __init__(

@@ -4,27 +4,117 @@ A site that is away is not asked until its next heartbeat. A round that would ha
 the sites that are away and asks them then; whom it waits for is logged.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from training.data.dataset import SERVER
-from training.engines.nvflare.acknowledged import AcknowledgedRounds
-from training.engines.nvflare.census_cache import CensusCache
-from training.engines.nvflare.channel import Channel, StoppedError
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.network_round import NetworkRound
-from training.engines.nvflare.payload import Payload, write_long_payload
-from training.engines.nvflare.pending import PendingRequest
-from training.engines.nvflare.quorum import needed
-from training.engines.nvflare.wire import stamp_of
+from training.engines.flare.calls import Channel, StoppedError
+from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.network_round import NetworkRound, PendingRequest, needed
+from training.engines.flare.wire import Payload, read_payload, stamp_of, write_long_payload, write_payload
+from training.errors import MessageError
+from training.files import write_bytes, write_text
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
-from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
-from training.messages.spool import Spool, SpooledTensors
+from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, reply, tensor_bytes
+from training.messages.tensor_file import Spool, SpooledTensors
+from training.rounds.census import CENSUS
 from training.rounds.requests import FIT
+
+KEPT = 3  # rounds by site and model: the present one, and those that a checkpoint may lead back to
+
+
+class AcknowledgedRounds:
+    """The rounds whose training arrived, by site and model, on disk.
+
+    A site that trained in a round whose answer never arrived must forget it. So each question names the last
+    round whose answer did arrive; after a restart from a checkpoint, the last one before the round that is
+    done again.
+
+    Args:
+        path: the file they are kept in.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rounds: dict[str, list[int]] = {}
+        if path.exists():
+            self._rounds = json.loads(path.read_text())
+
+    def before(self, question: Broadcast) -> int:
+        """The last round whose training arrived, before a training that is asked for now (or again).
+
+        What was noted of this round and later ones is of a course that was abandoned, and crossed out.
+        """
+        earlier = [done for done in self._rounds.get(key_of(question), ()) if done < question.round]
+        self._rounds[key_of(question)] = earlier
+        return max(earlier, default=0)
+
+    def latest(self, question: Broadcast) -> int:
+        """The last round whose training arrived, to send with any other question."""
+        return max(self._rounds.get(key_of(question), ()), default=0)
+
+    def add(self, question: Broadcast) -> None:
+        """Note that a training arrived."""
+        self._rounds[key_of(question)] = [
+            *self._rounds.get(key_of(question), ())[-KEPT + 1 :],
+            question.round,
+        ]
+
+    def save(self) -> None:
+        """Write the file.
+
+        Raises:
+            CheckpointError: when the disk does not take it.
+        """
+        write_text(self._path, json.dumps(self._rounds) + "\n")
+
+
+def key_of(question: Broadcast) -> str:
+    """The key of a question's client, stage and model."""
+    return f"{question.client}/{question.stage}/{question.track}"
+
+
+NUMBERS = ".json"  # beside the counts of pictures: how many are not used
+
+
+class CensusCache:
+    """The sites' answers to the census, on disk, so that a resumed run needs no site for it.
+
+    Args:
+        folder: made when the first is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def known(self, question: Broadcast) -> Update | None:
+        """What the site answered in an earlier session; None for any other question."""
+        path = self._path(question)
+        if question.ask != CENSUS or not path.exists():
+            return None
+        try:
+            tensors = read_payload(path.read_bytes())
+            told = json.loads(path.with_suffix(NUMBERS).read_text())
+        except (MessageError, OSError, ValueError):
+            return None  # damaged: asked again
+        return reply(question, tensors=tensors, scalars=told)
+
+    def keep(self, question: Broadcast, answer: object) -> None:
+        """Keep an answer, if it is one to the census."""
+        if question.ask == CENSUS and isinstance(answer, Update) and self.known(question) is None:
+            path = self._path(question)
+            write_text(path.with_suffix(NUMBERS), json.dumps(dict(answer.scalars)))
+            write_bytes(path, write_payload(answer.tensors))
+
+    def _path(self, question: Broadcast) -> Path:
+        return self._folder / f"{quote(question.client, safe='')}.safetensors"
+
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
@@ -57,7 +147,7 @@ class NvflareEngine:
         job: the job.
         channels: the sites that can be reached in this session, by name.
         liveness: which of them are reachable.
-        session: see `training.engines.nvflare.wire.Stamp`.
+        session: see `training.engines.flare.wire.Stamp`.
         acknowledged: of which rounds trainings arrived.
         census_cache: the sites' answers to the census.
         spool: an empty folder for updates that wait.
@@ -67,7 +157,7 @@ class NvflareEngine:
         memory: bytes of updates that may wait in memory.
 
     Attributes:
-        receive_lock: see `training.engines.nvflare.network_round.RoundRules`.
+        receive_lock: see `training.engines.flare.network_round.RoundRules`.
     """
 
     def __init__(

@@ -1,15 +1,14 @@
-"""Copying a node's marked log lines to the console of `dermfed-node start`, and turning the log over.
+"""A node's log: its marked lines on the console, a new file where it is full, and folders of ended jobs."""
 
-The processes write to the log themselves, and not to us: they live on when we are killed.
-"""
-
+import json
 import os
+import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clients.federation.kit import PRIVATE_FILE
+from clients.federation.kit import PRIVATE_FILE, Kit
 
 FULL = 20_000_000  # bytes of a log that begins anew
 KEPT = 5  # earlier logs, `node.log.1` the newest
@@ -18,7 +17,9 @@ MARK = " dermfed: "  # in each line that is of interest to whoever watches the n
 
 
 class ConsoleLog:
-    """Prints new lines of a log that contain the mark, from a thread.
+    """Prints new lines of a log that contain the mark, from a thread, and turns the log over.
+
+    The processes write to the log themselves, and not to us: they live on when we are killed.
 
     Args:
         log: of the node.
@@ -78,3 +79,48 @@ class ConsoleLog:
         aside.chmod(PRIVATE_FILE)
         os.truncate(self._log, 0)
         self._offset = 0
+
+
+FOLDERS = 10  # folders of jobs, and jobs in the coordinator's store
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # what FLARE calls a job
+UNDER_WAY = ("RUNNING", "DISPATCHED")
+
+
+def prune(kit: Kit) -> None:
+    """Remove folders of old and dead jobs from a kit, while FLARE's process does not run.
+
+    FLARE removes nothing: a hospital keeps a folder for every job, and so does a coordinator for one that was
+    killed with it, which FLARE calls RUNNING for ever. States of models are elsewhere, in `private/runs`.
+    """
+    prune_folders(kit)
+    stored = job_folders(kit.private / "jobs")
+    dead = [folder for folder in stored if state(folder) in UNDER_WAY]
+    remove(dead)
+    remove([folder for folder in stored if folder not in dead][:-FOLDERS])
+
+
+def prune_folders(kit: Kit) -> None:
+    """Remove the folders of all jobs but the newest; the one that runs is among these."""
+    remove(job_folders(kit.path)[:-FOLDERS])
+
+
+def job_folders(place: Path) -> list[Path]:
+    """The job folders in `place`, the oldest first."""
+    if not place.is_dir():
+        return []
+    found = [path for path in place.iterdir() if ID.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def state(stored: Path) -> str:
+    """FLARE's state of a stored job; empty where it cannot be read."""
+    try:
+        return str(json.loads((stored / "meta").read_text()).get("status", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def remove(folders: Sequence[Path]) -> None:
+    """Remove folders with their content."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -4,22 +4,23 @@ It knows no FLARE: it is given channels to the sites. Whoever gives them may end
 another session with the same folder; the run ends with the same weights.
 """
 
+import io
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import torch
 import yaml
 from rich.console import Console
 
 from registry.bundle.text import printable
-from training.engines.nvflare.acknowledged import AcknowledgedRounds
-from training.engines.nvflare.census_cache import CensusCache
-from training.engines.nvflare.channel import Channel
-from training.engines.nvflare.engine import NvflareEngine, Status
-from training.engines.nvflare.heartbeat import LivenessTracker
-from training.engines.nvflare.registration import Registration, read_roster
-from training.engines.nvflare.roster import ClientProperties, Roster, evict
+from training.engines.flare.calls import Channel
+from training.engines.flare.engine import AcknowledgedRounds, CensusCache, NvflareEngine, Status
+from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.registration import Registration, read_roster
+from training.engines.flare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.files import write_text
 from training.jobs.client_app import ClientApp
@@ -29,6 +30,34 @@ from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 from training.rounds.server.metrics import MetricsLog
+
+
+class LogStream(io.TextIOBase):
+    """A text stream that writes to a file, and logs whole lines for whoever follows the run.
+
+    Args:
+        file: where all is written.
+        logger: where lines are logged.
+    """
+
+    def __init__(self, file: TextIO, logger: logging.Logger) -> None:
+        self._file = file
+        self._logger = logger
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Write, and log the lines that are complete by now."""
+        self._file.write(text)
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self._logger.info("%s", line.rstrip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the file."""
+        self._file.flush()
+
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 

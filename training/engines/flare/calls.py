@@ -1,13 +1,15 @@
-"""Chunked transfer: a payload of any size in chunks of bounded memory, resumable after a lost connection.
+"""The calls to one site, and the pieces in which long messages travel.
 
-A payload of at most `CHUNK_BYTES` bytes travels with its call. A longer question is put before it, chunk by
-chunk, into a file at the site; a longer answer is fetched after it, into a file here. Each chunk is a call of
-its own: one that got lost is sent again, and nothing else.
+A message whose tensors take at most `CHUNK_BYTES` travels with its call. A longer question is put before it,
+piece by piece, into a file at the site; a longer answer is fetched after it, into a file here. Each piece is
+a call of its own: one that got lost is sent again, and nothing else.
 """
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Semaphore
@@ -16,11 +18,141 @@ from typing import BinaryIO, Protocol, TypeVar
 from pydantic import Field
 
 from training.config import FrozenConfig
-from training.engines.nvflare.channel import ChannelError, SiteRefusedError, transit_timeout
-from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
-from training.engines.nvflare.wire import number_of
+from training.engines.flare.wire import CHUNK_BYTES, Payload, number_of, part_of, size_of
+from training.errors import TrainingError
 from training.files import PlainName
-from training.messages.spool import SUFFIX
+from training.messages.tensor_file import SUFFIX
+
+Result = TypeVar("Result")
+REFUSED = "refused"  # the key under which a site says, as JSON, why it does not do what it was asked
+SLOWEST = 250_000  # bytes a second (2 Mbit/s) that a site's link is trusted to carry
+
+
+class Heartbeat(FrozenConfig):
+    """A site's answer to a ping.
+
+    Attributes:
+        busy: whether a question is there that it has not answered yet.
+        answer: bytes of its newest answer that came with the call, and may still be on their way.
+    """
+
+    busy: bool
+    answer: int = 0
+
+
+def transit_timeout(silence: float, bytes_: int) -> float:
+    """Seconds after which a message that did not arrive is taken for lost.
+
+    silence + bytes / SLOWEST: a connection that is reset loses what it carried, and reports it to nobody.
+
+    Args:
+        silence: the job's `engine.network.silence`.
+        bytes_: of question and answer.
+    """
+    return silence + bytes_ / SLOWEST
+
+
+class ChannelError(TrainingError):
+    """A site was not reached: a question did not come through, or its answer did not."""
+
+
+class SiteRefusedError(TrainingError):
+    """A site was reached and refused to answer; its text gives the reason."""
+
+
+class StoppedError(TrainingError):
+    """The run was stopped from outside; it continues from its checkpoint."""
+
+
+class Channel(Protocol):
+    """The calls to one site; they may come from several threads and block until there is an answer."""
+
+    def greet(self, handshake: str, seconds: float) -> str:
+        """The site's handshake or refusal, as JSON.
+
+        Raises:
+            ChannelError: the site was not reached in time.
+            SiteRefusedError: it was, and failed.
+        """
+
+    def introduce(self, seconds: float) -> str:
+        """The site's client properties or its refusal, as JSON; raises like `greet`."""
+
+    def join(self, roster: str, seconds: float) -> str:
+        """Send the site the roster that all agreed on; raises like `greet`."""
+
+    def ask(
+        self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
+    ) -> tuple[str, Payload]:
+        """The header and payload of the answer to a question; raises like `greet`.
+
+        `alive` is called now and then while the question or its answer is being moved.
+        """
+
+    def ping(self, seconds: float) -> Heartbeat:
+        """A heartbeat, which a site gives while it trains, too; raises like `greet`."""
+
+
+def raise_refusal(text: str) -> None:
+    """Raise a site's refusal, where its answer is one.
+
+    Raises:
+        SiteRefusedError: with the site's reason.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
+    if isinstance(content, dict) and REFUSED in content:
+        raise SiteRefusedError(f"{content[REFUSED]}")
+
+
+@dataclass(frozen=True)
+class GuardedChannel:
+    """A channel to a site that may be disabled at any instant; implements `Channel`.
+
+    FLARE lets a hospital that is disabled register no more, but knows nothing of a job that runs: what its
+    process there still says comes through until the job ends. So each call looks before and after.
+
+    To the engine a site that is refused is one that is away: it misses its heartbeats, its answers do not
+    come, and it is there again when it is refused no longer.
+
+    Attributes:
+        channel: to the site.
+        refuse: raises `ChannelError` while the site is refused.
+    """
+
+    channel: Channel
+    refuse: Callable[[], None]
+
+    def greet(self, handshake: str, seconds: float) -> str:
+        """See `Channel`."""
+        return self._guarded(lambda: self.channel.greet(handshake, seconds))
+
+    def introduce(self, seconds: float) -> str:
+        """See `Channel`."""
+        return self._guarded(lambda: self.channel.introduce(seconds))
+
+    def join(self, roster: str, seconds: float) -> str:
+        """See `Channel`."""
+        return self._guarded(lambda: self.channel.join(roster, seconds))
+
+    def ask(
+        self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
+    ) -> tuple[str, Payload]:
+        """See `Channel`."""
+        return self._guarded(lambda: self.channel.ask(header, payload, seconds, alive))
+
+    def ping(self, seconds: float) -> Heartbeat:
+        """See `Channel`."""
+        return self._guarded(lambda: self.channel.ping(seconds))
+
+    def _guarded(self, call: Callable[[], Result]) -> Result:
+        self.refuse()
+        result = call()
+        self.refuse()
+        return result
+
 
 AT_ONCE = 16  # chunks that are in flight at the same time, to and from all sites
 TURN = 1.0  # seconds between calls of `alive` for a site that waits for its turn
@@ -28,14 +160,13 @@ TRIES = 3  # of a chunk, before the site counts as not reached
 LONGEST = 16 << 30  # bytes of an answer that are taken, whatever the model
 ROOM = 256 << 20  # bytes of an answer that are taken of any model
 MODELS = 8  # times the bytes of the job's model that an answer may have: weights, control variates, masks
-Result = TypeVar("Result")
 
 
 class ChunkAddress(FrozenConfig):
     """The address of a chunk: the question it belongs to, and its offset in the payload.
 
     Attributes:
-        session, number: of the question, see `training.engines.nvflare.wire.Stamp`.
+        session, number: of the question, see `training.engines.flare.wire.Stamp`.
         offset: bytes before it.
         size: bytes of the whole payload.
     """
@@ -73,7 +204,7 @@ class ChunkedTransfer:
         name: of the site.
         channel: to it.
         folder: where long answers arrive.
-        silence: see `training.engines.nvflare.heartbeat.LivenessTracker`.
+        silence: see `training.engines.flare.liveness.LivenessTracker`.
         in_flight: held while a chunk is in flight; shared by all sites.
         chunk_bytes: bytes of one chunk.
         model_bytes: tells the bytes of the job's model; asked where an answer is long.
