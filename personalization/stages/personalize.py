@@ -51,6 +51,7 @@ from training.models.classifier import float_state
 from training.models.probe import behind_encoder
 from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census, CensusBounds
 from training.rounds.client.embed import features_before, on_features
 from training.rounds.client.evaluate import evaluate
@@ -60,7 +61,6 @@ from training.rounds.server.ask import Traffic
 from training.rounds.server.head_fit import KeptSums
 from training.rounds.server.loop import evaluate_tracks
 from training.rounds.server.plan import Plan, States, Track, TrackState
-from training.seeds import derive_seed
 
 
 class Personalize(Stage):

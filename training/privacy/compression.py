@@ -27,7 +27,7 @@ from training.algorithms.client import Client, State
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors, Update, named
 from training.privacy.settings import CompressionConfig
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 WIRE = "wire/"
 HALF, BYTE, SCALE = WIRE + "half/", WIRE + "8-bit/", WIRE + "scale/"

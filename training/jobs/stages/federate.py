@@ -42,6 +42,7 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census
 from training.rounds.client.embed import answer_embed, answer_moments, on_features
 from training.rounds.client.evaluate import evaluate
@@ -51,7 +52,6 @@ from training.rounds.server.ask import Traffic
 from training.rounds.server.checkpoint import BestRound, MeanModel
 from training.rounds.server.head_fit import KeptSums
 from training.rounds.server.plan import Plan, TrackState
-from training.seeds import derive_seed
 
 OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
 OF_ROUNDS = ("rounds", "objective", "aggregator")  # settings that rounds cannot do without

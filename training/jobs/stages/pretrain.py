@@ -18,8 +18,8 @@ from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.cases import Network
 from training.models.classifier import float_state, group_names
+from training.randomness import derive_seed
 from training.rounds.server.plan import Plan, TrackState
-from training.seeds import derive_seed
 
 
 class Pretrain(RoundsStage):

@@ -23,7 +23,7 @@ from training.models import ModelConfig, build_model
 from training.models.classifier import float_state
 from training.models.encoders.sources import weights_file
 from training.models.export import export_graph
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 
 def test_the_exported_model_is_the_one_that_was_trained(make_job, run_job, federate_block, dataset):
