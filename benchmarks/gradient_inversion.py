@@ -41,7 +41,7 @@ from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
 from training.privacy.compression import decode, encode, stochastic
 from training.privacy.dp.updates import clip
-from training.secure_random import NoiseSource
+from training.randomness import NoiseSource
 
 SIZE, CLASSES = 32, 7
 CLIP = 1.0

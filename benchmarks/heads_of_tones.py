@@ -32,7 +32,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from tables import print_conditions, print_table
 
 from personalization.calibration.at_thresholds import LEVEL
-from personalization.strategies.shrink import Shrink
+from personalization.strategies.shrink import EVALUATIONS, STRENGTHS
 from registry.bundle.counts.score_bins import smallest_cell
 from training.algorithms.client import HeadRows
 from training.rounds.server.head_fit import Heads
@@ -132,7 +132,6 @@ def fine_tuned(held: Sequence[HeadRows], heads: Heads, random: torch.Generator) 
 def own_heads(study: Study, folds: int) -> tuple[list[list[object]], list[list[object]]]:
     """Rows: each way to a tone's head beside the global one; and which strengths were chosen."""
     of = in_parts(study, PARTS, np.random.default_rng(PARTS))
-    strategy = Shrink()
     judged: dict[str, list[dict[str, Answered]]] = defaultdict(list)
     chosen: list[list[object]] = []
     for part in range(PARTS):
@@ -153,8 +152,7 @@ def own_heads(study: Study, folds: int) -> tuple[list[list[object]], list[list[o
             ]
             ways = {"global": heads}
             tried = {
-                strength: study.fit(placed, folds, strength, strategy.evaluations, heads)
-                for strength in strategy.strengths
+                strength: study.fit(placed, folds, strength, EVALUATIONS, heads) for strength in STRENGTHS
             }
             losses = {"∞": next(iter(tried.values())).began_at}
             losses |= {f"{strength:g}": fit.left_out for strength, fit in tried.items()}
@@ -238,7 +236,7 @@ def main(
         differences = ["log loss, difference", "AUROC, difference"]
         print_table(["tone", "head", "lesions", "log loss", "AUROC", *differences], rows)
         print("**Loss of left-out folds by strength**\n")
-        strengths = [f"{each:g}" for each in Shrink().strengths]
+        strengths = [f"{each:g}" for each in STRENGTHS]
         print_table(["tone", "part", "chosen", "∞, the global head", *strengths], chosen)
 
 

@@ -59,9 +59,9 @@ from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import Answer, Broadcast, Engine, Tensors, Update
+from training.randomness import derive_seed, generator
 from training.rounds.requests import FIT
 from training.rounds.server.metrics import MetricsLog
-from training.seeds import derive_seed, generator
 
 RECIPE = "fedperl@ten-hospitals"
 NOTHING = "–"

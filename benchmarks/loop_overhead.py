@@ -54,12 +54,12 @@ from training.messages.message import GLOBAL, Update
 from training.messages.tensor_file import Spool
 from training.models import Classifier, initial_model
 from training.models.classifier import float_state, to_model_input
+from training.randomness import derive_seed, generator
 from training.rounds.census import Census
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import fit_broadcast, run_rounds
 from training.rounds.server.metrics import MetricsLog, RoundMetrics
 from training.rounds.server.plan import Plan, States, TrackState
-from training.seeds import derive_seed, generator
 
 CPU = torch.device("cpu")
 GRADIENT_WORK = "gradient work"

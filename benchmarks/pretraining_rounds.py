@@ -23,13 +23,13 @@ from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL, Tensors
 from training.models import initial_model
 from training.models.classifier import float_state
+from training.randomness import generator
 from training.rounds.client.fit import train_locally
 from training.rounds.requests import Blocks
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import run_rounds
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, States, TrackState
-from training.seeds import generator
 
 
 class BareTraining:

@@ -17,7 +17,6 @@ from recipe_runs import RecipeRun, read_recipe, run_all
 
 from clients.store import ClientStore
 from personalization.calibration.temperature import (
-    CalibrationConfig,
     fit_temperature,
     log_likelihoods,
     subgroup_temperature,
@@ -201,7 +200,7 @@ def answers(
     study: Study, heads: Heads, fitted: Sequence[Bools], rest: Sequence[Bools], folds: int
 ) -> list[tuple[str, Lesions, Lesions]]:
     """By tone the lesions that heads are fitted to, scored without their fold, and others, by the first."""
-    kinds, config = kinds_of(study.codes), CalibrationConfig(min_examples=study.job.privacy.min_count)
+    kinds, least = kinds_of(study.codes), study.job.privacy.min_count
     seen = answered(study, fitted, [left_out(each, heads) for each in study.held(fitted, folds)])
     other = answered_by(study, rest, heads)
     of_all = fit_temperature(log_likelihoods(seen.logits, seen.labels), len(seen.labels))
@@ -209,7 +208,7 @@ def answers(
     for number, tone in enumerate(study.subgroups):
         own = seen.of(number)
         sums = log_likelihoods(own.logits, own.labels)
-        temperature = subgroup_temperature(sums, len(own.labels), of_all, config).value
+        temperature = subgroup_temperature(sums, len(own.labels), of_all, least).value
         found.append((tone, own.lesions(temperature, kinds), other.of(number).lesions(temperature, kinds)))
     return found
 

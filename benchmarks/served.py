@@ -42,6 +42,7 @@ from registry.registry import Registry
 from training.jobs.job import Job, read_job
 from training.jobs.job_file import find_job, read_plain
 from training.jobs.run_folder import load_finished
+from training.jobs.stages.export import TOLERANCE
 from training.models import build_model
 from training.models.export import ServedModel
 from training.wiring import train
@@ -170,7 +171,6 @@ def compare(
     }
     graphs = {name: Graph(bundle.model) for name, bundle in bundles.items()}
     in_torch = Torch(job, run, bundles)
-    tolerance = next(stage.tolerance for stage in job.stages if stage.stage == "export")
     rows, wrong = [], 0
     port = free_port()
     address = f"http://127.0.0.1:{port}"
@@ -206,7 +206,7 @@ def compare(
                     fits = (said["subgroup"], said["version"], said["route"]) == (own, numbers[own], route)
                     warned = bool(answer["warnings"]) or route == "declared"
                     promised = own != GLOBAL or answer["prediction_set"]["guarantee"] != "subgroup"
-                    equal = differences[-1] == 0 and from_torch[-1] <= tolerance
+                    equal = differences[-1] == 0 and from_torch[-1] <= TOLERANCE
                     bad += not (fits and warned and promised and equal)
                 rows.append(
                     [

@@ -36,7 +36,7 @@ from training.messages.message import GLOBAL
 from training.models import initial_model
 from training.models.classifier import float_state, to_model_input
 from training.models.encoders.files import GLOBAL_IN_OUTCOME
-from training.seeds import generator
+from training.randomness import generator
 from training.wiring import load_data
 
 PLAIN = Path(__file__).resolve().parent / "plain"

@@ -24,11 +24,6 @@ from registry.strict_yaml import YamlError, load_yaml
 
 Step = str | int
 
-# What pydantic calls an alternative: a class of ours, one of its own validators, or a plain type.
-_LABEL = re.compile(
-    r"[A-Z]\w*|.*[\[\]()].*|[a-z]+(-[a-z]+)+|"
-    r"str|int|float|bool|bytes|none|any|date|datetime|time|timedelta|decimal|enum|url|uuid|callable"
-)
 _TYPES = {"tuple": "list", "dictionary": "mapping"}  # as YAML calls them
 _PLAIN = "Input should be "
 _OF_CODE = re.compile(r" or (instance of \w+|object to extract fields from)")
@@ -53,24 +48,14 @@ class Problem:
     labels: tuple[tuple[int, str], ...] = ()
 
 
-def places_of(error: ValidationError, raw: Any = None) -> list[Problem]:
-    """All that is wrong, each thing once, at places that a user knows.
-
-    Args:
-        error: what pydantic found.
-        raw: what it was given, as plain data; without it, labels are told from keys by their look alone.
-    """
-    return _meant([_problem(dict(each), raw) for each in error.errors(include_url=False)])
-
-
 def _problem(found: Mapping[str, Any], raw: Any) -> Problem:
+    """A problem at the keys and numbers of the raw data; any other step of its place is an alternative."""
     place: list[Step] = []
     labels: list[tuple[int, str]] = []
     at, last = raw, len(found["loc"]) - 1
     for number, step in enumerate(found["loc"]):
         is_missing = found["type"] == "missing" and number == last
-        is_label = raw is not None or _LABEL.fullmatch(str(step))
-        if is_label and not is_missing and not _is_inside(step, at):
+        if not is_missing and not _is_inside(step, at):
             labels.append((len(place), str(step)))
             continue
         place.append(step)
@@ -174,16 +159,16 @@ class FrozenConfig(BaseModel):
         return value
 
 
-def describe(error: ValidationError, raw: Any = None) -> list[str]:
+def describe(error: ValidationError, raw: Any) -> list[str]:
     """One line for each thing that is wrong: where, what, and what is allowed.
 
-    Where a setting may be one of several things, lines are of the one that was meant; see `places_of`.
+    Where a setting may be one of several things, lines are of the one that was meant.
 
     Args:
         error: what pydantic found.
         raw: what it was given, as plain data.
     """
-    problems = places_of(error, raw)
+    problems = _meant([_problem(dict(each), raw) for each in error.errors(include_url=False)])
     inside = {problem.place[:-1] for problem in problems if len(problem.place) > 1}
     lines = []
     for problem in problems:

@@ -143,18 +143,17 @@ def run(
                 "key, and leave --key out"
             )
         elif job.engine.name == "nvflare":
-            federate_job(
-                job,
-                kit,
-                out,
-                resume=resume,
-                without=without or (),
-                as_json=as_json,
-            )
+            target = out or Path("runs") / job.name
+            summary = federate_job(job, kit, target, resume=resume, without=without or ())
+            report(summary, target, as_json=as_json)
         elif without:
             raise JobError("--without dismisses a hospital of a federation; it needs --engine nvflare")
         else:
-            train_job(job, job_file, out, key, resume=resume, as_json=as_json)
+            from training.wiring import train
+
+            target = out or Path("runs") / job.name
+            result = train(job, job_file, target, resume=resume, key=key)
+            report(result.summary, target, as_json=as_json)
 
 
 def read(job_file: Path, changes: Sequence[str]) -> "Job":
@@ -195,35 +194,18 @@ def check_job(
         print_federation(check_federation(job, kit), as_json=as_json)
 
 
-def train_job(
-    job: "Job", job_file: Path, out: Path | None, key: Path | None, *, resume: bool, as_json: bool
-) -> None:
-    """Run a job on this machine, and print what came of it."""
-    from training.wiring import train
-
-    target = out or Path("runs") / job.name
-    result = train(job, job_file, target, resume=resume, key=key)
-    report(result.summary, target, as_json=as_json)
-
-
 def federate_job(
-    job: "Job",
-    kit: Path | None,
-    out: Path | None,
-    *,
-    resume: bool,
-    without: Sequence[str],
-    as_json: bool,
-) -> None:
-    """Run a job at the hospitals of a federation, and print what came of it."""
+    job: "Job", kit: Path | None, out: Path, *, resume: bool, without: Sequence[str]
+) -> Mapping[str, Any]:
+    """Run a job at the hospitals of a federation; gives its summary, or exits with how it ended."""
     from training.wiring import federate
 
-    target = out or Path("runs") / job.name
-    outcome = federate(job, kit, target, console(), resume=resume, without=without)
+    outcome = federate(job, kit, out, console(), resume=resume, without=without)
     if outcome["state"] != "done":
         say(f"{outcome['error']}: {outcome['text']}", style="red")
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)
-    report(json.loads((target / "summary.json").read_text()), target, as_json=as_json)
+    summary: Mapping[str, Any] = json.loads((out / "summary.json").read_text())
+    return summary
 
 
 def report(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
@@ -231,14 +213,10 @@ def report(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     from training.printing import print_summary
 
     print_summary(summary, out, as_json=as_json)
-    if refused := refusals(summary):
+    refused = [stage["facts"]["refused"] for stage in summary["stages"] if stage["facts"].get("refused")]
+    if refused:
         say("\n".join(refused), style="red")
         raise typer.Exit(REFUSED)
-
-
-def refusals(summary: Mapping[str, Any]) -> list[str]:
-    """Why models of a run were not promoted, although its job asks for it."""
-    return [stage["facts"]["refused"] for stage in summary["stages"] if stage["facts"].get("refused")]
 
 
 def console() -> "Console":

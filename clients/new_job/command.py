@@ -148,10 +148,11 @@ def _check(text: str) -> None:
     from training.errors import JobError
     from training.jobs.job import Job  # torch, which takes seconds
 
+    plain = yaml.safe_load(text)
     try:
-        Job.model_validate(yaml.safe_load(text))
+        Job.model_validate(plain)
     except ValidationError as error:
-        raise JobError("these answers make no job:\n" + "\n".join(describe(error))) from error
+        raise JobError("these answers make no job:\n" + "\n".join(describe(error, plain))) from error
 
 
 def _write(text: str, out: Path) -> None:

@@ -18,9 +18,7 @@ from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from training.config import FrozenConfig
 from training.errors import DataError
 
 # 0.05 to 20, evenly spaced in log T and symmetric about 0 there, so that T = 1 is on the grid exactly.
@@ -31,15 +29,10 @@ TEMPERATURES.flags.writeable = False
 RESOLUTION: NDArray[np.float64] = 0.25 * np.maximum(1 / TEMPERATURES, 1)
 RESOLUTION.flags.writeable = False
 
+STRENGTH = 20.0  # pictures that the global temperature counts for in a subgroup's
+
 _AS_LIKELY = 2.0  # nats below the highest
 _NO_MORE_LIKELY = 0.1  # nats above that of T = 1, which is within rounding
-
-
-class CalibrationConfig(FrozenConfig):
-    """How strongly a subgroup's temperature is shrunk towards the global one."""
-
-    shrink_strength: float = Field(20.0, ge=0)  # pictures that the global temperature counts for
-    min_examples: int = Field(10, ge=1)  # with fewer pictures a subgroup takes the global temperature
 
 
 @dataclass(frozen=True)
@@ -145,10 +138,10 @@ def shrink(temperature: float, n: int, global_temperature: float, strength: floa
 
 
 def subgroup_temperature(
-    log_likelihood_sums: NDArray[np.float64], n: int, global_temperature: float, config: CalibrationConfig
+    log_likelihood_sums: NDArray[np.float64], n: int, global_temperature: float, min_examples: int
 ) -> Temperature:
     """The temperature that serves a subgroup: its own fit, shrunk; the global one where n is too small."""
-    if n < config.min_examples:
+    if n < min_examples:
         return Temperature(global_temperature, None, n)
     fitted = fit_temperature(log_likelihood_sums, n)
-    return Temperature(shrink(fitted, n, global_temperature, config.shrink_strength), fitted, n)
+    return Temperature(shrink(fitted, n, global_temperature, STRENGTH), fitted, n)

@@ -42,7 +42,7 @@ def frontier(
     Args:
         accuracies: per subgroup, the validation accuracy (probability) of every epoch that was kept;
             epoch 0 is the global model and must be there.
-        config: whether a floor holds, and its slack; the band plays no part. By default the default rule.
+        config: whether a floor holds; the band plays no part. By default the default rule.
 
     Returns:
         From the smallest spread to the largest; the mean rises with it and the minimum never falls.

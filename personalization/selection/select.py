@@ -5,8 +5,8 @@ of width 0.05 (Table V). Here the choice is computed: one epoch per subgroup so 
 with the highest possible minimum, then the highest mean, then the earliest epochs.
 
 That rule alone can buy equality by making the better-served subgroups worse. The default rule therefore
-adds a floor: no subgroup may fall below the global model (epoch 0, always a candidate) by more than
-`floor_slack`, and the floor beats the band. Where the band cannot be met the smallest achievable spread
+adds a floor: no subgroup may fall below the global model (epoch 0, always a candidate), and the floor beats
+the band. Where the band cannot be met the smallest achievable spread
 is taken, and `Selection` says so and what meeting the band would have cost.
 
 Why the search is exact and still short: let m be the highest accuracy for which every subgroup has a
@@ -42,7 +42,6 @@ class SelectionConfig(FrozenConfig):
 
     band: float = Field(0.05, ge=0, le=1)  # largest max − min of validation accuracy over subgroups
     rule: Literal["floor", "paper"] = "floor"  # `paper` is the band without the floor
-    floor_slack: float = Field(0.0, ge=0, le=1)  # accuracy a subgroup may lose against the global model
     proof: ProofConfig | None = ProofConfig()  # null takes what the floor chooses, proven or not
 
     @property
@@ -228,8 +227,7 @@ def floors_of(
     """The accuracy that each subgroup must keep by this rule; 0 without a floor."""
     if config.rule == "paper":
         return dict.fromkeys(accuracies, Fraction(0))
-    slack = _ratio(config.floor_slack)
-    return {name: by_epoch[0] - slack for name, by_epoch in accuracies.items()}
+    return {name: by_epoch[0] for name, by_epoch in accuracies.items()}
 
 
 def _search(

@@ -37,7 +37,6 @@ from personalization.calibration.ood import (
     no_distances,
 )
 from personalization.calibration.temperature import (
-    CalibrationConfig,
     Temperature,
     fit_temperature,
     subgroup_temperature,
@@ -85,7 +84,6 @@ class Calibrate(Stage):
         coverage: 1 − α of the prediction sets.
         target_risk: the share of wrong ones allowed among the conclusions at each node of the tree of
             diagnoses.
-        shrink_strength: for how many pictures the global temperature counts in a subgroup's.
         novelty_rate: the share of known pictures that may be called unlike those trained on.
         tones: how the skin of each declared tone looks in such pictures, as `dermfed-data tones --json`
             tells; it is put into the bundles, for the service to warn by.
@@ -103,7 +101,6 @@ class Calibrate(Stage):
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)
     target_risk: float = Field(0.1, ge=0, lt=1)
-    shrink_strength: float = Field(20.0, ge=0)
     novelty_rate: float = Field(0.05, gt=0, lt=1)
     tones: ToneRanges | None = None
     patterns: tuple[str, ...] | None = None
@@ -212,9 +209,7 @@ class Calibrate(Stage):
         Raises:
             JobError: when there are no calibration pictures.
         """
-        config = CalibrationConfig(
-            shrink_strength=self.shrink_strength, min_examples=poll.context.job.privacy.min_count
-        )
+        least = poll.context.job.privacy.min_count
         (sums, n), *of_patterns = poll.likelihoods(GLOBAL, bundles[GLOBAL].graph)
         if n == 0:
             raise JobError(
@@ -222,13 +217,13 @@ class Calibrate(Stage):
                 "of every client; raise data.split.calibration"
             )
         of_all = global_temperature(sums, n)
-        drawn = [subgroup_temperature(*each, of_all.value, config) for each in of_patterns]
+        drawn = [subgroup_temperature(*each, of_all.value, least) for each in of_patterns]
         temperatures = {GLOBAL: [of_all, *drawn]}
         for name, bundle in bundles.items():
             if name != GLOBAL:
                 together, *of_patterns = poll.likelihoods(name, bundle.graph)
-                own = subgroup_temperature(*together, of_all.value, config)
-                drawn = [subgroup_temperature(*each, own.value, config) for each in of_patterns]
+                own = subgroup_temperature(*together, of_all.value, least)
+                drawn = [subgroup_temperature(*each, own.value, least) for each in of_patterns]
                 temperatures[name] = [own, *drawn]
         return temperatures
 

@@ -32,6 +32,7 @@ from personalization.stages.per_client import (
     without_own,
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
+from personalization.strategies.shrink import EVALUATIONS, STRENGTHS
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
@@ -50,17 +51,16 @@ from training.models.classifier import float_state
 from training.models.probe import behind_encoder
 from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census, CensusBounds
 from training.rounds.client.embed import features_before, on_features
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged
 from training.rounds.requests import COMPARE, EVALUATE, FIT, TEST, Blocks, add_blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.head_fit import KeptSums
-from training.rounds.server.loop import evaluate_tracks, run_rounds
+from training.rounds.server.loop import evaluate_tracks
 from training.rounds.server.plan import Plan, States, Track, TrackState
-from training.seeds import derive_seed
 
 
 class Personalize(Stage):
@@ -133,7 +133,7 @@ class Personalize(Stage):
         """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
         if isinstance(self.strategy, Shrink):
-            return self.shrink(self.strategy, context, before)
+            return self.shrink(context, before)
         if self.chooses_nothing(context.census):
             facts = {"by_subgroup": {name: {"epoch": 0} for name in context.subgroups}}
             return self.outcome(context, {}, before, Traffic(), facts)
@@ -156,7 +156,7 @@ class Personalize(Stage):
         facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
         return self.outcome(context, chosen, before, traffic, facts)
 
-    def shrink(self, strategy: Shrink, context: StageContext, before: StageResult) -> StageResult:
+    def shrink(self, context: StageContext, before: StageResult) -> StageResult:
         """Fit each subgroup's head towards the global one, and keep those that are proven better."""
         start, network, traffic = before.models[GLOBAL], behind_encoder(context.model), Traffic()
         weight, bias = head_of(network)
@@ -166,7 +166,7 @@ class Personalize(Stage):
         proofs: dict[str, Any] = {}
         for name in context.subgroups:
             own, strength, fitted = fit_subgroup(
-                context, network, name, towards, strategy.strengths, strategy.evaluations, traffic
+                context, network, name, towards, STRENGTHS, EVALUATIONS, traffic
             )
             by_subgroup[name] = {"epoch": 0, "strength": strength, **fitted}
             proof = None if strength is None else self.proof_of_folds(context, name, towards, own, traffic)
@@ -198,7 +198,7 @@ class Personalize(Stage):
             return None
         assert isinstance(self.strategy, Shrink)
         counts = ask_compared_folds(context, name, before[1:], after[1:], traffic)
-        tried = len(self.strategy.strengths)
+        tried = len(STRENGTHS)
         return prove(counts, 1, tried, config, has_malignancy=tells_malignancy(context))
 
     def chooses_nothing(self, census: Census) -> bool:
@@ -287,8 +287,7 @@ class Personalize(Stage):
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 
-        checkpoints = Checkpoints(context.folder, context.digest)
-        _, spent = run_rounds(plan, states, context.engine, context.metrics_log, checkpoints, after_round)
+        _, spent = context.run_rounds(plan, states, after_round)
         return candidates, Traffic(traffic.down + spent.down, traffic.up + spent.up)
 
     def outcome_per_client(

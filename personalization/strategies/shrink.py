@@ -11,28 +11,13 @@ Departures: `b` is drawn, too; a class that a tone has no example of would else 
 
 from typing import Literal
 
-from pydantic import Field, field_validator
-
 from personalization.strategies.base import WithoutEpochs
+
+STRENGTHS = (1.0, 3.0, 10.0, 30.0)
+EVALUATIONS = 60  # of one head's gradient, at most
 
 
 class Shrink(WithoutEpochs):
-    """Heads of subgroups that are fitted to convergence.
-
-    Attributes:
-        strengths: the λ that are tried.
-        evaluations: how often the gradient of one is asked for, at most.
-    """
+    """Heads of subgroups that are fitted to convergence, at each λ of `STRENGTHS`."""
 
     name: Literal["shrink"] = "shrink"
-    strengths: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
-    evaluations: int = Field(60, ge=1)
-
-    @field_validator("strengths")
-    @classmethod
-    def _are_strengths(cls, strengths: tuple[float, ...]) -> tuple[float, ...]:
-        if not strengths or min(strengths) <= 0 or len(set(strengths)) < len(strengths):
-            raise ValueError(
-                f"strengths are {list(strengths)}; name different numbers above 0, such as [1, 3, 10]"
-            )
-        return strengths

@@ -36,7 +36,7 @@ from training.privacy.secagg.server import SecureSum
 from training.privacy.secagg.shamir import Recovery
 from training.privacy.secagg.sums import read_withheld
 from training.privacy.settings import SecureAggregationConfig
-from training.secure_random import KEY_BYTES
+from training.randomness import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.score_bins import ScoreBins, bins_of
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 BINS = 500
 REPLICATES = 200

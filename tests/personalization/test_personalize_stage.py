@@ -14,8 +14,8 @@ from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL, named
 from training.models import build_model
 from training.models.classifier import float_state
+from training.randomness import generator
 from training.rounds.server.checkpoint import Checkpoints
-from training.seeds import generator
 
 KEY = "0-personalize"
 EPOCHS, BATCH, RATE, MOMENTUM = 3, 6, 0.02, 0.9

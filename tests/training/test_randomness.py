@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from training import secure_random
-from training.secure_random import Keystream, NoiseSource
-from training.seeds import derive_seed, generator
+from training import randomness
+from training.randomness import Keystream, NoiseSource, derive_seed, generator
 
 purposes = st.lists(st.one_of(st.text("abc 0123", max_size=4), st.integers(-20, 20)), max_size=4)
 
@@ -56,7 +55,7 @@ COUNT = 400_000
 @pytest.fixture
 def known(monkeypatch):
     """Noise from a known key, so that a test does not fail by chance now and then."""
-    monkeypatch.setattr(secure_random, "fresh_key", lambda: bytes(range(32)))
+    monkeypatch.setattr(randomness, "fresh_key", lambda: bytes(range(32)))
 
 
 @pytest.mark.usefixtures("known")

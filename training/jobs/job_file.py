@@ -244,10 +244,11 @@ def parts(key: str) -> set[str]:
 def read_file(path: Path, chosen: Collection[str], before: tuple[Path, ...]) -> Extended:
     """The job in a file, with those variants that are chosen and that it or a file that it extends has."""
     raw = read_yaml(path, before)
+    variants = raw.pop("variants", {})
     try:
-        own = VARIANTS.validate_python(raw.pop("variants", {}))
+        own = VARIANTS.validate_python(variants)
     except ValidationError as error:
-        raise JobError(f"{path}, variants:\n" + "\n".join(describe(error))) from error
+        raise JobError(f"{path}, variants:\n" + "\n".join(describe(error, variants))) from error
     if "base" in raw:
         refuse_base(path, raw.pop("base"), before)
     if "extends" in raw:

@@ -208,7 +208,7 @@ def run_stages(
     metrics_log.cut(log_bytes)
     summary = {
         **summarise_run(job, context, finished),
-        **data_facts(dataset, census),
+        "unused": {name: unused.record() for name, unused in unused_by(dataset, census).items()},
         **({"left_out": dict(left_out)} if left_out else {}),
         "notes": notes_on_data(job, dataset, census, to_owner=False),
     }
@@ -253,11 +253,6 @@ def notes_on_data(job: Job, dataset: Dataset, census: Census, *, to_owner: bool 
             "from their subgroup's training, and only the hospital's log says how many"
         )
     return [*told, *gaps(census, dataset.labels)]
-
-
-def data_facts(dataset: Dataset, census: Census) -> dict[str, Any]:
-    """The counts of pictures that are not used, as the summary has them."""
-    return {"unused": {name: unused.record() for name, unused in unused_by(dataset, census).items()}}
 
 
 def announce(log: MetricsLog, job: Job, key: str, clients: int, *, before: bool) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from training.errors import JobError
 from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
-from training.jobs.settings import MLflowConfig, TrackingConfig
+from training.jobs.settings import TrackingConfig
 from training.privacy.dp.updates import EPSILON
 
 WHO = "answered"  # the curve that every round has
@@ -105,22 +105,20 @@ TEST = "test"  # the stage under which the final figures are drawn
 
 
 @dataclass
-class Cursor:
-    """One tracker's position in the log.
+class Followed:
+    """What one tracker has been sent.
 
     Attributes:
         tracker: where rounds are logged to.
         done: the last round of each stage that was logged; None while it is not open.
-        offset: bytes of the log that were read.
         retry_at: seconds on the clock before which it is left alone.
         warned: whether its failure was logged.
     """
 
     tracker: Tracker
     done: dict[str, int] | None = None
-    offset: int = 0
     retry_at: float = 0.0
-    warned: bool = field(default=False)
+    warned: bool = False
 
 
 class Follower:
@@ -130,7 +128,7 @@ class Follower:
         metrics: `metrics.jsonl`; it need not be there yet.
         summary: `summary.json`, which is there when the run has ended.
         trackers: where rounds are logged to.
-        log: takes one log line for whoever watches.
+        log: takes one log line for the user.
         clock: seconds, rising.
     """
 
@@ -144,9 +142,10 @@ class Follower:
     ) -> None:
         self._metrics = metrics
         self._summary = summary
-        self._cursors = [Cursor(tracker) for tracker in trackers]
+        self._followed = [Followed(tracker) for tracker in trackers]
         self._log = log
         self._clock = clock
+        self._read: tuple[tuple[int, int], list[dict[str, Any]]] = ((0, 0), [])
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="tracking")
 
@@ -159,76 +158,62 @@ class Follower:
         self._ended.set()
         self._thread.join(seconds)
         if self._thread.is_alive():
-            self._log(
-                "tracking has not told everything; the rest is told when the run is taken up with --resume"
-            )
+            self._log("tracking is not complete; the rest is logged when the run is continued with --resume")
 
     def _follow(self) -> None:
         while not self._ended.wait(LOOK):
             self.look()
-        for cursor in self._cursors:
-            cursor.retry_at = 0.0
+        for each in self._followed:
+            each.retry_at = 0.0
         self.look()
-        for cursor in self._cursors:
-            self._try(cursor, self._close)
+        for each in self._followed:
+            self._try(each, self._close)
 
     def look(self) -> None:
         """Log what is new to every tracker."""
         if self._metrics.exists():
-            for cursor in self._cursors:
-                if self._clock() >= cursor.retry_at:
-                    self._try(cursor, self._log_new_rounds)
+            for each in self._followed:
+                if self._clock() >= each.retry_at:
+                    self._try(each, self._log_new_rounds)
 
-    def _try(self, cursor: Cursor, work: Callable[[Cursor], None]) -> None:
+    def _try(self, each: Followed, work: Callable[[Followed], None]) -> None:
         try:
-            work(cursor)
-        except Exception as error:  # noqa: BLE001 - a tracker is somebody else's, and no reason to end a run
-            cursor.done, cursor.offset, cursor.retry_at = None, 0, self._clock() + PAUSE
-            if not cursor.warned:
-                cursor.warned = True
+            work(each)
+        except Exception as error:  # noqa: BLE001 - a tracker is another's code, and no reason to end a run
+            each.done, each.retry_at = None, self._clock() + PAUSE
+            if not each.warned:
+                each.warned = True
                 self._log(
-                    f"tracking with {cursor.tracker.name} fails: {type(error).__name__}: {error}; the run "
+                    f"tracking with {each.tracker.name} fails: {type(error).__name__}: {error}; the run "
                     "goes on, and it is tried again"
                 )
 
-    def _log_new_rounds(self, cursor: Cursor) -> None:
-        if cursor.done is None:
-            cursor.done = dict(cursor.tracker.open())
-        for line in self._new_lines(cursor):
-            self._log_once(cursor, line["stage"], line["round"], figures_of_round(line))
+    def _log_new_rounds(self, each: Followed) -> None:
+        if each.done is None:
+            each.done = dict(each.tracker.open())
+        for line in self._lines():
+            if line["round"] > each.done.get(line["stage"], 0):
+                each.tracker.log(line["stage"], line["round"], figures_of_round(line))
+                each.done[line["stage"]] = line["round"]
 
-    def _close(self, cursor: Cursor) -> None:
-        if cursor.done is None:
+    def _close(self, each: Followed) -> None:
+        if each.done is None:
             return
         finished = self._summary.exists()
-        if finished:
-            self._log_once(cursor, TEST, 1, figures_of_test(json.loads(self._summary.read_text())))
-        cursor.tracker.close(finished=finished)
+        figures = figures_of_test(json.loads(self._summary.read_text())) if finished else {}
+        if figures and not each.done.get(TEST, 0):
+            each.tracker.log(TEST, 1, figures)
+        each.tracker.close(finished=finished)
 
-    def _log_once(self, cursor: Cursor, stage: str, round_: int, figures: Mapping[str, float]) -> None:
-        assert cursor.done is not None, "a tracker is opened before anything is logged to it"
-        if figures and round_ > cursor.done.get(stage, 0):
-            cursor.tracker.log(stage, round_, figures)
-            cursor.done[stage] = round_
-
-    def _new_lines(self, cursor: Cursor) -> list[dict[str, Any]]:
-        """Whole lines since the last look; from the start where the log was cut, as when a run is resumed."""
-        with self._metrics.open("rb") as file:
-            if cursor.offset and (
-                self._metrics.stat().st_size < cursor.offset or not ends_line(file, cursor.offset)
-            ):
-                cursor.offset = 0
-            file.seek(cursor.offset)
-            content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        cursor.offset += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
-
-
-def ends_line(file: Any, offset: int) -> bool:
-    """Whether a line ends before this place."""
-    file.seek(offset - 1)
-    return bool(file.read(1) == b"\n")
+    def _lines(self) -> list[dict[str, Any]]:
+        """The whole lines of the log, read again when it has changed."""
+        stat = self._metrics.stat()
+        changed = (stat.st_size, stat.st_mtime_ns)
+        if changed != self._read[0]:
+            content = self._metrics.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]
+            self._read = (changed, [json.loads(line) for line in whole.splitlines()])
+        return self._read[1]
 
 
 TEST_FIGURE = "accuracy"  # and the one that tests have
@@ -288,6 +273,7 @@ QUIET = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # whoever follows the run tries again
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
+EXPERIMENT = "dermfed"  # where MLFLOW_EXPERIMENT_NAME names no other
 TAG = "dermfed.run"
 STRANGE = re.compile(r"[^\w\-./: ]")  # what MLflow has no room for in a name
 
@@ -299,16 +285,14 @@ class MLflow:
     its makers by default; that is switched off here.
 
     Args:
-        config: which.
         uri: the store's address.
         job: the job.
-        run: gives what this run is called, the same whenever it is taken up again.
+        run: gives what this run is called, the same whenever it is continued.
     """
 
     name = "mlflow"
 
-    def __init__(self, config: MLflowConfig, uri: str, job: Job, run: Callable[[], str]) -> None:
-        self._config = config
+    def __init__(self, uri: str, job: Job, run: Callable[[], str]) -> None:
         self._uri = uri
         self._job = job
         self._run = run
@@ -324,16 +308,23 @@ class MLflow:
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         self._client = client = MlflowClient(self._uri)
-        experiment = client.get_experiment_by_name(self._config.experiment)
-        place = experiment.experiment_id if experiment else client.create_experiment(self._config.experiment)
+        named = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        experiment = client.get_experiment_by_name(named)
+        place = experiment.experiment_id if experiment else client.create_experiment(named)
         known = client.search_runs([place], f"tags.`{TAG}` = '{run}'", max_results=1)
         if known:
             self._id = known[0].info.run_id
             client.update_run(self._id, status="RUNNING")
             return self._rounds(known[0].data.metrics)
-        begun = client.create_run(place, run_name=self._job.name, tags={TAG: run})
-        self._id = begun.info.run_id
-        for name, value in self._facts().items():
+        self._id = client.create_run(place, run_name=self._job.name, tags={TAG: run}).info.run_id
+        facts = {
+            "job": self._job.name,
+            "recipe": self._job.about.system if self._job.about else self._job.name,
+            "seed": f"{self._job.seed}",
+            "digest": self._job.digest,
+            "dermfed": version("dermfed"),
+        }
+        for name, value in facts.items():
             client.log_param(self._id, name, value)
         return {}
 
@@ -361,17 +352,6 @@ class MLflow:
                 done[stage] = max([done.get(stage, 0), *steps])
         return done
 
-    def _facts(self) -> dict[str, str]:
-        """What the run is of."""
-        recipe = self._job.about.system if self._job.about else self._job.name
-        return {
-            "job": self._job.name,
-            "recipe": recipe,
-            "seed": f"{self._job.seed}",
-            "digest": self._job.digest,
-            "dermfed": version("dermfed"),
-        }
-
 
 RECORD, EVENTS, STORE = "tracking.json", "tensorboard", "mlflow.db"
 
@@ -382,8 +362,7 @@ def refuse_missing(tracking: TrackingConfig) -> None:
     Raises:
         JobError: saying what to install.
     """
-    wanted = {"tensorboard": tracking.tensorboard, "mlflow": tracking.mlflow is not None}
-    for name, asked in wanted.items():
+    for name, asked in tracking.model_dump().items():
         if asked and find_spec(name) is None:
             raise JobError(
                 f"tracking.{name} needs {name}, which is not installed; install it with `pip install "
@@ -394,11 +373,11 @@ def refuse_missing(tracking: TrackingConfig) -> None:
 @contextmanager
 def tracked(job: Job, out: Path, log: Callable[[str], None]) -> Iterator[None]:
     """Log the run in `out` to the job's trackers while it lasts; whatever fails there, the run goes on."""
-    tracking = job.tracking
-    if not tracking.tensorboard and tracking.mlflow is None:
+    trackers = trackers_of(job, out)
+    if not trackers:
         yield
         return
-    follower = Follower(RunFolder(out).metrics, out / "summary.json", trackers_of(job, out), log)
+    follower = Follower(RunFolder(out).metrics, out / "summary.json", trackers, log)
     follower.start()
     try:
         yield
@@ -412,9 +391,9 @@ def trackers_of(job: Job, out: Path) -> list[Tracker]:
     trackers: list[Tracker] = []
     if job.tracking.tensorboard:
         trackers.append(TensorBoard(out / EVENTS, run))
-    if job.tracking.mlflow is not None:
-        uri = job.tracking.mlflow.uri or f"sqlite:///{out.absolute().parent / STORE}"
-        trackers.append(MLflow(job.tracking.mlflow, uri, job, run))
+    if job.tracking.mlflow:
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{out.absolute().parent / STORE}"
+        trackers.append(MLflow(uri, job, run))
     return trackers
 
 

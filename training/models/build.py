@@ -34,7 +34,7 @@ from training.models.encoders.sources import (
     interpolation_of,
     preprocessing_of,
 )
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 AS_GIVEN = Normalisation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # each of several has its own
 SETTING = re.compile(

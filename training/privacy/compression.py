@@ -27,7 +27,7 @@ from training.algorithms.client import Client, State
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors, Update, named
 from training.privacy.settings import CompressionConfig
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 WIRE = "wire/"
 HALF, BYTE, SCALE = WIRE + "half/", WIRE + "8-bit/", WIRE + "scale/"
@@ -129,12 +129,10 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
     if compression.up == "exact":
         return update
     key = lost_key(update.stage, update.track)
-    state = client.store.load(client.id, key, update.round) if compression.error_feedback else None
+    state = client.store.load(client.id, key, update.round)
     lost_before = {} if state is None else state.tensors
-    rounding: Round = torch.round
-    if compression.rounding == "stochastic":
-        seed = derive_seed(client.seed, update.stage, update.track, update.round, client.id, "rounding")
-        rounding = stochastic(torch.Generator().manual_seed(seed))
+    seed = derive_seed(client.seed, update.stage, update.track, update.round, client.id, "rounding")
+    rounding = stochastic(torch.Generator().manual_seed(seed))
     travels: dict[str, Tensor] = {}
     lost: dict[str, Tensor] = {}
     for name, value in update.tensors.items():
@@ -146,8 +144,7 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
             wanted += lost_before[name]
         pieces = encode(name, wanted, compression.up, rounding)
         travels |= pieces
-        if compression.error_feedback:
-            lost[name] = wanted - decode(pieces)[name]
+        lost[name] = wanted - decode(pieces)[name]
     if lost:
         client.store.save(client.id, key, update.round, State(lost))
     return replace(update, tensors=travels)

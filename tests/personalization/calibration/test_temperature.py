@@ -13,7 +13,6 @@ from scipy.special import log_softmax
 from personalization.calibration.temperature import (
     RESOLUTION,
     TEMPERATURES,
-    CalibrationConfig,
     fit_temperature,
     log_likelihoods,
     shrink,
@@ -156,12 +155,11 @@ def test_shrinking_stays_between_the_two_temperatures(own, pooled, n, strength):
 
 
 def test_a_subgroup_with_too_few_pictures_takes_the_global_temperature():
-    config = CalibrationConfig(shrink_strength=20, min_examples=10)
     logits, labels = draw(2, 10, 3, 3.0)
     sums = log_likelihoods(logits, labels)
 
-    alone = subgroup_temperature(sums, 9, 1.4, config)
-    shrunk = subgroup_temperature(sums, 10, 1.4, config)
+    alone = subgroup_temperature(sums, 9, 1.4, 10)
+    shrunk = subgroup_temperature(sums, 10, 1.4, 10)
 
     assert (alone.value, alone.fitted, alone.n) == (1.4, None, 9)
     assert shrunk.fitted == fit_temperature(sums, 10)

@@ -25,27 +25,16 @@ right_counts = st.lists(
     min_size=1,
     max_size=4,
 )
-slacks = st.sampled_from([None, "0", "0.1"])  # None is no floor
+rules = st.sampled_from([PAPER, SelectionConfig()])
 
 
 def accuracies_of(groups):
     return {f"group {i}": {e: k / n for e, k in enumerate(right)} for i, (n, right) in enumerate(groups)}
 
 
-def rule_of(slack):
-    return PAPER if slack is None else SelectionConfig(floor_slack=float(slack))
-
-
-def brute_force(groups, slack):
+def brute_force(groups, rule):
     """By spread, the highest minimum, the highest sum and the earliest epochs of all choices up to it."""
-    allowed = [
-        [
-            e
-            for e, k in enumerate(right)
-            if slack is None or Fraction(k, n) >= Fraction(right[0], n) - Fraction(slack)
-        ]
-        for n, right in groups
-    ]
+    allowed = [[e for e, k in enumerate(right) if rule == PAPER or k >= right[0]] for _, right in groups]
     points = []
     for epochs in product(*allowed):
         values = [Fraction(groups[i][1][e], groups[i][0]) for i, e in enumerate(epochs)]
@@ -61,10 +50,10 @@ def brute_force(groups, slack):
     return steps
 
 
-@given(right_counts, slacks)
-def test_every_step_equals_brute_force(groups, slack):
-    expected = brute_force(groups, slack)
-    found = frontier(accuracies_of(groups), rule_of(slack))
+@given(right_counts, rules)
+def test_every_step_equals_brute_force(groups, rule):
+    expected = brute_force(groups, rule)
+    found = frontier(accuracies_of(groups), rule)
 
     assert [tuple(chosen.epochs.values()) for chosen in found] == [epochs for *_, epochs in expected]
     for chosen, (spread, worst, total, _) in zip(found, expected, strict=True):
@@ -73,9 +62,9 @@ def test_every_step_equals_brute_force(groups, slack):
         assert chosen.mean == pytest.approx(float(total) / len(groups), abs=1e-12)
 
 
-@given(right_counts, slacks)
-def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, slack):
-    found = frontier(accuracies_of(groups), rule_of(slack))
+@given(right_counts, rules)
+def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, rule):
+    found = frontier(accuracies_of(groups), rule)
 
     for before, after in pairwise(found):
         assert before.spread < after.spread
@@ -84,10 +73,10 @@ def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(group
     assert list(found[-1].accuracies.values()) == [max(right) / n for n, right in groups]
 
 
-@given(right_counts, slacks, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
-def test_the_selection_of_any_band_is_on_the_frontier(groups, slack, band):
+@given(right_counts, rules, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
+def test_the_selection_of_any_band_is_on_the_frontier(groups, rule, band):
     accuracies = accuracies_of(groups)
-    rule = rule_of(slack).model_copy(update={"band": band})
+    rule = rule.model_copy(update={"band": band})
     within = [chosen for chosen in frontier(accuracies, rule) if chosen.spread <= band + 1e-12]
 
     expected = within[-1] if within else frontier(accuracies, rule)[0]
@@ -115,7 +104,6 @@ def test_the_floor_takes_the_steps_that_would_harm_away():
     accuracies = {"light": {0: 0.7, 1: 0.9, 2: 0.8, 3: 0.6}, "dark": {0: 0.5, 1: 0.6, 2: 0.55}}
 
     assert frontier(accuracies) == frontier(accuracies, PAPER)[1:]
-    assert frontier(accuracies, SelectionConfig(floor_slack=0.1)) == frontier(accuracies, PAPER)
 
 
 def test_one_subgroup_has_one_step_its_best_epoch():

@@ -14,8 +14,8 @@ from tests.closeness import assert_close_in_norm
 from training.messages.message import Tensors, named
 from training.models import build_model
 from training.models.classifier import float_state
+from training.randomness import generator
 from training.rounds.server.checkpoint import Checkpoints
-from training.seeds import generator
 
 KEY = "0-personalize"
 BATCH, RATE, MOMENTUM = 6, 0.02, 0.9

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from tests.closeness import assert_close_in_norm
 from training.models import build_model
-from training.seeds import generator
+from training.randomness import generator
 
 KEY, EPOCHS, BATCH, RATE, MOMENTUM = "0-personalize", 2, 6, 0.02, 0.9
 

@@ -17,8 +17,8 @@ from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
 from training.models.classifier import float_state
 from training.models.encoders.files import prepare_torchvision
+from training.randomness import derive_seed
 from training.rounds.client.fit import fit
-from training.seeds import derive_seed
 
 
 def test_cosine_falls_from_one_towards_zero_over_all_epochs_of_all_rounds():

@@ -241,11 +241,11 @@ def test_a_stage_that_is_not_there_comes_where_the_order_has_it(write):
     assert [stage["stage"] for stage in elsewhere] == [
         *("pretrain", "federate", "export", "calibrate", "register", "toy"),
     ]
-    replaced = read_plain(path, ["stages.export={stage: export, tolerance: 1}"])["stages"]
+    replaced = read_plain(path, ["stages.export={stage: export, odd: 1}"])["stages"]
     assert replaced == [
         {"stage": "pretrain", "rounds": 2},
         JOB["stages"][0],
-        {"stage": "export", "tolerance": 1},
+        {"stage": "export", "odd": 1},
         {"stage": "calibrate"},
     ]
 

@@ -27,13 +27,11 @@ WRONG = {  # a change of the demo job, and the one line that is told of it
     "data.clients.bye=iid": "data.clients.bye: unknown key `bye`; did you mean `by`?",
     "data.sources=[{name: a, cuont: 2}]": "data.sources.0.cuont: unknown key `cuont`; did you mean `count`?",
     "data.subgroups={scle: monk}": "data.subgroups.scle: unknown key `scle`; did you mean `scale`?",
-    "tracking.mlflow={url: x}": "tracking.mlflow.url: unknown key `url`; did you mean `uri`?",
 }
 
 LEFT = (  # keys that a user chooses, and values, are for the full validation
     "stages.0.rounds='8'",
     "tracking.mlflow=true",
-    "tracking.mlflow={uri: 'sqlite:///x.db'}",
     "data.options={day: 2024-01-01, deep: {3: [.nan, !!set {a}], on: off}}",
     "data.label_map={a: null, b: malignant}",
     "data.where={a: [b, c], d: e}",

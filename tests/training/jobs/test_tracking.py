@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from training.errors import JobError
 from training.jobs.job import Job, read_job
-from training.jobs.settings import MLflowConfig, TrackingConfig
+from training.jobs.settings import TrackingConfig
 from training.jobs.tracking import PAUSE, Follower, MLflow, refuse_missing, run_name, tracked, trackers_of
 
 
@@ -251,7 +251,7 @@ def store(monkeypatch):
     made = Store()
     for name, module in made.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
     return made
 
@@ -259,7 +259,7 @@ def store(monkeypatch):
 def test_one_run_there_for_one_run_here(store, make_job, tmp_path):
     job = make_job()
     for first in (1, 3):
-        tracker = MLflow(MLflowConfig(experiment="skin"), "sqlite:///x.db", job, lambda: "abc")
+        tracker = MLflow("sqlite:///x.db", job, lambda: "abc")
         known = tracker.open()
         assert known == ({} if first == 1 else {"0-federate": 2})
         for round_ in (first, first + 1):
@@ -279,11 +279,12 @@ def test_one_run_there_for_one_run_here(store, make_job, tmp_path):
 def test_no_report_of_use_is_made(store, make_job, monkeypatch):
     import os
 
-    MLflow(MLflowConfig(), "sqlite:///x.db", make_job(), lambda: "abc").open()
+    MLflow("sqlite:///x.db", make_job(), lambda: "abc").open()
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "true"
 
 
-def test_by_default_nothing_leaves_the_machine(make_job, tmp_path):
+def test_by_default_nothing_leaves_the_machine(make_job, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     job = make_job(tracking={"mlflow": True, "tensorboard": True})
     tensorboard, mlflow = trackers_of(job, tmp_path / "runs" / "one")
     assert mlflow._uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
@@ -292,14 +293,13 @@ def test_by_default_nothing_leaves_the_machine(make_job, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [("https://me:secret@host", "MLFLOW_TRACKING_PASSWORD"), ("databricks", "http://, https://, sqlite://")],
-)
-def test_other_places_and_passwords_are_refused(uri, told):
-    with pytest.raises(ValidationError, match=told):
-        MLflowConfig(uri=uri)
-    assert MLflowConfig(uri="https://host:5000").uri
+def test_a_server_is_named_where_the_run_is_started_and_never_by_a_job(make_job, tmp_path, monkeypatch):
+    with pytest.raises(ValidationError, match=r"tracking\.mlflow"):
+        make_job(tracking={"mlflow": {"uri": "https://me:secret@host"}})
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://host:5000")
+    [mlflow] = trackers_of(make_job(tracking={"mlflow": True}), tmp_path)
+    assert mlflow._uri == "https://host:5000"
+    assert trackers_of(make_job(), tmp_path) == []
 
 
 def test_what_is_not_installed_is_refused_with_what_to_do(monkeypatch):
@@ -311,17 +311,12 @@ def test_what_is_not_installed_is_refused_with_what_to_do(monkeypatch):
 
 def test_it_is_no_part_of_a_jobs_identity(make_job, tmp_path):
     job = make_job()
-    watched = make_job(
-        tracking={"tensorboard": True, "mlflow": {"uri": "https://host", "experiment": "skin"}}
-    )
+    watched = make_job(tracking={"tensorboard": True, "mlflow": True})
     assert watched.digest == job.digest
     plain = {key: value for key, value in job.resolved().items() if key != "tracking"}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain))
-    changed = read_job(
-        tmp_path / "job.yaml", ["tracking.tensorboard=true", "tracking.mlflow.experiment=skin"]
-    )
-    assert changed.tracking.tensorboard
-    assert changed.tracking.mlflow == MLflowConfig(experiment="skin")
+    changed = read_job(tmp_path / "job.yaml", ["tracking.tensorboard=true", "tracking.mlflow=true"])
+    assert changed.tracking == watched.tracking
 
 
 def test_a_run_of_another_job_in_the_same_folder_is_another_run(make_job, tmp_path):
@@ -354,7 +349,8 @@ def test_a_store_that_is_not_reached_ends_no_run(run_job, make_job, tmp_path, mo
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     said = []
-    job = make_job(tracking={"mlflow": {"uri": "http://nowhere:5000"}})
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://nowhere:5000")
+    job = make_job(tracking={"mlflow": True})
     with tracked(job, tmp_path / "run", said.append):
         assert run_job(job).result.summary["test"]
     [warned] = said

@@ -29,7 +29,7 @@ from training.messages.message import Broadcast, Tensors, Update, unknown_questi
 from training.models import Classifier
 from training.models.classifier import Inputs
 from training.progress import Watch, unwatched
-from training.seeds import derive_seed, generator
+from training.randomness import derive_seed, generator
 
 
 class Ask(Protocol):

@@ -34,7 +34,7 @@ from training.messages.message import (
     unknown_question,
 )
 from training.models.patches import PatchGrid, check_pictures, patchify
-from training.seeds import generator
+from training.randomness import generator
 
 
 class Tokenizer(FrozenConfig, ABC):

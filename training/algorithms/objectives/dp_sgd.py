@@ -3,7 +3,7 @@
 A step draws each picture by itself with probability q = L / N (L the expected batch, N the client's labelled
 pictures), clips each picture's gradient to the norm C, adds N(0, σ² C²) to their sum, and divides by L. A
 local epoch has ⌈N / L⌉ steps. Gradients of single pictures are `torch.func`'s; clipping and scaling are
-Opacus' `DPOptimizer`; noise and draws come from the operating system (`training.secure_random`), not from the
+Opacus' `DPOptimizer`; noise and draws come from the operating system (`training.randomness`), not from the
 job's seed, so that runs differ.
 
 Neighbouring data sets differ in one picture: a patient with k pictures is protected k times less. Losses do
@@ -92,7 +92,7 @@ class DPSGDTask(SubgroupLossTask):
     """One client's round of private steps."""
 
     def __init__(self, config: DPSGD, model: Classifier, work: LocalRound) -> None:
-        from training.secure_random import NoiseSource
+        from training.randomness import NoiseSource
 
         self._examples = work.examples.where(work.examples.labels >= 0)
         super().__init__(work, self._examples)
@@ -160,7 +160,7 @@ def gradients_of_each(
 
 
 def private_optimizer(config: DPSGD, optimizer: torch.optim.Optimizer) -> Any:  # Opacus has no types
-    """Opacus' clipping and scaling around an optimizer, with noise from `training.secure_random`.
+    """Opacus' clipping and scaling around an optimizer, with noise from `training.randomness`.
 
     Raises:
         JobError: when Opacus is not installed.
@@ -170,7 +170,7 @@ def private_optimizer(config: DPSGD, optimizer: torch.optim.Optimizer) -> Any:  
     except ImportError as error:
         raise JobError("dp-sgd needs Opacus; install it with `pip install dermfed[privacy]`") from error
 
-    from training.secure_random import NoiseSource
+    from training.randomness import NoiseSource
 
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
         source = NoiseSource()

@@ -1,8 +1,8 @@
 """Stages: the steps of a job, each with the coordinator's half and the clients' half in one file.
 
 - `base`: the interface; `rounds`: what stages of rounds share
-- `pretrain`, `probe`, `finetune`, `federate`, `export`, `register`: one stage each
-- `final_test`, `lineage`: test figures, and what each model began from
+- `pretrain`, `probe`, `finetune`, `federate`: one stage each; `export`: export and register
+- `features`, `final_test`: features of frozen encoders, and test metrics
 """
 
 from registry.bundle.plugins import PartTable

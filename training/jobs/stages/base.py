@@ -27,8 +27,10 @@ from training.rounds.census import Census
 from training.rounds.client.fit import FEWEST_IN_BATCH
 from training.rounds.requests import Blocks
 from training.rounds.server.ask import Quorum, Traffic
+from training.rounds.server.checkpoint import Checkpoints
+from training.rounds.server.loop import AfterRound, run_rounds
 from training.rounds.server.metrics import MetricsLog
-from training.rounds.server.plan import Plan, Track
+from training.rounds.server.plan import Plan, States, Track
 
 Attest = Callable[[BundleManifest], BundleManifest]
 """Signs the figures of a manifest, in the place of a signature that it had."""
@@ -157,6 +159,13 @@ class StageContext:
         holders = [name for name in self.census.holders("train", subgroups) if name not in self.census.unseen]
         also = self.census.all_hospitals if masked else ()
         return tuple(name for name in self.census.counts if name in holders or name in also)
+
+    def run_rounds(
+        self, plan: Plan, states: States, after_round: AfterRound | None = None
+    ) -> tuple[States, Traffic]:
+        """All rounds of this stage, from its newest checkpoint on; gives the models and the traffic."""
+        checkpoints = Checkpoints(self.folder, self.digest)
+        return run_rounds(plan, states, self.engine, self.metrics_log, checkpoints, after_round)
 
     @property
     def shown(self) -> Preprocessing:

@@ -117,21 +117,17 @@ def _attested(bundle: BundleDraft, attest: Attest) -> BundleDraft:
 PARITY = "parity"
 WEIGHTS = "weights/"
 PARITY_PICTURES = 64
+TOLERANCE = 1e-4  # the largest difference in any probability between ONNX Runtime and torch
 DIFFERENCE = "difference"
 
 
 class Export(Stage):
-    """ONNX graphs of all models.
-
-    Attributes:
-        tolerance: the largest difference in any probability between ONNX Runtime and torch that is accepted.
-    """
+    """ONNX graphs of all models."""
 
     stage: Literal["export"] = "export"
     passes_figures_on: ClassVar[bool] = True
     summed: ClassVar[frozenset[str]] = frozenset({TEST})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST, PARITY})
-    tolerance: float = Field(1e-4, gt=0, lt=1)
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Export each model and have it checked.
@@ -170,7 +166,7 @@ class Export(Stage):
         facts = {
             "by_subgroup": before.facts.get("by_subgroup", {}),
             "parity": differences,
-            "tolerance": self.tolerance,
+            "tolerance": TOLERANCE,
         }
         test = figures_on_test(context, before.models, traffic) if before.stay_home else before.test
         return StageResult(
@@ -199,10 +195,10 @@ class Export(Stage):
             )
             return None
         client, worst = max(told.items(), key=lambda each: each[1])
-        if worst > self.tolerance:
+        if worst > TOLERANCE:
             raise ExportError(
                 f"the exported model {name} differs from torch by {worst:.2g} in a probability at {client}; "
-                f"allowed is {self.tolerance:g} (export.tolerance). The model uses an operation that ONNX "
+                f"allowed is {TOLERANCE:g}. The model uses an operation that ONNX "
                 "computes otherwise: choose another model.name"
             )
         return worst

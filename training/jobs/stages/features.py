@@ -20,13 +20,13 @@ from training.models import Classifier
 from training.models.classifier import float_state
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, principal, triangle_size
 from training.privacy.settings import PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.head_gradient import answer_gradient, answer_spread
 from training.rounds.requests import EMBED, GRADIENT, GRAM, MASS, MOMENTS, SPREAD, SUBGROUP, SUM
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
-from training.seeds import derive_seed
 
 
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:

@@ -42,17 +42,16 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.settings import CountsConfig, PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census
 from training.rounds.client.embed import answer_embed, answer_moments, on_features
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import load_merged
 from training.rounds.requests import EMBED, EVALUATE, MOMENTS, TEST, add_blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.checkpoint import BestRound, Checkpoints, MeanModel
+from training.rounds.server.checkpoint import BestRound, MeanModel
 from training.rounds.server.head_fit import KeptSums
-from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, TrackState
-from training.seeds import derive_seed
 
 OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
 OF_ROUNDS = ("rounds", "objective", "aggregator")  # settings that rounds cannot do without
@@ -224,27 +223,21 @@ class Federate(RoundsStage):
         best = BestRound(context.folder, context.digest) if self.keep == "best" else None
         mean = MeanModel(context.folder, context.digest) if self.keep == "average" else None
         watching = best or mean
-        states, traffic = run_rounds(
-            plan,
-            {GLOBAL: initial},
-            context.engine,
-            context.metrics_log,
-            Checkpoints(context.folder, context.digest),
-            None if watching is None else watching.after_round,
+        states, traffic = context.run_rounds(
+            plan, {GLOBAL: initial}, None if watching is None else watching.after_round
         )
-        models = {GLOBAL: states[GLOBAL].weights}
+        kept = states[GLOBAL].weights
         if best is not None:
-            models = {GLOBAL: best.weights()}
+            kept = best.weights()
         if mean is not None:
-            models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
-        models = {GLOBAL: self.trains.merged(models[GLOBAL])}
+            kept = mean.weights(self.rounds, last=kept)
         traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
         facts = {
             **self.exchange.facts(states[GLOBAL].memory),
             **plan.aggregator.facts(states[GLOBAL].server),
             **({} if best is None else {"kept_round": best.round}),
         }
-        return self.judged(context, start, models[GLOBAL], traffic, facts)
+        return self.judged(context, start, self.trains.merged(kept), traffic, facts)
 
     def judged(
         self,

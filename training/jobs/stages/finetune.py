@@ -29,8 +29,6 @@ from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged, own_weights
 from training.rounds.requests import EVALUATE, FIT, TEST, Blocks, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all
-from training.rounds.server.checkpoint import Checkpoints
-from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, Track, TrackState
 
 
@@ -101,13 +99,7 @@ class Finetune(Stage):
         """Train every client's model, and judge each on its client's test pictures."""
         initial = TrackState(before.models[GLOBAL], {})
         plan = self.plan(context)
-        _, traffic = run_rounds(
-            plan,
-            {GLOBAL: initial},
-            context.engine,
-            context.metrics_log,
-            Checkpoints(context.folder, context.digest),
-        )
+        _, traffic = context.run_rounds(plan, {GLOBAL: initial})
         by_client = self.judge(context, plan.tracks[0].trainers, traffic)
         return StageResult(
             before.models,

@@ -18,10 +18,8 @@ from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.cases import Network
 from training.models.classifier import float_state, group_names
-from training.rounds.server.checkpoint import Checkpoints
-from training.rounds.server.loop import run_rounds
+from training.randomness import derive_seed
 from training.rounds.server.plan import Plan, TrackState
-from training.seeds import derive_seed
 
 
 class Pretrain(RoundsStage):
@@ -45,12 +43,8 @@ class Pretrain(RoundsStage):
         plan = self.plan(context, network)
         fresh = {name: tensor.clone() for name, tensor in float_state(network).items()}
         initial = {**fresh, **before.models[GLOBAL]}
-        states, traffic = run_rounds(
-            plan,
-            {GLOBAL: TrackState(initial, self.aggregator.initial_state())},
-            context.engine,
-            context.metrics_log,
-            Checkpoints(context.folder, context.digest),
+        states, traffic = context.run_rounds(
+            plan, {GLOBAL: TrackState(initial, self.aggregator.initial_state())}
         )
         untouched = group_names(context.model, "head")
         weights = {

@@ -36,8 +36,6 @@ from training.rounds.client.embed import answer_embed, with_features
 from training.rounds.client.evaluate import answer_neighbours
 from training.rounds.requests import EMBED, NEIGHBOURS, TEST, Blocks, add_blocks
 from training.rounds.server.ask import Traffic
-from training.rounds.server.checkpoint import Checkpoints
-from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import TrackState
 
 FIGURES = ("linear", "neighbours")  # of an encoder, as the stage's facts name them
@@ -97,13 +95,7 @@ class Probe(RoundsStage):
         probe = LinearProbe(context.model)
         plan = self.plan_for(context, probe, None)
         initial = TrackState(float_state(probe), plan.aggregator.initial_state())
-        states, traffic = run_rounds(
-            plan,
-            {GLOBAL: initial},
-            context.engine,
-            context.metrics_log,
-            Checkpoints(context.folder, context.digest),
-        )
+        states, traffic = context.run_rounds(plan, {GLOBAL: initial})
         traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
         weights = states[GLOBAL].weights
         linear = figures_by_client(context, {GLOBAL: weights}, traffic)

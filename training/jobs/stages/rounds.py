@@ -25,13 +25,13 @@ from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.compression import Compressor
 from training.privacy.settings import PrivacyConfig
+from training.randomness import derive_seed
 from training.rounds.census import Census, CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import collect_kept, fit, open_exchange
 from training.rounds.requests import COLLECT, FIT, JUDGE, OPEN
 from training.rounds.server.plan import Draw, Plan, Track
 from training.rounds.server.services import NoiseProbe, UploadStore, validation_accuracy
-from training.seeds import derive_seed
 
 FEWEST_CLASSES = 2
 

@@ -34,7 +34,7 @@ from training.algorithms.objectives.dp_sgd import DELTA, NOISE, RATE, STEPS
 from training.errors import DataError, JobError
 from training.messages.message import Tensors, Update
 from training.privacy.settings import PrivacyConfig
-from training.secure_random import NoiseSource
+from training.randomness import NoiseSource
 
 RELEASES: Final = "private_releases"
 EPSILON: Final = "private_epsilon"

@@ -60,7 +60,7 @@ from training.privacy.secagg.messages import (
     tensor_bytes_of,
 )
 from training.privacy.settings import SecureAggregationConfig
-from training.secure_random import KEY_BYTES
+from training.randomness import KEY_BYTES
 
 VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
 MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"

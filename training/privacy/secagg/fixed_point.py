@@ -22,7 +22,7 @@ from torch import Tensor
 from training.config import FrozenConfig
 from training.errors import DataError
 from training.messages.message import Tensors
-from training.secure_random import Keystream
+from training.randomness import Keystream
 
 NARROW, WIDE = np.dtype(np.uint32), np.dtype(np.uint64)
 WIDE_BOUND = 2.0**32  # B of sums in double precision, such as log-likelihoods

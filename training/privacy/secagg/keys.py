@@ -34,7 +34,7 @@ from cryptography.x509.oid import NameOID
 
 from training.config import FrozenConfig
 from training.errors import MessageError
-from training.secure_random import KEY_BYTES
+from training.randomness import KEY_BYTES
 
 NONCE_BYTES, TAG_BYTES = 12, 16
 

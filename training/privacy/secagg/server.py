@@ -38,7 +38,7 @@ from training.privacy.secagg.messages import (
     session_about,
 )
 from training.privacy.secagg.shamir import Recovery
-from training.secure_random import KEY_BYTES
+from training.randomness import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 

@@ -23,7 +23,7 @@ from training.privacy.secagg.messages import (
 )
 from training.privacy.secagg.server import Ask, SecureSum, require_enough
 from training.privacy.settings import SecureAggregationConfig
-from training.secure_random import KEY_BYTES
+from training.randomness import KEY_BYTES
 
 
 class CohortError(QuorumError):

@@ -29,9 +29,9 @@ from training.messages.message import Broadcast, Update, reply
 from training.models.classifier import ENCODER_BATCH, to_model_input
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, triangle
 from training.progress import Watch
+from training.randomness import derive_seed
 from training.rounds.client.ledger import EMBEDDING_SUMS, admit
 from training.rounds.requests import EVALUATION_BATCH, GRAM, MASS, SUM
-from training.seeds import derive_seed
 
 LOGGER = logging.getLogger("dermfed.features")
 ENCODER = "encoder"  # in the question's options, the digest of the encoder's weights

@@ -34,8 +34,8 @@ from training.data.dataset import Examples
 from training.errors import DataError
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.models.classifier import as_inputs
+from training.randomness import derive_seed
 from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitQuestion
-from training.seeds import derive_seed
 
 FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
 

@@ -38,9 +38,9 @@ from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models.cases import CaseClassifier
 from training.models.classifier import as_inputs
+from training.randomness import derive_seed
 from training.rounds.client.ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
 from training.rounds.requests import BIAS, EVALUATION_BATCH, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
-from training.seeds import derive_seed
 
 LOGGER = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ from training.messages.message import (
 )
 from training.privacy.secagg.server import Ask
 from training.privacy.secagg.sums import mix_masked
+from training.randomness import derive_seed, generator
 from training.rounds.canary import send_canary
 from training.rounds.requests import (
     CHANGE,
@@ -55,7 +56,6 @@ from training.rounds.server.checkpoint import Checkpoints, restore, save
 from training.rounds.server.metrics import MetricsLog, RoundMetrics
 from training.rounds.server.plan import Plan, States, Track, TrackState, choose_cohort, weights_for
 from training.rounds.server.validation import admit
-from training.seeds import derive_seed, generator
 
 
 def mix(

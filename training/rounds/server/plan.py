@@ -14,8 +14,8 @@ from training.data.dataset import Split
 from training.messages.message import Tensors
 from training.privacy.compression import Compressor
 from training.privacy.settings import CompressionConfig, SecureAggregationConfig
+from training.randomness import generator
 from training.rounds.census import CensusBounds
-from training.seeds import generator
 
 Draw = Literal["uniform", "by-size"]
 

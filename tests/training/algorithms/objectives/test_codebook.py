@@ -25,7 +25,7 @@ from training.errors import DataError, MessageError
 from training.messages.message import Broadcast
 from training.models import ModelConfig
 from training.models.patches import PatchGrid
-from training.seeds import generator
+from training.randomness import generator
 
 
 def bytes_like(shape, seed):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.closeness import assert_close_in_norm
-from training import secure_random
+from training import randomness
 from training.algorithms.client import Client
 from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
@@ -90,7 +90,7 @@ def test_a_step_is_that_of_the_algorithm(at_work):
 
 
 def test_noise_is_added_once_a_step_whatever_was_drawn(monkeypatch):
-    monkeypatch.setattr(secure_random, "fresh_key", lambda: bytes(range(32)))
+    monkeypatch.setattr(randomness, "fresh_key", lambda: bytes(range(32)))
     weight = torch.nn.Parameter(torch.zeros(100_000))
     config = DPSGD.model_validate({**PRIVATE, "clip": 2.0, "noise_multiplier": 3.0, "batch_size": 10})
     optimizer = private_optimizer(config, torch.optim.SGD([weight], lr=1.0))

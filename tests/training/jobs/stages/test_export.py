@@ -18,12 +18,12 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry, key_signatory
 from training.errors import ExportError, JobError
 from training.jobs.stages.base import BundleDraft, Registered, StageResult, no_registry, unsigned
-from training.jobs.stages.export import Register, encoder_origin, weights_digest, with_parents
+from training.jobs.stages.export import TOLERANCE, Register, encoder_origin, weights_digest, with_parents
 from training.models import ModelConfig, build_model
 from training.models.classifier import float_state
 from training.models.encoders.sources import weights_file
 from training.models.export import export_graph
-from training.seeds import derive_seed
+from training.randomness import derive_seed
 
 
 def test_the_exported_model_is_the_one_that_was_trained(make_job, run_job, federate_block, dataset):
@@ -47,7 +47,7 @@ def test_the_exported_model_is_the_one_that_was_trained(make_job, run_job, feder
     np.testing.assert_allclose(Graph(bundle.model).run(images).probabilities, expected, atol=1e-5)
 
     facts = ran.result.stages["1-export"].outcome.facts
-    assert 0 <= facts["parity"]["global"] < facts["tolerance"] == 1e-4
+    assert 0 <= facts["parity"]["global"] < facts["tolerance"] == TOLERANCE == 1e-4
     assert bundle.manifest.parity == facts["parity"]["global"]
     # The stage after finds the model that the job began with, as it was.
     initial = float_state(build_model(job.model, 2, derive_seed(job.seed, "initial weights")))
@@ -60,11 +60,11 @@ def test_a_graph_that_computes_something_else_is_refused(make_job, run_job, fede
     monkeypatch.setattr(
         "training.jobs.stages.export.largest_differences", lambda *_: np.full(64, 0.3, dtype=np.float32)
     )
-    job = make_job(stages=[federate_block(rounds=1), {"stage": "export", "tolerance": 0.2}])
+    job = make_job(stages=[federate_block(rounds=1), {"stage": "export"}])
     with pytest.raises(
         ExportError,
         match=r"the exported model global differs from torch by 0\.3 in a probability at north; "
-        r"allowed is 0\.2 \(export\.tolerance\)",
+        r"allowed is 0\.0001",
     ):
         run_job(job)
 

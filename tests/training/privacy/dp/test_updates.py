@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from clients.store import ClientStore
 from tests.closeness import assert_close_in_norm
-from training import secure_random
+from training import randomness
 from training.errors import DataError, JobError
 from training.jobs.client_app import ClientApp
 from training.messages.message import Broadcast, Failure, Update
@@ -73,7 +73,7 @@ def noised(client, privacy, size=200_000):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_noise_has_the_stated_variance(make_client, monkeypatch, together):
-    monkeypatch.setattr(secure_random, "fresh_key", lambda: bytes(range(32)))
+    monkeypatch.setattr(randomness, "fresh_key", lambda: bytes(range(32)))
     block = {"client_level": {**LEVEL, "noise": "together" if together else "each"}}
     privacy = PrivacyConfig.model_validate(
         {**block, **({"secure_aggregation": {"fewest": 4}} if together else {})}

@@ -21,11 +21,11 @@ from training.messages.message import Failure, Update, reply
 from training.messages.tensor_file import Spool
 from training.models import build_model
 from training.models.classifier import float_state
+from training.randomness import derive_seed, generator
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import mix, run_rounds
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, Track, TrackState, choose_cohort
-from training.seeds import derive_seed, generator
 
 SUMMED = ("weight", "bias")
 

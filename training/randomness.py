@@ -1,4 +1,7 @@
-"""Random numbers that nobody can repeat: keys, keystreams and Gaussian noise; `seeds` has those that all can.
+"""Random numbers: draws that all can repeat, and keys, keystreams and Gaussian noise that nobody can.
+
+Every draw of training comes from (job seed, stage, round, client, ...), never from who draws first: a run
+that is repeated, resumed or spread over more workers draws the same numbers.
 
 A keystream is AES-256 in counter mode over zeros, read as unsigned numbers. Noise takes uniform numbers of 53
 bits from one whose key comes from the operating system; Box and Muller (1958) make pairs of normal ones of
@@ -7,6 +10,7 @@ floating-point numbers that would disclose what the noise was added to (Mironov 
 2021, section 4).
 """
 
+import hashlib
 import os
 import sys
 from math import pi
@@ -19,6 +23,18 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 from torch import Tensor
+
+
+def derive_seed(seed: int, *purpose: str | int) -> int:
+    """A 63-bit seed for `purpose`, e.g. `derive_seed(job.seed, "0-federate", 3, "clinic-a")`."""
+    text = "\x1f".join(str(part) for part in (seed, *purpose))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def generator(seed: int, *purpose: str | int) -> np.random.Generator:
+    """A NumPy generator for `purpose`."""
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *purpose)))
+
 
 KEY_BYTES = 32
 BLOCK_BYTES = 16
