@@ -26,8 +26,6 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     BASE: {},
     "half": {"up": "half", "down": "half"},
     "8-bit": {"up": "8-bit", "down": "half"},
-    "8-bit, no feedback": {"up": "8-bit", "down": "half", "error_feedback": False},
-    "8-bit, nearest": {"up": "8-bit", "down": "half", "rounding": "nearest"},
 }
 FIGURES = {"balanced accuracy": balanced_accuracy, "accuracy": accuracy, "AUROC": auroc}
 
