@@ -45,6 +45,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Examples
@@ -72,6 +73,20 @@ class Release:
         whole = np.concatenate([np.empty((0, 2), dtype=np.int64), *identities])
         numbers = np.repeat(np.arange(len(identities)), [len(each) for each in identities])
         return cls(whole[:, 0], whole[:, 1], numbers)
+
+    @classmethod
+    def from_rows(cls, rows: NDArray[np.int64]) -> "Release":
+        """The release that `to_rows` wrote down."""
+        return cls(rows[1:, 0], rows[1:, 1], rows[1:, 2])
+
+    def to_rows(self, kind: str) -> NDArray[np.int64]:
+        """A release as `(1 + pictures, 3)`: the kind, then picture, patient and set of each picture."""
+        head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
+        return np.concatenate([head, np.column_stack([self.pictures, self.patients, self.sets])])
+
+    def where(self, keep: NDArray[np.bool_]) -> "Release":
+        """Some of its pictures."""
+        return Release(self.pictures[keep], self.patients[keep], self.sets[keep])
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -119,21 +134,9 @@ def overlaps(one: Release, other: Release) -> NDArray[np.int64]:
 
 def smallest_cut(between: NDArray[np.float64]) -> float:
     """The smallest cut above 0 of a graph with these weights (Stoer & Wagner 1997)."""
-    cuts = [_of_connected(between[np.ix_(part, part)]) for part in _connected(between > 0) if len(part) > 1]
-    return min(cuts, default=np.inf)
-
-
-def _connected(linked: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """The nodes of each connected part of a graph."""
-    left, parts = set(range(len(linked))), []
-    while left:
-        part, edge = set(), {left.pop()}
-        while edge:
-            part |= edge
-            edge = {int(node) for at in edge for node in np.flatnonzero(linked[at])} - part
-        left -= part
-        parts.append(np.array(sorted(part), dtype=np.int64))
-    return parts
+    number, part = connected_components(between > 0, directed=False)
+    parts = (np.flatnonzero(part == each) for each in range(number))
+    return min((_of_connected(between[np.ix_(of, of)]) for of in parts if len(of) > 1), default=np.inf)
 
 
 def _of_connected(weights: NDArray[np.float64]) -> float:
@@ -185,14 +188,15 @@ def admit(
         MessageError: the account cannot be kept.
     """
     kept = {name: part for name, part in sets.items() if len(part)}
-    if not kept or least <= 1 or store.has(client, release_digest(kind, kept)):
+    if not kept or least <= 1 or store.has(client, digest_of(kind, identities_of(kept))):
         return kept
-    earlier = [release_of(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
+    earlier = [Release.from_rows(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
     kept, lines = apart_from(earlier, kept, least, client)
     for line in lines:
         warn_once(store, line)
     if kept:
-        store.add(client, release_digest(kind, kept), rows_of(kind, kept))
+        told = identities_of(kept)
+        store.add(client, digest_of(kind, told), Release.of(told).to_rows(kind))
     return kept
 
 
@@ -268,28 +272,18 @@ def held_back(sets: Mapping[str, Examples], told: Release, least: int) -> dict[s
 
 def difference(sets: Mapping[str, Examples], told: Release, least: int) -> float:
     """The smallest difference between these sets and an earlier release, where it is below `least`."""
-    return smallest_difference(Release.of([part.identities for part in sets.values()]), told, least)
+    return smallest_difference(Release.of(identities_of(sets)), told, least)
 
 
-def rows_of(kind: str, sets: Mapping[str, Examples]) -> NDArray[np.int64]:
-    """A release as `(1 + pictures, 3)`: the kind, then picture, patient and set of each picture."""
-    head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
-    release = Release.of([part.identities for part in sets.values()])
-    return np.concatenate([head, np.column_stack([release.pictures, release.patients, release.sets])])
-
-
-def release_of(rows: NDArray[np.int64]) -> Release:
-    """The release that `rows_of` wrote down."""
-    return Release(rows[1:, 0], rows[1:, 1], rows[1:, 2])
-
-
-def release_digest(kind: str, sets: Mapping[str, Examples]) -> str:
+def digest_of(kind: str, sets: Iterable[NDArray[np.int64]]) -> str:
     """What names a release, whatever the order of its sets and of their pictures."""
-    parts = sorted(
-        hashlib.sha256(part.identities[np.argsort(part.identities[:, 0])].tobytes()).digest()
-        for part in sets.values()
-    )
+    parts = sorted(hashlib.sha256(part[np.argsort(part[:, 0])].tobytes()).digest() for part in sets)
     return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]
+
+
+def identities_of(sets: Mapping[str, Examples]) -> list[NDArray[np.int64]]:
+    """The pictures of each set and their patients, each `(pictures, 2)`."""
+    return [part.identities for part in sets.values()]
 
 
 def kind_number(kind: str) -> int:
@@ -320,9 +314,10 @@ class CensusAccount:
             kind = int(rows[0, 2])
             if kind not in now:
                 continue
-            one, other = now[kind], release_of(rows)
+            one, other = now[kind], Release.from_rows(rows)
             if kind == kind_number(CLASS_NUMBERS):
-                one, other = in_both(one, other), in_both(other, one)
+                both = np.intersect1d(one.pictures, other.pictures)
+                one, other = (of.where(np.isin(of.pictures, both)) for of in (one, other))
             apart = patients_apart(one, other, least)
             if apart < least:
                 raise DataError(
@@ -336,12 +331,9 @@ class CensusAccount:
     def remember(self, pictures: PictureList) -> None:
         """Write down what is told now."""
         for kind, sets in kinds_of(pictures).items():
-            digest = numbers_digest(kind, sets)
+            digest = digest_of(kind, sets)
             if not self.store.has(self.client, digest):
-                release = Release.of(sets)
-                head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
-                body = np.column_stack([release.pictures, release.patients, release.sets])
-                self.store.add(self.client, digest, np.concatenate([head, body]))
+                self.store.add(self.client, digest, Release.of(sets).to_rows(kind))
 
 
 def kinds_of(pictures: PictureList) -> dict[str, list[NDArray[np.int64]]]:
@@ -363,39 +355,25 @@ def patients_apart(one: Release, other: Release, enough: int) -> float:
         for number, mine in members.items()
     }
     times = Counter(there for met in meets.values() for there in met)
+
+    def among(release: Release, numbers: Sequence[int]) -> Release:
+        return release.where(np.isin(release.sets, numbers))
+
     smallest: float = np.inf
     mixed: tuple[list[int], list[int]] = [], []
     for number, met in meets.items():
         if len(met) == 1 and times[met[0]] == 1:
-            few = len(patients_between(of_sets(one, [number]), of_sets(other, met)))
+            few = len(patients_between(among(one, [number]), among(other, met)))
             smallest = min(smallest, few) if 0 < few < enough else smallest
         elif met:
             mixed[0].append(number)
             mixed[1].extend(met)
     if not mixed[0]:
         return smallest
-    return min(smallest, smallest_difference(of_sets(one, mixed[0]), of_sets(other, mixed[1]), enough))
+    return min(smallest, smallest_difference(among(one, mixed[0]), among(other, mixed[1]), enough))
 
 
 def patients_between(one: Release, other: Release) -> NDArray[np.int64]:
     """Whose pictures are in one of two releases alone."""
     mine, theirs = (~np.isin(a.pictures, b.pictures) for a, b in ((one, other), (other, one)))
     return np.unique(np.concatenate([one.patients[mine], other.patients[theirs]]))
-
-
-def in_both(one: Release, other: Release) -> Release:
-    """The pictures of the one that the other has, too."""
-    keep = np.isin(one.pictures, other.pictures)
-    return Release(one.pictures[keep], one.patients[keep], one.sets[keep])
-
-
-def of_sets(release: Release, numbers: Sequence[int]) -> Release:
-    """Some sets of a release."""
-    keep = np.isin(release.sets, numbers)
-    return Release(release.pictures[keep], release.patients[keep], release.sets[keep])
-
-
-def numbers_digest(kind: str, sets: Sequence[NDArray[np.int64]]) -> str:
-    """What names numbers of a kind in the store, whatever the order of pictures and sets."""
-    parts = sorted(hashlib.sha256(part[np.argsort(part[:, 0])].tobytes()).digest() for part in sets)
-    return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]
