@@ -79,7 +79,7 @@ PARTS = (
     Watched("take weights from the model", LocalModel, "take"),
     Watched("name what travels", SyncAll, "travels"),
     Watched("clear the spool", Spool, "clear"),
-    Watched("check the updates", training.rounds.server.loop, "admit"),
+    Watched("check the updates", training.rounds.server.loop, "validate_updates"),
     Watched("weigh and mix", training.rounds.server.loop, "aggregate"),
     Watched("log", training.rounds.server.loop, "round_line"),
     Watched("log", MetricsLog, "write"),

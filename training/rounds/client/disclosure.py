@@ -17,7 +17,7 @@ from training.data.folds import by_fold
 from training.data.small_cells import count_people, unsuppressed
 from training.messages.message import Tensors, Update
 from training.privacy.dp.counts import discrete_gaussian
-from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.client.ledger import ANSWERS, disclosable
 from training.rounds.requests import EvaluateQuestion, read_blocks
 
 
@@ -51,8 +51,7 @@ def sendable(
         parts = by_fold(parts)
     if question.one_per_lesion:
         parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
-    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
-    return admit(client.releases, client.id, ANSWERS, enough, client.min_count)
+    return disclosable(client, ANSWERS, parts)
 
 
 def one_of_each(part: Examples, least: int) -> Examples:
@@ -113,7 +112,7 @@ def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[n
 def without_holding_back(client: Client, sets: Mapping[str, Examples]) -> list[str]:
     """The names of the sets that may be told of as they are."""
     while sets:
-        kept = admit(client.releases, client.id, ANSWERS, sets, client.min_count)
+        kept = disclosable(client, ANSWERS, sets)
         whole = {name: part for name, part in kept.items() if len(part) == len(sets[name])}
         if len(whole) == len(kept):
             return list(whole)

@@ -31,7 +31,7 @@ from training.models.case_batch import ENCODER_BATCH, to_model_input
 from training.models.encoders.principal import triangle
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
 from training.progress import Watch
-from training.rounds.client.ledger import EMBEDDING_SUMS, admit
+from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable
 from training.rounds.requests import EVALUATION_BATCH, GRAM, MASS, SUM
 from training.seeds import derive_seed
 
@@ -235,8 +235,7 @@ def answer_moments(broadcast: Broadcast, client: Client) -> Update:
         )
     train = client.examples("train")
     parts = {"labelled": train.where(train.labels >= 0), "unlabelled": train.where(train.labels < 0)}
-    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
-    told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
+    told = disclosable(client, EMBEDDING_SUMS, parts)
     rows = np.unique(np.concatenate([np.empty(0, np.int64), *map(rows_of, told.values())]))
     if not client.masked and client.id != SERVER and 0 < len(rows) <= max(several.widths):
         raise DataError(

@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from training.algorithms.client import Client
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Examples
 from training.data.picture_list import PictureList
@@ -172,31 +173,31 @@ subgroup and by class.
 """
 
 
-def admit(
-    store: ReleaseStore, client: str, kind: str, sets: Mapping[str, Examples], least: int
-) -> dict[str, Examples]:
+def disclosable(client: Client, kind: str, sets: Mapping[str, Examples]) -> dict[str, Examples]:
     """The sets, or what is left of them, of which sums of a kind may leave; they are written down.
 
+    A set of fewer patients than the job's minimum is left out, and so is what would tell so few apart
+    together with what was told before.
+
     Args:
-        store: what was told before.
-        client: whose pictures.
+        client: whose pictures; its account of releases, and the job's minimum.
         kind: of what sums are told.
         sets: disjoint, by name.
-        least: the fewest patients of a set, and of a difference to earlier releases.
 
     Raises:
         MessageError: the account cannot be kept.
     """
-    kept = {name: part for name, part in sets.items() if len(part)}
-    if not kept or least <= 1 or store.has(client, digest_of(kind, identities_of(kept))):
+    store, least = client.releases, client.min_count
+    kept = {name: part for name, part in sets.items() if part.num_people >= max(least, 1)}
+    if not kept or least <= 1 or store.has(client.id, digest_of(kind, identities_of(kept))):
         return kept
-    earlier = [Release.from_rows(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
-    kept, lines = apart_from(earlier, kept, least, client)
+    earlier = [Release.from_rows(rows) for rows in store.all(client.id) if rows[0, 2] == kind_number(kind)]
+    kept, lines = apart_from(earlier, kept, least, client.id)
     for line in lines:
         warn_once(store, line)
     if kept:
         told = identities_of(kept)
-        store.add(client, digest_of(kind, told), Release.of(told).to_rows(kind))
+        store.add(client.id, digest_of(kind, told), Release.of(told).to_rows(kind))
     return kept
 
 

@@ -54,7 +54,7 @@ from training.rounds.server.ask import (
 from training.rounds.server.checkpoint import Checkpoints, restore, save
 from training.rounds.server.metrics import MetricsLog, note_on, round_line
 from training.rounds.server.plan import Plan, States, Track, TrackState, choose_cohort, weights_for
-from training.rounds.server.validation import admit
+from training.rounds.server.validation import validate_updates
 from training.seeds import derive_seed, generator
 
 AfterRound = Callable[[int, States, Blocks], None]
@@ -97,7 +97,7 @@ def run_rounds(
         broadcasts = [broadcast for broadcast, _ in asked]
         sent: dict[str, dict[str, int]] = {}
         answers = ask_and_record(engine, traffic, sent, broadcasts)
-        updates, failures = admit(plan, states, broadcasts, answers)
+        updates, failures = validate_updates(plan, states, broadcasts, answers)
         mixtures: dict[str, Mixture] = {}
         for track in plan.tracks:
             require_quorum(plan, track, round_, cohorts[track.name], updates[track.name], failures)

@@ -122,7 +122,7 @@ def too_far(client: str, part: str, norm: float, middle: float, allowed: float) 
     )
 
 
-def admit(
+def validate_updates(
     plan: Plan, states: States, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]
 ) -> tuple[dict[str, list[Update]], list[Failure]]:
     """Check the answers: the valid updates, by track in client order, and the failures of the others."""
