@@ -73,8 +73,8 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-schema: $(VENV)/.installed-dev  ## the shape of a job, by which wrong ones are refused before torch is loaded
-	$(BIN)/python -m training.jobs.shape_schema
+schema: $(VENV)/.installed-dev  ## the settings of a job, by which misspelt keys are refused before torch is loaded
+	$(BIN)/dermfed-train --schema > training/jobs/job.schema.json
 
 docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a broken link is an error
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

@@ -22,7 +22,7 @@ from utilisation import synchronise
 
 from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
 from training.engines.malloc import keep_freed_memory
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 from torchvision.transforms import InterpolationMode  # noqa: E402  (torchvision needs its operators first)

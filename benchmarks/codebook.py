@@ -25,9 +25,8 @@ from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.store import ClientStore
 from training.algorithms.client import Client
-from training.algorithms.objectives.tokenizers import codebook
-from training.algorithms.objectives.tokenizers.codebook import CELLS, CODEBOOK, WHITE, Codebook
-from training.algorithms.objectives.tokenizers.kmeans import nearest
+from training.algorithms.objectives import codebook
+from training.algorithms.objectives.codebook import CELLS, CODEBOOK, WHITE, Codebook, nearest
 from training.data.dataset import Dataset
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors, Update

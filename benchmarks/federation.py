@@ -32,7 +32,7 @@ from tables import print_conditions, print_table
 from wire import Carried, Wire
 
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 FOUR = ("north", "south", "east", "west")
 BATCH, PICTURES, SIZE = 32, 170, 32

@@ -43,7 +43,7 @@ from clients.data.prepare import prepare
 from clients.store import ClientStore
 from training.data.dataset import Dataset
 from training.jobs.job import Job, read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, named
 from training.models import Classifier, build_model
 from training.rounds.client.fit import WEIGHTS, store_key

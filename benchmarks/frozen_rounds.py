@@ -25,7 +25,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.metrics import MetricsLog
 
 

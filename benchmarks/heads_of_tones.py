@@ -34,7 +34,7 @@ from tables import print_conditions, print_table
 from personalization.calibration.at_thresholds import LEVEL
 from personalization.strategies.shrink import Shrink
 from registry.bundle.counts.score_bins import smallest_cell
-from training.algorithms.features import HeadRows
+from training.algorithms.client import HeadRows
 from training.rounds.server.head_fit import Heads
 
 PARTS, REPLICATES, EPOCHS = 5, 2000, 5

@@ -52,10 +52,10 @@ from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
-from training.atomic_files import write_text
 from training.data.dataset import SPLITS
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError
+from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.engine import Engine

@@ -35,15 +35,15 @@ from tables import print_conditions, print_table
 from torch import Tensor
 
 import training.algorithms.objectives.base
-import training.atomic_files
+import training.files
 import training.rounds.client.fit
 import training.rounds.server.loop
 from clients.store import ClientStore
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
 from training.algorithms.optimizers import build_optimizer
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.data.dataset import Examples
 from training.engines.in_process import ClientAppParts, InProcessEngine
@@ -53,8 +53,7 @@ from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL, Update
 from training.messages.spool import Spool
 from training.models import Classifier, initial_model
-from training.models.case_batch import to_model_input
-from training.models.groups import float_state
+from training.models.classifier import float_state, to_model_input
 from training.rounds.census import Census
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import fit_broadcast, run_rounds
@@ -85,7 +84,7 @@ PARTS = (
     Watched("log", MetricsLog, "write"),
     Watched("log", MetricsLog, "advance"),
     Watched("checkpoint: write", training.rounds.server.loop, "save"),
-    Watched("checkpoint: fsync", training.atomic_files.os, "fsync"),
+    Watched("checkpoint: fsync", training.files.os, "fsync"),
 )
 
 

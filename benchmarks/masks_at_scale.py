@@ -23,8 +23,7 @@ import typer
 from tables import print_conditions, print_table, write_table
 
 from tests.attacks.summing import Anybody, identity
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.fixed_point import Entry, FixedPointVector

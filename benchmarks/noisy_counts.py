@@ -30,7 +30,7 @@ from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.metrics.summary import summarise
 from training.data.dataset import Dataset
-from training.data.of_patients import OfPatients
+from training.data.folds import OfPatients
 from training.jobs.job import Job, read_job
 from training.privacy.dp.counts import variance_for
 from training.rounds.client.disclosure import Noise, with_noise

@@ -21,7 +21,7 @@ from resample import resample
 from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.intervals import Figure, interval
 from training.jobs.job import read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.rounds.requests import Blocks
 
 Subgroups = Mapping[str, Counts]

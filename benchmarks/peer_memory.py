@@ -39,7 +39,7 @@ from training.jobs.job import Job
 from training.jobs.pipeline import run_stages
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.metrics import MetricsLog
 
 SIZE = 32  # pixels

@@ -22,7 +22,7 @@ from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL, Tensors
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.client.fit import train_locally
 from training.rounds.requests import Blocks
 from training.rounds.server.checkpoint import Checkpoints

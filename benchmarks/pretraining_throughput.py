@@ -37,14 +37,14 @@ from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import LocalRound
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.epochs import in_batches
 from training.engines.malloc import keep_freed_memory
 from training.jobs.job import Job
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.groups import float_state
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import float_state
+from training.models.encoders.files import prepare_torchvision
 from training.rounds.client.fit import train_locally
 
 prepare_torchvision()

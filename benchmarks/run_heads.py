@@ -22,13 +22,12 @@ from personalization.calibration.temperature import (
     log_likelihoods,
     subgroup_temperature,
 )
-from training.algorithms.client import Client
-from training.algorithms.features import HeadRows
+from training.algorithms.client import Client, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
 from training.data.folds import in_folds
 from training.jobs.job import Job, read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL, Shapes, Tensors
 from training.models import initial_model
 from training.rounds.client.embed import on_features

@@ -41,7 +41,7 @@ from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry
 from training.jobs.job import Job, read_job
 from training.jobs.job_file import find_job, read_plain
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.models import build_model
 from training.models.export import ServedModel
 from training.wiring import train

@@ -27,16 +27,15 @@ from round_times import Times, timed
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from training.algorithms.objectives.epochs import epoch_order
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.sampling import epoch_order
 from training.data.dataset import Split
 from training.jobs.job import Job, read_job
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.case_batch import to_model_input
+from training.models.classifier import float_state, to_model_input
 from training.models.encoders.files import GLOBAL_IN_OUTCOME
-from training.models.groups import float_state
 from training.seeds import generator
 from training.wiring import load_data
 

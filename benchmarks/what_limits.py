@@ -28,7 +28,7 @@ from tables import print_table
 from clients.data.prepare import prepare
 from training.data.dataset import SPLITS
 from training.jobs.job import Job, read_job
-from training.jobs.stage_result import load_finished
+from training.jobs.run_folder import load_finished
 from training.messages.message import GLOBAL
 from training.models import Classifier, build_model
 

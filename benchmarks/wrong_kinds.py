@@ -30,8 +30,7 @@ from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.labels import GLOBAL, malignant_classes
 from registry.bundle.model import Graph
-from training.data.cases import Cases
-from training.data.dataset import Examples
+from training.data.dataset import Cases, Examples
 from training.jobs.job import read_job
 
 CLOSE_UP, DERMOSCOPIC = 1, 2  # the kinds' numbers in the recipe

@@ -25,7 +25,7 @@ from safetensors.torch import save
 
 from clients.data.errors import ClientDataError
 from registry.bundle.folder import flush_folder
-from training.algorithms.client_state import State
+from training.algorithms.client import State
 
 KEPT_ROUNDS = 2
 

@@ -1,6 +1,15 @@
-"""The base of all settings that come from outside: frozen, and strict about unknown keys."""
+"""Settings from outside: their base, what is wrong with them at the places a user knows, and files of them.
 
-from typing import Any
+Where a setting may be one of several things, pydantic tells what is wrong with it as each of them, and puts
+the names of our classes or of its own validators into the place. Here only what was meant is left: the
+alternative whose shape the value has, and of its place only keys and numbers.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -11,7 +20,139 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from registry.bundle.text import nearest
-from training.config_errors import places_of
+from registry.strict_yaml import YamlError, load_yaml
+
+Step = str | int
+
+# What pydantic calls an alternative: a class of ours, one of its own validators, or a plain type.
+_LABEL = re.compile(
+    r"[A-Z]\w*|.*[\[\]()].*|[a-z]+(-[a-z]+)+|"
+    r"str|int|float|bool|bytes|none|any|date|datetime|time|timedelta|decimal|enum|url|uuid|callable"
+)
+_TYPES = {"tuple": "list", "dictionary": "mapping"}  # as YAML calls them
+_PLAIN = "Input should be "
+_OF_CODE = re.compile(r" or (instance of \w+|object to extract fields from)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        place: keys and numbers from the outermost mapping inwards.
+        kind: pydantic's type of error.
+        message: what is wrong, and what is allowed.
+        value: what was found.
+        labels: the alternatives that the place goes through: how many steps are before each, and its name.
+    """
+
+    place: tuple[Step, ...]
+    kind: str
+    message: str
+    value: Any
+    labels: tuple[tuple[int, str], ...] = ()
+
+
+def places_of(error: ValidationError, raw: Any = None) -> list[Problem]:
+    """All that is wrong, each thing once, at places that a user knows.
+
+    Args:
+        error: what pydantic found.
+        raw: what it was given, as plain data; without it, labels are told from keys by their look alone.
+    """
+    return _meant([_problem(dict(each), raw) for each in error.errors(include_url=False)])
+
+
+def _problem(found: Mapping[str, Any], raw: Any) -> Problem:
+    place: list[Step] = []
+    labels: list[tuple[int, str]] = []
+    at, last = raw, len(found["loc"]) - 1
+    for number, step in enumerate(found["loc"]):
+        is_missing = found["type"] == "missing" and number == last
+        is_label = raw is not None or _LABEL.fullmatch(str(step))
+        if is_label and not is_missing and not _is_inside(step, at):
+            labels.append((len(place), str(step)))
+            continue
+        place.append(step)
+        at = _inside(step, at)
+    message = found["msg"].removeprefix("Value error, ")
+    for word, plain in _TYPES.items():
+        message = message.replace(f"{_PLAIN}a valid {word}", f"{_PLAIN}a {plain}")
+    message = _OF_CODE.sub("", message)
+    return Problem(tuple(place), found["type"], message, found["input"], tuple(labels))
+
+
+def _is_inside(step: Step, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return step in value
+    return isinstance(value, list | tuple) and isinstance(step, int) and step < len(value)
+
+
+def _inside(step: Step, value: Any) -> Any:
+    return value[step] if _is_inside(step, value) else None
+
+
+def _meant(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of those alternatives that were meant, in their order."""
+    done: list[Problem] = []
+    by_union: dict[tuple[Step, ...], list[Problem]] = {}
+    for problem in problems:
+        if not problem.labels:
+            done.append(problem)
+            continue
+        where = problem.place[: problem.labels[0][0]]
+        if where not in by_union:
+            done.append(problem)  # holds the place of all of them
+        by_union.setdefault(where, []).append(problem)
+    found: list[Problem] = []
+    for problem in done:
+        if problem.labels:
+            found += _of_union(by_union[problem.place[: problem.labels[0][0]]])
+        else:
+            found.append(problem)
+    return found
+
+
+def _of_union(problems: Iterable[Problem]) -> list[Problem]:
+    """What is left of the problems of all alternatives for one value."""
+    alternatives: dict[str, list[Problem]] = {}
+    for problem in problems:
+        _, label = problem.labels[0]
+        alternatives.setdefault(label, []).append(replace(problem, labels=problem.labels[1:]))
+    depth = next(iter(problems)).labels[0][0]
+    fits = {label: _fit(each, depth) for label, each in alternatives.items()}
+    best = [_meant(alternatives[label]) for label, fit in fits.items() if fit == max(fits.values())]
+    if len(best) > 1 and all(len(each) == 1 and len(each[0].place) == depth for each in best):
+        return [_either([each[0] for each in best])]
+    return min(best, key=len)
+
+
+def _fit(problems: Sequence[Problem], depth: int) -> int:
+    """How well a value fits an alternative: 0 is of another type, 1 of its type, 2 where parts are wrong."""
+    return max(
+        2
+        if len(problem.place) > depth
+        else 0
+        if problem.kind.endswith("_type") or _is_no_word(problem)
+        else 1
+        for problem in problems
+    )
+
+
+def _is_no_word(problem: Problem) -> bool:
+    """Whether a word was asked for and something else than a text was found."""
+    return problem.kind in ("literal_error", "enum") and not isinstance(problem.value, str)
+
+
+def _either(problems: Sequence[Problem]) -> Problem:
+    """One problem of a value that is none of several things."""
+    messages = list(dict.fromkeys(problem.message for problem in problems))
+    if all(message.startswith(_PLAIN) for message in messages):
+        allowed = " or ".join(
+            message.removeprefix(_PLAIN).partition(", unable to")[0] for message in messages
+        )
+        return replace(problems[0], message=_PLAIN + allowed)
+    return replace(problems[0], message="; or ".join(messages))
 
 
 class FrozenConfig(BaseModel):
@@ -52,3 +193,28 @@ def describe(error: ValidationError, raw: Any = None) -> list[str]:
         found = f"; found {value!r}" if isinstance(value, str | int | float) else ""
         lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {problem.message}{found}")
     return lines
+
+
+Config = TypeVar("Config", bound=FrozenConfig)
+
+
+def read_config(path: Path, shape: type[Config], error: type[Exception], *, what: str, holds: str) -> Config:
+    """The settings in a file.
+
+    Args:
+        path: the file.
+        shape: what they have to be.
+        error: raised, with one line for each thing that is wrong.
+        what: the kind of file, as in "a policy".
+        holds: what stands in one, for whoever gave another file.
+    """
+    try:
+        raw = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YamlError) as cause:
+        raise error(f"cannot read {path}: {cause}; {what} is YAML") from cause
+    if not isinstance(raw, dict):
+        raise error(f"{path} holds no {what.removeprefix('a ')}: {holds}")
+    try:
+        return shape.model_validate(raw)
+    except ValidationError as cause:
+        raise error(f"{path}:\n" + "\n".join(describe(cause, raw))) from cause

@@ -34,7 +34,6 @@ from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from training.algorithms.release_store import FolderReleases
-from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.call_leftovers import CallLeftovers, spare_what_is_here
@@ -47,14 +46,13 @@ from training.engines.nvflare.registration import AwayError
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.session import ROSTER, CoordinatorSession, OwnPictures
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError, is_of_a_full_disk
-from training.file_lock import locked_within
+from training.files import locked_within, plain_segment, write_text
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
-from training.plain_names import plain_segment
+from training.models.classifier import float_state
 from training.wiring import attester, open_registrar
 
 LOGGER = logging.getLogger("dermfed.coordinator")

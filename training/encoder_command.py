@@ -1,10 +1,17 @@
-"""`dermfed-train encoders`: which encoders are installed, and what a file of weights contains."""
+"""`dermfed-train encoders`: which encoders are installed, and what a file of weights contains.
+
+What needs torch is imported where it is used: `--help` does not.
+"""
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
+
+if TYPE_CHECKING:
+    from training.models.encoders.inspection import Contents
 
 EXAMPLES = """Examples:
 
@@ -26,13 +33,9 @@ def encoders(
 ) -> None:
     """List the encoders that can be installed, or say what a file of weights contains and how to use it."""
     if what is None:
-        from training.encoder_facts import known_encoders  # torch, which --help needs not
-
         rows = known_encoders()
         print(json.dumps(rows, indent=2)) if as_json else print_list(rows)
         return
-    from training.encoder_facts import facts_of
-
     facts = facts_of(what)
     if as_json:
         print(json.dumps(facts, indent=2))
@@ -72,3 +75,72 @@ def print_contents(facts: dict[str, Any]) -> None:
         print("\n" + yaml.safe_dump(facts["job"], sort_keys=False, default_flow_style=None).rstrip())
     else:
         print("name the timm model yourself: model: {name: …, weights: " + facts["file"] + "}")
+
+
+def known_encoders() -> list[dict[str, Any]]:
+    """What is told of each encoder that can be installed."""
+    from training.models.encoders.sources import KNOWN
+
+    return [listed(package) for package in KNOWN]
+
+
+def facts_of(what: str) -> dict[str, Any]:
+    """What a file of weights, or `package:NAME`, contains, and the blocks of a job that begins with it."""
+    from training.models.encoders.inspection import inspect
+    from training.models.encoders.sources import KNOWN, PACKAGE, Source, weights_file
+
+    package = what.removeprefix(PACKAGE) if what.startswith(PACKAGE) or what in KNOWN else None
+    weights = what if package is None else f"{PACKAGE}{package}"
+    path = Path(what) if package is None else weights_file(package)
+    known = KNOWN.get(package or "")
+    source = Source(weights, path, known.licence if known else None)
+    contents = inspect(source)
+    return {
+        "file": str(path),
+        "size_mb": round(path.stat().st_size / 1e6, 1),
+        "sha256": source.sha256,
+        "licence": source.licence,
+        "layout": contents.layout,
+        "tensors": contents.tensors[0],
+        "tensors_beside": contents.tensors[1],
+        "values": contents.values,
+        "model": contents.model,
+        "certain": contents.certain,
+        "head": contents.head,
+        "normalisation_known": contents.known,
+        "notes": contents.notes,
+        "job": job_blocks(weights, contents) if contents.model else None,
+    }
+
+
+def listed(package: str) -> dict[str, Any]:
+    """What is told of a known package."""
+    from training.models.encoders.sources import KNOWN, PACKAGE, Source, is_installed, weights_file
+
+    known, there = KNOWN[package], is_installed(package)
+    source = Source(f"{PACKAGE}{package}", weights_file(package)) if there else None
+    return {
+        "weights": f"{PACKAGE}{package}",
+        "model": known.model,
+        "trained_on": known.trained_on,
+        "licence": known.licence,
+        "installed": there,
+        "size_mb": round(source.path.stat().st_size / 1e6, 1) if source else None,
+        "sha256": source.sha256 if source else None,
+    }
+
+
+def job_blocks(weights: str, contents: "Contents") -> dict[str, Any]:
+    """The parts of a job that begins with these weights."""
+    model: dict[str, Any] = {"name": contents.model, "weights": weights}
+    blocks: dict[str, Any] = {"model": model}
+    if not contents.known:
+        wanted = contents.preprocessing
+        model["normalisation"] = {
+            "mean": [round(value, 4) for value in wanted.normalisation.mean],
+            "std": [round(value, 4) for value in wanted.normalisation.std],
+        }
+        blocks["data"] = {"interpolation": wanted.interpolation}
+    if contents.options:
+        model["options"] = dict(contents.options)
+    return blocks

@@ -1,7 +1,7 @@
-"""What `dermfed-train` prints: of recipes, checks, comparisons and runs, as tables or JSON."""
+"""What `dermfed-train` prints: of checks, comparisons and runs, as tables or JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,81 @@ from rich.text import Text
 from personalization.report.comparison import Comparison, comparison_data, comparison_table
 from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
 from registry.bundle.metrics.patient import TOO_FEW, Told, patient_figures
-from training.jobs.preflight.preflight import Preflight
+from registry.bundle.text import printable
+from training.jobs.disclosure_report import COLUMNS, Seen
+from training.jobs.preflight import THIN, UNLABELLED, MatrixRow, Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
-from training.jobs.who_sees_what import COLUMNS, Seen
-from training.plain_text import printable
-from training.preflight_tables import preflight_tables
 from training.terminal_table import print_table
 from training.wiring import CheckedFederation
+
+CLIENTS = 12  # whose pictures are shown by class; of more clients a line each is shown
+
+
+def preflight_tables(found: Preflight) -> Iterator[Table]:
+    """Who holds what."""
+    clients = list(dict.fromkeys(row.client for row in found.matrix if row.client is not None))
+    few = len(clients) <= CLIENTS
+    shown = [row for row in found.matrix if row.client is None or few]
+    for client in dict.fromkeys(row.client for row in shown):
+        yield matrix_table(client, [row for row in shown if row.client == client], found.unit)
+    if not few:
+        yield clients_table(found.matrix, found.unit)
+
+
+def matrix_table(client: str | None, rows: Sequence[MatrixRow], unit: str) -> Table:
+    """One client's pictures or lesions by split and subgroup, a column a class."""
+    classes = list(dict.fromkeys(name for row in rows for name in row.pictures if name != UNLABELLED))
+    classes += [UNLABELLED] if any(UNLABELLED in row.pictures for row in rows) else []
+    whose = "all hospitals together" if client is None else client
+    table = Table(
+        title=f"{unit.capitalize()} of {whose}",
+        title_justify="left",
+        caption=f"* fewer than {THIN}: too few to tell much" if any(row.thin for row in rows) else None,
+        caption_justify="left",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for header in ("split", "subgroup"):
+        table.add_column(header, overflow="fold")
+    for name in classes:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    if client is not None:
+        table.add_column("patients", justify="right", overflow="fold")
+        table.add_column("told", overflow="fold")
+    split = None
+    for row in rows:
+        cells = [cell(row, name) for name in classes]
+        if client is not None:
+            told = "" if row.told is None else "yes" if row.told else "no"
+            cells += [str(row.patients), told]
+        table.add_row("" if row.split == split else row.split, Text(row.subgroup), *cells)
+        split = row.split
+    return table
+
+
+def cell(row: MatrixRow, name: str) -> str:
+    """How many pictures of a class, marked where they are few."""
+    n = row.pictures.get(name, 0)
+    return f"{n}*" if name in row.thin else str(n)
+
+
+def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
+    """The pictures or lesions of each of many clients by split."""
+    table = Table(
+        title=f"{unit.capitalize()} by client", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0)
+    )
+    splits = list(dict.fromkeys(row.split for row in rows))
+    table.add_column("client", overflow="fold")
+    for split in (*splits, "not told"):
+        table.add_column(split, justify="right", overflow="fold")
+    for client in dict.fromkeys(row.client for row in rows if row.client is not None):
+        mine = [row for row in rows if row.client == client]
+        held = [sum(sum(row.pictures.values()) for row in mine if row.split == split) for split in splits]
+        untold = sum(sum(row.pictures.values()) for row in mine if row.told is False)
+        table.add_row(Text(client), *map(str, (*held, untold)))
+    return table
+
 
 PROBED = {  # what is printed of a probe
     "malignancy_auroc": "AUROC of malignancy",
@@ -36,7 +104,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(comparison_data(comparison)))
     else:
-        print_table(comparison_table(comparison), in_blocks=True)
+        print_table(comparison_table(comparison))
 
 
 def print_check(checked: Preflight, *, as_json: bool) -> None:
@@ -46,7 +114,7 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
         return
     console = Console()
     for table in preflight_tables(checked):
-        print_table(table, in_blocks=True)
+        print_table(table)
         print()
     if checked.seconds is not None:
         print(f"a batch of the first stage that trains takes {checked.seconds:.2g} s on this machine")
@@ -145,7 +213,7 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
             for name, row in {"all": of, **of["by_subgroup"]}.items():
                 table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
     if table.rows:
-        print_table(table, in_blocks=True)
+        print_table(table)
 
 
 def with_interval(figures: Mapping[str, Any], key: str) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from training.plain_text import on_one_line, printable
+from registry.bundle.text import on_one_line, printable
 
 RECENT = 5  # rounds whose mean seconds an estimate rests on, of a run that is followed from elsewhere
 EVERY = 15.0  # seconds without a line after which a plain log gets one

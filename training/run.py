@@ -1,6 +1,6 @@
 """`dermfed-train`, and `python training/run.py JOB.yaml`: the command, its options, and how it ends.
 
-Help, and the refusal of a job that is no YAML or has a wrong shape, take no time: what needs torch or draws
+Help, and the refusal of a job that is no YAML or has a misspelt key, take no time: what needs torch or draws
 figures is imported once a command needs it. `training.wiring` puts the rooms together, `training.printing`
 prints.
 """
@@ -20,9 +20,9 @@ if __name__ == "__main__":
     refuse_foreign()
 
 from registry.bundle.errors import BundleError
+from registry.bundle.text import printable
 from registry.errors import RegistryError
 from training.errors import JobError, QuorumError, TrainingError
-from training.plain_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,7 +117,7 @@ def run(
 
         print(json.dumps(Job.model_json_schema(), indent=2))
     elif recipes:
-        from training.recipe_list import print_recipes
+        from training.jobs.recipes import print_recipes
 
         print_recipes(as_json=as_json)
     elif compared:
@@ -158,16 +158,16 @@ def run(
 
 
 def read(job_file: Path, changes: Sequence[str]) -> "Job":
-    """The job in a file; one of a wrong shape is refused before torch is imported.
+    """The job in a file; one with a misspelt key is refused before torch is imported.
 
     Raises:
         JobError: with one line for each thing that is wrong.
     """
     from training.jobs.job_file import read_plain
-    from training.jobs.shape import refuse_wrong_shape
+    from training.jobs.shape import refuse_unknown_keys
 
     plain = read_plain(job_file, changes)
-    refuse_wrong_shape(plain, job_file)
+    refuse_unknown_keys(plain, job_file)
     from training.jobs.job import job_of  # torch
 
     return job_of(plain, job_file)
@@ -180,7 +180,7 @@ def check_job(
 
     Where a folder is named for results, all that was found goes there too, as `check.json`.
     """
-    from training.atomic_files import write_text
+    from training.files import write_text
     from training.jobs.run_folder import CHECK
     from training.printing import print_check, print_federation
     from training.wiring import check, check_federation

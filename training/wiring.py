@@ -22,25 +22,23 @@ from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.folder import Bundle
+from registry.bundle.text import printable
 from registry.environment import key_password, signing_key
 from registry.errors import KeyUnusable, Refused
 from registry.registry import Registry, key_signatory
 from training.algorithms.release_store import FolderReleases
-from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
-from training.jobs.attest import Attest, unsigned
-from training.jobs.counts_under_masks import over_network
+from training.files import write_text
+from training.jobs.contexts import try_model
+from training.jobs.disclosure_report import Seen, over_network, who_sees_what
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
-from training.jobs.preflight.preflight import Preflight, preflight
-from training.jobs.registrar import Registered, Registrar, no_registry
+from training.jobs.preflight import Preflight, preflight
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
-from training.jobs.tracking.tracked import refuse_missing, tracked
-from training.jobs.try_model import try_model
-from training.jobs.who_sees_what import Seen, who_sees_what
-from training.plain_text import printable
+from training.jobs.stages.base import Attest, Registered, Registrar, no_registry, unsigned
+from training.jobs.tracking import refuse_missing, tracked
 from training.progress import Progress
 from training.rounds.server.metrics import MetricsLog
 

@@ -16,7 +16,7 @@ from clients.data.manifests.manifest import IMAGE_KIND, Row
 from clients.data.table import PictureTable
 from clients.data.wording import listing
 from registry.bundle.cases import EMPTY, UNSAID, CaseInput, CategoryFact, NumberFact, read_kind
-from training.data.cases import Cases
+from training.data.dataset import Cases
 
 SAME_AGE = 1.0  # two numbers of one lesion that differ by no more say the same
 

@@ -40,9 +40,9 @@ from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone import CAUTION
+from registry.bundle.text import on_one_line, printable
 from training.data.settings import CasesConfig, ClientsConfig
 from training.errors import JobError
-from training.plain_text import on_one_line, printable
 from training.terminal_table import print_table
 
 NOT_SOUGHT = (
@@ -292,7 +292,10 @@ def withdraw(
         typer.Option("--patient", metavar="ID", help="Who withdraws, by patient_id; may be repeated."),
     ],
     splits: Annotated[
-        Path, typer.Option("--splits", metavar="JOB.yaml", help="The job whose splits are to stay.")
+        Path,
+        typer.Option(
+            "--splits", metavar="JOB.yaml", help="The job, or a built-in one, whose splits are to stay."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
     client: Annotated[
@@ -385,7 +388,7 @@ def describe(
         told = ", ".join(f"{n} {on_one_line(name)}" for name, n in counts_of.items())
         typer.echo(f"lesions by {what}: {told}")
     for table in tabulate(description):
-        print_table(table, console, in_blocks=True)
+        print_table(table, console)
 
 
 @_command(
@@ -518,7 +521,7 @@ def tones(
         return
     console = Console()
     for check in checks:
-        print_table(tone_table(check), console, in_blocks=True)
+        print_table(tone_table(check), console)
         for found in check.contradictions:
             others = " or ".join(found.looks_like)
             image = on_one_line(found.image)

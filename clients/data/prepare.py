@@ -30,9 +30,8 @@ from clients.data.table import PictureTable
 from clients.data.wording import listing_by_cause
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
-from training.data.intersections import IntersectionConfig
 from training.data.settings import DataConfig
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import IntersectionConfig, ToneGroups
 from training.data.unused import Unused
 
 

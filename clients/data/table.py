@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.cases import Cases
+from training.data.dataset import Cases
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from training.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 
 LISTED = 20  # how many of many problems a message spells out
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from clients.federation.errors import FederationFileError
-from training.config import FrozenConfig
-from training.config_file import read_config
+from training.config import FrozenConfig, read_config
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 
 ADMIN = "admin"

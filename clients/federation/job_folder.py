@@ -8,16 +8,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL
-from training.atomic_files import write_text
+from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL, SYNC_SECONDS
 from training.config import describe
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, tell
+from training.files import write_text
 from training.jobs.job import Job
 
 APP = "app"
 SHOWN = 3  # things that a job says, and this version does not understand, that are named
-SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
 def pack(job: Job) -> str:

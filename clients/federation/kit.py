@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation, read_federation
-from training.atomic_files import write_text
 from training.config import FrozenConfig
+from training.files import write_text
 
 Role = Literal["server", "hospital", "admin"]
 PRIVATE, PRIVATE_FILE = 0o700, 0o600  # of folders and of files: their owner's alone

@@ -15,10 +15,10 @@ import psutil
 
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
-from clients.federation.job_folder import SYNC_SECONDS
 from clients.federation.kit import Kit
 from clients.federation.private_files import OTHERS
 from clients.federation.retention import prune
+from clients.federation.site_policy import SYNC_SECONDS
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
 GRACE = 10.0  # seconds that it may take to end when it is signalled

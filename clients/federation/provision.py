@@ -33,8 +33,8 @@ from clients.federation.site_policy import (
     log_settings,
     server_resources,
 )
-from training.atomic_files import write_text
 from training.data.dataset import SERVER
+from training.files import write_text
 
 FORMAT = 3  # of FLARE's project files
 SCHEME = "grpc"

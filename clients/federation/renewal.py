@@ -10,7 +10,7 @@ from clients.federation.errors import KitError
 from clients.federation.federation_file import RENEWED, Federation
 from clients.federation.kit import PRIVATE, open_kit
 from clients.federation.provision import open_authority, parties, state_file
-from training.atomic_files import write_bytes, write_text
+from training.files import write_bytes, write_text
 
 ROOT = "rootCA.pem"
 

@@ -14,6 +14,7 @@ HOSPITAL = "clients.node.hospital.Hospital"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 CONSOLE_LOGGERS = ("dermfed.node", "dermfed.coordinator")  # loggers whose lines are on the node's console
+SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 NEVER = 1_000_000  # attempts to schedule a job: whoever sent it decides when to give up, not the server
 
 AUTHORIZATION: dict[str, Any] = {
@@ -118,7 +119,10 @@ def component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
 
 
 def log_settings() -> dict[str, Any]:
-    """`local/log_config.json`: one rotating log file in the kit, and marked lines on the console."""
+    """`local/log_config.json`: all that FLARE says in `log.txt`; on standard output a line an event of ours.
+
+    What our own loggers say with `DEBUG`, such as the trace of an error, is in `log.txt` alone.
+    """
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -130,12 +134,6 @@ def log_settings() -> dict[str, Any]:
             "ours": {"format": "%(asctime)s" + MARK + "%(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"},
         },
         "handlers": {
-            "consoleHandler": {
-                "class": "logging.StreamHandler",
-                "level": "WARNING",
-                "formatter": "base",
-                "stream": "ext://sys.stdout",
-            },
             "ourHandler": {
                 "class": "logging.StreamHandler",
                 "level": "INFO",
@@ -144,7 +142,7 @@ def log_settings() -> dict[str, Any]:
             },
             "logFileHandler": {
                 "class": "logging.handlers.RotatingFileHandler",
-                "level": "INFO",
+                "level": "DEBUG",
                 "formatter": "base",
                 "filename": "log.txt",
                 "mode": "a",
@@ -153,7 +151,7 @@ def log_settings() -> dict[str, Any]:
             },
         },
         "loggers": {
-            "root": {"level": "INFO", "handlers": ["consoleHandler", "logFileHandler"]},
-            **{name: {"level": "INFO", "handlers": ["ourHandler"]} for name in CONSOLE_LOGGERS},
+            "root": {"level": "INFO", "handlers": ["logFileHandler"]},
+            **{name: {"level": "DEBUG", "handlers": ["ourHandler"]} for name in CONSOLE_LOGGERS},
         },
     }

@@ -21,9 +21,9 @@ from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
 from clients.federation.status_line import rounds_line, status_line
 from registry.bundle.text import nearest
-from training.atomic_files import write_text
 from training.config import FrozenConfig
 from training.errors import CheckpointError
+from training.files import write_text
 from training.jobs.job import Job
 from training.progress import RECENT
 

@@ -20,8 +20,8 @@ from clients.new_job.machines import work_on
 from clients.new_job.manifests import read_manifests
 from clients.new_job.warnings import warnings_of
 from clients.new_job.writing import job_text
+from registry.bundle.text import on_one_line, printable
 from training.config import describe
-from training.plain_text import on_one_line, printable
 
 REFUSED = 1
 EXAMPLES = """Examples:

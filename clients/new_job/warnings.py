@@ -20,7 +20,7 @@ def warnings_of(lesions: Lesions, answers: Answers, work: Work) -> list[str]:
         told.append(f"{without} pictures have no {column}, and are left out: no client holds them")
     if work.package is None:
         return told
-    from training.models.encoders.packages import is_installed  # torch, which takes seconds
+    from training.models.encoders.sources import is_installed  # torch, which takes seconds
 
     if not is_installed(work.package):
         told.append(

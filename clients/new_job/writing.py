@@ -14,7 +14,7 @@ from clients.new_job.answers import Answers
 from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests
 from clients.new_job.tones import ENOUGH_PATIENTS, FEWEST_PATIENTS
-from training.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 
 SEED = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from training.atomic_files import write_text
+from training.files import write_text
 from training.messages.message import Answer, Broadcast, Failure
 from training.rounds.canary import CANARY, STEPS
 

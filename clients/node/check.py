@@ -24,12 +24,11 @@ from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
-from training.jobs.counts_under_masks import decide_masks, over_network, why_open
+from training.jobs.disclosure_report import decide_masks, over_network, who_sees_what, why_open
 from training.jobs.job import Job
-from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.secagg.keys import fingerprint
 from training.rounds.client.ledger import CensusAccount
 

@@ -20,8 +20,8 @@ if __name__ == "__main__":
 
 from clients.federation.errors import KitError
 from clients.federation.kit import NodeSettings, open_kit
+from registry.bundle.text import printable
 from training.errors import TrainingError
-from training.plain_text import printable
 
 IMPORTED = ("torch", "torchvision", "timm", "onnx", "onnxruntime", "nvflare", "cryptography")  # by jobs
 REFUSED, WRONG = 1, 2  # exit codes: not fit to take part; wrong use or bad input
@@ -165,7 +165,9 @@ def check(
     data: DataOption = None,
     job: Annotated[
         Path | None,
-        typer.Option("--job", metavar="JOB.yaml", help="The job to come; data are read as it asks."),
+        typer.Option(
+            "--job", metavar="JOB.yaml", help="The job to come, or a built-in one; data are read as it asks."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:

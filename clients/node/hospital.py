@@ -25,8 +25,8 @@ from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from clients.node.traces import keep_traces
-from training.jobs.counts_under_masks import over_network
-from training.plain_names import plain_segment
+from training.files import plain_segment
+from training.jobs.disclosure_report import over_network
 
 LOGGER = logging.getLogger("dermfed.node")
 
@@ -37,8 +37,9 @@ def say(text: str) -> None:
 
 
 def log_error(text: str, error: Exception) -> None:
-    """Log what went wrong, whole, in this node's own log."""
-    LOGGER.error("%s", text, exc_info=error)
+    """Log what went wrong: a line for whoever watches the node, and its trace in FLARE's log here."""
+    LOGGER.error("%s", text)
+    LOGGER.debug("its trace", exc_info=error)
 
 
 class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types

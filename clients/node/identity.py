@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from clients.federation.errors import KitError
 from clients.federation.kit import PRIVATE_FILE, Kit
-from training.atomic_files import write_text
 from training.errors import MessageError
+from training.files import write_text
 from training.privacy.secagg.keys import Identity
 
 KNOWN = "hospitals.json"  # in a kit's private folder: fingerprints by name

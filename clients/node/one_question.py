@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clients.node.journal import private
 from training.errors import MessageError, tell
-from training.file_lock import locked_within
+from training.files import locked_within
 
 FILE = "one-question.lock"  # in a kit's `private`
 PATIENCE = 300.0  # seconds that a process which is about to end may take

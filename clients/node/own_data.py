@@ -22,14 +22,22 @@ from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from registry.bundle.cases import CaseInput
 from registry.bundle.labels import Label
-from training.atomic_files import write_text
-from training.data.cases import joined_cases
-from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
-from training.data.picture_list import PictureList
+from training.data.dataset import (
+    SERVER,
+    SPLITS,
+    Dataset,
+    Examples,
+    PictureList,
+    Split,
+    case_of,
+    joined_cases,
+    traits_of,
+)
 from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
 from training.errors import DataError, tell
+from training.files import write_text
 from training.jobs.job import Job
 
 

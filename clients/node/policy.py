@@ -14,9 +14,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, field_validator
 
 from clients.federation.errors import PolicyFileError
-from training.config import FrozenConfig
-from training.config_file import read_config
-from training.data.selectors import identifying
+from training.config import FrozenConfig, read_config
+from training.data.settings import identifying
 
 POLICY = "policy.yaml"  # in a kit
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]

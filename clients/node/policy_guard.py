@@ -11,7 +11,7 @@ import torch
 from clients.federation.errors import ClosedHoursError, LimitsError, PolicyError
 from clients.node.policy import Policy, hours_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
-from training.data.selectors import refuse_identifying
+from training.data.settings import refuse_identifying
 from training.jobs.job import Job
 
 GB = 1_000_000_000  # bytes

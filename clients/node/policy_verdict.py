@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clients.node.policy import Policy, PrivacyPolicy
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.data.selectors import identifying, selecting_columns
+from training.data.settings import identifying, selecting_columns
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
 from training.privacy.settings import PrivacyConfig

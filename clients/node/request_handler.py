@@ -19,7 +19,7 @@ from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
-from training.data.picture_list import PictureList
+from training.data.dataset import PictureList
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (
@@ -40,10 +40,9 @@ from training.engines.nvflare.wire import (
 )
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.jobs.client_app import ClientApp
-from training.jobs.counts_under_masks import decide_masks
+from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job
-from training.jobs.stages.lineage import weights_digest
-from training.jobs.who_sees_what import who_sees_what
+from training.jobs.stages.export import weights_digest
 from training.messages.message import Answer, Broadcast, Failure
 from training.messages.spool import Spool
 from training.privacy.compression import lost_key

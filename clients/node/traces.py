@@ -16,7 +16,10 @@ def keep_traces(log: logging.Logger) -> None:
     """Have FLARE tell nothing of an error but that there was one; all of it goes to `log`."""
 
     def trace() -> str:
-        log.exception("a call failed before it was answered")
+        log.error(
+            "a call of the coordinator failed before it was answered: another version of dermfed there?"
+        )
+        log.debug("its trace", exc_info=True)
         return WITHHELD
 
     for name in ("secure_format_traceback", "secure_format_exception"):

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from registry.bundle.model import Gaussians
-from training.data.small_cells import count_people
+from training.data.cells import count_people
 from training.errors import MessageError
 from training.messages.message import Shapes, Tensors, Update
 

@@ -25,7 +25,7 @@ from personalization.stages.personalize import Personalize
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import ClaimedTone, Subgroup, TonePatients, claimed_tones
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
 from training.rounds.requests import Blocks

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from training.atomic_files import write_text
+from training.files import write_text
 from training.messages.message import Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
 

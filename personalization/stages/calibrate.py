@@ -65,7 +65,7 @@ from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
 from training.errors import JobError
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
-from training.jobs.stages.lineage import with_parents
+from training.jobs.stages.export import with_parents
 from training.messages.message import (
     GLOBAL,
     Broadcast,

@@ -37,9 +37,8 @@ from registry.bundle.counts.score_bins import (
 from registry.bundle.labels import kind_of_each, kinds_of, malignant_classes
 from registry.bundle.model import Gaussians
 from training.algorithms.client import Client
+from training.data.cases import under, without
 from training.data.dataset import Examples, Split, case_of
-from training.data.left_out import without
-from training.data.patterns import under
 from training.errors import MessageError
 from training.messages.message import (
     Broadcast,

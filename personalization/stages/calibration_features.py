@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from registry.bundle.model import OUTPUTS, Outputs
 from training.algorithms.augmentations.batch import AugmentConfig
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures
+from training.algorithms.client import Client, ClientFeatures
 from training.data.dataset import SPLITS, Examples, Split
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import ENCODER_BATCH
+from training.models.classifier import ENCODER_BATCH
 from training.models.export import as_bytes
 from training.models.graph_parts import EncoderPart, HeadPart
 from training.progress import Watch, unwatched

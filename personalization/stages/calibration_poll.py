@@ -46,9 +46,9 @@ from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Gaussians, Graph
+from training.data.cases import parts_of
 from training.data.dataset import Split
-from training.data.left_out import parts_of
-from training.data.subgroup_settings import ToneGroups
+from training.data.subgroups import ToneGroups
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.messages.message import (
     GLOBAL,

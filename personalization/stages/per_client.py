@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.algorithms.client import Client
+from training.data.cells import count_people
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
 from training.errors import JobError
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.final_test import final_question

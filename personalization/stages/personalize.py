@@ -40,14 +40,14 @@ from training.algorithms.exchanges import NoExchange
 from training.data.dataset import Split
 from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
-from training.jobs.stages.converged import HEAD_SUMS, answer_sum, fit_subgroup, head_of
+from training.jobs.stages.features import HEAD_SUMS, answer_sum, fit_subgroup, head_of
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.groups import float_state
+from training.models.classifier import float_state
+from training.models.probe import behind_encoder
 from training.privacy.compression import Compressor
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census, CensusBounds

@@ -20,8 +20,8 @@ from personalization.strategies.part import PartStrategy
 from training.algorithms.local_model import LocalModel
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.groups import float_state
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import float_state
 from training.models.lora import HEADS, Adapted, Adapters, merge_adapters
 
 

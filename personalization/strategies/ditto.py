@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from personalization.strategies.base import Training
 from training.algorithms.objectives import Objective
-from training.algorithms.objectives.around import Around
-from training.algorithms.objectives.base import Batch, LocalRound, LocalTask
+from training.algorithms.objectives.base import Around, Batch, LocalRound, LocalTask
 from training.algorithms.sync import Sync, SyncAll
 from training.errors import DataError
 from training.messages.message import Tensors

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from personalization.strategies.part import PartStrategy
 from training.models import Classifier
-from training.models.groups import group_names
+from training.models.classifier import group_names
 
 
 class Head(PartStrategy):

@@ -15,8 +15,7 @@ from personalization.strategies.part import PartStrategy
 from training.algorithms.sync import BUFFERS
 from training.errors import JobError
 from training.models import Classifier
-from training.models.frozen_batchnorm import FrozenBatchNormClassifier
-from training.models.groups import group_names
+from training.models.classifier import FrozenBatchNormClassifier, group_names
 
 
 class Norm(PartStrategy):

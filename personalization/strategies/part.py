@@ -1,9 +1,9 @@
-"""The base of strategies that train only a part of the model; see `training.algorithms.trains.part`."""
+"""The base of strategies that train only a part of the model; see `training.algorithms.trainable`."""
 
 from personalization.strategies.base import Training
 from training.algorithms.objectives import Objective
 from training.algorithms.sync import Sync
-from training.algorithms.trains.part import OverPart, Part, SyncPart
+from training.algorithms.trainable import OverPart, Part, SyncPart
 
 
 class PartStrategy(Training, Part):

@@ -158,8 +158,7 @@ class PartTable(Generic[Part]):
 
     def _union(self, parts: Mapping[str, type[Part]]) -> CoreSchema:
         choices = {name: TypeAdapter(part).core_schema for name, part in parts.items()}
-        told = {"kind": self.kind, "group": self.group}  # for whoever makes a schema of it
-        return core_schema.tagged_union_schema(choices, discriminator=self.key, metadata=told)
+        return core_schema.tagged_union_schema(choices, discriminator=self.key)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(self._validate)

@@ -22,7 +22,7 @@ from training.engines.nvflare.wire import read_answer, stamp_of, write_question
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.census import CENSUS
 
 LEAST = 3

@@ -11,8 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training.data.cells import Cells
-from training.data.small_cells import count_people
+from training.data.cells import Cells, count_people
 from training.jobs.client_app import answer_privately
 from training.messages.message import Broadcast
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from clients.store import ClientStore
-from training.algorithms.objectives.tokenizers.codebook import CELLS, Codebook
-from training.algorithms.objectives.tokenizers.kmeans import Cells, cells, nearest
+from training.algorithms.objectives.codebook import CELLS, Cells, Codebook, cells, nearest
 from training.errors import MessageError
 from training.messages.message import Broadcast
 from training.models.patches import PatchGrid, patchify

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLosses
+from training.algorithms.objectives.epochs import SubgroupLosses
 from training.jobs.client_app import answer_privately
 from training.messages.message import Broadcast
 

@@ -24,16 +24,16 @@ from personalization.stages.calibration_features import SUBGROUPS, place_of
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS
 from tests.training.conftest import FEDERATE
-from training.algorithms.features import weights_digest
+from training.algorithms.client import weights_digest
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import SPLITS
 from training.errors import TrainingError
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast, reply
 from training.models import build_model
+from training.models.classifier import float_state
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
-from training.models.groups import float_state
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST, EvaluateQuestion
 

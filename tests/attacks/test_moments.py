@@ -11,14 +11,12 @@ from torch import nn
 from personalization.stages.calibration_answers import embedding_sums
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures, FeatureMemory, HeadRows
+from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows
 from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
 from training.messages.message import GLOBAL, Broadcast
-from training.models.encoders.principal import principal
-from training.models.encoders.several import Encoders
+from training.models.encoders.several import Encoders, principal
 from training.rounds.client import head_gradient
 from training.rounds.client.embed import answer_moments, raw_place
 from training.rounds.client.head_gradient import answer_spread

@@ -23,7 +23,7 @@ from training.engines.in_process import ClientAppParts
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
 from training.messages.message import GLOBAL, Broadcast, Failure
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.dp.counts import discrete_gaussian, rho_of
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door

@@ -16,8 +16,8 @@ from training.jobs.stages import export
 from training.jobs.stages.export import DIFFERENCE, PARITY, WEIGHTS
 from training.messages.message import GLOBAL, Broadcast, prefixed
 from training.models import build_model
+from training.models.classifier import float_state
 from training.models.export import GRAPH, as_tensor, export_graph
-from training.models.groups import float_state
 from training.rounds.client.evaluate import predict
 
 LEAST = 3

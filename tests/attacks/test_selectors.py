@@ -19,14 +19,14 @@ from clients.data.manifests.manifest import Manifest, Row
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
-from training.data import selectors
+from training.data import settings
 from training.data.dataset import SPLITS
 from training.engines.nvflare.channel import REFUSED
 from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.rounds.census import CENSUS
@@ -138,7 +138,7 @@ ONE_MALIGNANT = [0, 2]  # the victim's two pictures
 @pytest.mark.parametrize("guard", ["names patients", "no column", "a few patients"])
 def test_where_keeps_one_patient(north, guard, monkeypatch):
     if guard == "names patients" and not north.guarded:
-        monkeypatch.setattr(selectors, "IDENTIFYING", ())
+        monkeypatch.setattr(settings, "IDENTIFYING", ())
     column = "patient_id" if guard == "names patients" else "mrn"
     wanted = ["P7", "P900"] if guard == "names patients" else ["7", "900"]
     if guard == "a few patients" or not north.guarded:

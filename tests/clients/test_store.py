@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clients import store as store_module
 from clients.data.errors import ClientDataError
 from clients.store import ClientStore
-from training.algorithms.client_state import State
+from training.algorithms.client import State
 
 
 def state(value: float) -> State:

@@ -19,7 +19,7 @@ from training.jobs.job import Job
 from training.jobs.stages.base import StageContext, StageResult
 from training.messages.message import GLOBAL, Tensors
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.census import Census
 from training.rounds.server.metrics import MetricsLog
 

@@ -13,7 +13,7 @@ from training.errors import JobError
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL, named
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoints
 from training.seeds import generator
 

@@ -17,10 +17,9 @@ from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.jobs.attest import Attest, unsigned
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
-from training.jobs.registrar import Registrar, no_registry
+from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 from training.models import build_model
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
 from training.rounds.server.metrics import MetricsLog

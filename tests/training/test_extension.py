@@ -18,7 +18,7 @@ from registry.registry import Registry
 from training.algorithms.aggregators import AGGREGATORS
 from training.algorithms.exchanges import EXCHANGES
 from training.algorithms.objectives import OBJECTIVES
-from training.algorithms.objectives.tokenizers import TOKENIZERS
+from training.algorithms.objectives.beit import TOKENIZERS
 from training.algorithms.sync import SYNCS
 from training.jobs.stages import STAGES
 

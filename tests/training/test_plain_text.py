@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from registry.bundle.text import on_one_line, printable
 from training import run
-from training.plain_text import on_one_line, printable
 from training.progress import Progress
 
 STEERING = {

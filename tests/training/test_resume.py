@@ -163,7 +163,7 @@ from pathlib import Path
 
 from training import run
 from training.rounds.server.metrics import MetricsLog as Journal
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 import timm

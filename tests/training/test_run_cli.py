@@ -15,10 +15,9 @@ import training.run
 from clients.federation.federation_file import read_federation
 from clients.federation.provision import provision
 from tests.measured import of_kind
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import COLUMNS, Seen, over_network, who_sees_what
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
-from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 ROOT = Path(training.run.__file__).parents[1]
 

@@ -2,9 +2,10 @@
 
 - `objectives`: what a client minimises
 - `aggregators`: how the server combines the clients' models
-- `exchanges`: what travels besides weights
-- `sync`: which parameters travel
+- `exchanges`: tensors sent besides weights
+- `sync`: which parameters are sent
+- `trainable`: which part of the model learns
 - `augmentations`: random changes of batches of pictures
-- `optimizers`, `sampling`: optimizers and schedules; which pictures an epoch draws
-- `client`, `client_state`, `local_model`: one client, what it keeps, and the model that it trains
+- `optimizers`: optimizers and schedules
+- `client`, `release_store`, `local_model`: one client, what it released, and the model that it trains
 """

@@ -12,10 +12,9 @@ from training.algorithms.optimizers import OptimizerConfig, build_optimizer
 from training.errors import JobError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.behind_encoder import behind_encoder
-from training.models.groups import float_state
-from training.models.heads import Network
-from training.models.linear_probe import LinearProbe
+from training.models.cases import Network
+from training.models.classifier import float_state
+from training.models.probe import LinearProbe, behind_encoder
 
 
 class HasHeads(Protocol):

@@ -10,8 +10,7 @@ from torch import nn
 
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.models.classifier import Classifier
-from training.models.layers import encoder_layers
+from training.models.classifier import Classifier, encoder_layers
 from training.models.lora import weight_of
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training.atomic_files import write_bytes
 from training.errors import CheckpointError, MessageError
+from training.files import write_bytes
 
 MOST = 4096  # releases that a client keeps; each is of another population
 

@@ -1,8 +1,9 @@
 """A client's pictures as training reads them, and the `data` block of a job.
 
-- `dataset`: pictures, labels and subgroups of one split; the protocol of a dataset
-- `cases`, `patterns`: lesions with their pictures and facts, and what of them is shown
-- `view`, `of_patients`: views of a dataset, such as one with a picture of each patient
-- `subgroups`, `intersections`, `small_cells`: parts of a client's pictures, and which may be disclosed
-- `settings`, `subgroup_settings`: the `data` block
+- `dataset`: pictures, labels, subgroups and cases of one split; the protocol of a dataset, and views of one
+- `cases`: which parts of a case are shown
+- `folds`: which pictures a model of cross-fitting trains on; one picture of each patient
+- `cells`: counts by class and subgroup, and which of them may be disclosed
+- `settings`, `subgroups`: the `data` block
+- `unused`: pictures that a job does not use
 """

@@ -1,16 +1,55 @@
 """A client's pictures as training reads them: arrays of one split, and the protocol of a dataset."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases import CaseInput
+from registry.bundle.cases import EMPTY, CaseInput
 from registry.bundle.labels import Label
-from training.data.cases import Cases
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The pictures and facts of n cases; see `registry.bundle.cases` for the numbers.
+
+    Attributes:
+        pictures: rows of the pictures, `(n, slots)` int64; -1 where a slot is empty. The first is never.
+        kinds: of the pictures, `(n, slots)` int64; -1 where a slot is empty.
+        context: the facts, `(n, facts)` float32; NaN where one is not known.
+    """
+
+    pictures: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    context: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> "Cases":
+        """The cases for which `keep` `(n,)` is true, or at these positions."""
+        return Cases(self.pictures[keep], self.kinds[keep], self.context[keep])
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which slots hold a picture, `(n, slots)`."""
+        present: NDArray[np.bool_] = self.kinds != EMPTY
+        return present
+
+
+def joined_cases(many: Iterable[Cases]) -> Cases:
+    """The cases of several parts, one after the other."""
+    parts = list(many)
+    return Cases(
+        np.concatenate([part.pictures for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+        np.concatenate([part.context for part in parts]),
+    )
+
 
 Split = Literal["train", "validation", "calibration", "test"]
 
@@ -181,3 +220,130 @@ def case_of(dataset: Dataset) -> CaseInput | None:
 def traits_of(dataset: Dataset) -> Mapping[str, Sequence[str]]:
     """The traits that a dataset knows of, if any."""
     return dataset.traits if isinstance(dataset, HasTraits) else {}
+
+
+@dataclass(frozen=True)
+class DatasetView:
+    """What every view of a dataset has; with `examples`, it implements `Dataset`.
+
+    Attributes:
+        dataset: what is looked at.
+    """
+
+    dataset: Dataset
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Those of the dataset."""
+        return self.dataset.labels
+
+    @property
+    def subgroups(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.subgroups
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.clients
+
+    @property
+    def unseen(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.unseen
+
+    @property
+    def communities(self) -> Mapping[str, Sequence[str]]:
+        """Those of the dataset."""
+        return self.dataset.communities
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the dataset."""
+        return self.dataset.fingerprint
+
+    @property
+    def traits(self) -> Mapping[str, Sequence[str]]:
+        """Those of the dataset."""
+        return traits_of(self.dataset)
+
+    @property
+    def case(self) -> CaseInput | None:
+        """That of the dataset."""
+        return case_of(self.dataset)
+
+
+PICTURE, PATIENT, SPLIT, SUBGROUP, LABEL, FACTS = range(6)  # the columns
+COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class PictureList:
+    """A list of a client's pictures as digests: what a run began with.
+
+    No pixel and no name is in it. Of each example it has the digest of its bytes and of its patient, and what
+    the job makes of it: split, subgroup, class, and a digest of its traits and facts.
+
+    Attributes:
+        rows: `(pictures, 6)` int64: digests of picture and patient, split, subgroup (-1 where undeclared),
+            class (-1 where unlabelled), digest of facts.
+    """
+
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, dataset: Dataset, client: str) -> "PictureList":
+        """The list of what a client holds now."""
+        parts = [
+            np.column_stack(
+                [
+                    examples.identities,
+                    np.full(len(examples), place, dtype=np.int64),
+                    examples.subgroups,
+                    examples.labels,
+                    facts_of(examples),
+                ]
+            )
+            for place, split in enumerate(SPLITS)
+            if len(examples := dataset.examples(client, split))
+        ]
+        return cls(np.concatenate([np.empty((0, COLUMNS), dtype=np.int64), *parts]))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the list, in whatever order."""
+        rows = self.rows[np.lexsort(self.rows.T)]
+        return "sha256:" + hashlib.sha256(rows.tobytes()).hexdigest()
+
+    def sets(self) -> list[NDArray[np.int64]]:
+        """Pictures and patients `(n, 2)` of each split and subgroup, with labels and without."""
+        return self._parts(np.column_stack([self.rows[:, [SPLIT, SUBGROUP]], self.rows[:, LABEL] >= 0]))
+
+    def classes(self) -> list[NDArray[np.int64]]:
+        """Pictures and patients `(n, 2)` of each class that has any."""
+        labelled = PictureList(self.rows[self.rows[:, LABEL] >= 0])
+        return labelled._parts(labelled.rows[:, [LABEL]])
+
+    def _parts(self, keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Pictures and patients of each value of keys `(pictures, columns)`."""
+        _, places = np.unique(keys, axis=0, return_inverse=True)
+        numbers = places.reshape(-1)
+        return [
+            self.rows[numbers == number][:, [PICTURE, PATIENT]]
+            for number in range(numbers.max(initial=-1) + 1)
+        ]
+
+
+def facts_of(examples: Examples) -> NDArray[np.int64]:
+    """A digest of what is known of each example beside its class and subgroup, `(n,)`."""
+    cases = examples.cases
+    found = np.empty(len(examples), dtype=np.int64)
+    for place in range(len(examples)):
+        parts = [] if examples.traits is None else [examples.traits[place]]
+        parts += [] if cases is None else [cases.kinds[place], cases.context[place]]
+        digest = hashlib.sha256(b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)).digest()
+        found[place] = int.from_bytes(digest[:8], "big", signed=True)
+    return found

@@ -14,12 +14,13 @@ of all hospitals would be missing from the same one.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.dataset import Examples
+from training.data.dataset import DatasetView, Examples, Split
+from training.errors import DataError
 
 
 def in_folds(examples: Examples, client: str, subgroups: Sequence[str], most: int, least: int) -> Examples:
@@ -106,3 +107,36 @@ def mix(people: NDArray[np.int64]) -> NDArray[np.uint64]:
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     found: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
     return found
+
+
+@dataclass(frozen=True)
+class OfPatients(DatasetView):
+    """A dataset of which some splits are open, and in those that judge each patient has one picture.
+
+    Noise on counts hides one patient. So it is the first labelled picture of each that is counted, always the
+    same, whatever is asked; and a question whose answer has no noise finds the splits that judge closed.
+
+    Attributes:
+        open: the splits that may be looked at.
+    """
+
+    open: tuple[Split, ...]
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """All training pictures, and of another split the first labelled picture of each patient.
+
+        Raises:
+            DataError: the split is not open to this question.
+        """
+        if split not in self.open:
+            raise DataError(
+                f"a question about {split} pictures of {client} was refused: its answer would leave without "
+                "noise, and the job has privacy.counts.epsilon; leave that out, or the stage that asks"
+            )
+        examples = self.dataset.examples(client, split)
+        if split == "train":
+            return examples
+        labelled = examples.where(examples.labels >= 0)
+        first = np.zeros(len(labelled), dtype=np.bool_)
+        first[np.unique(labelled.people, return_index=True)[1]] = True
+        return labelled.where(first)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from training.algorithms.client_state import StateStore
+from training.algorithms.client import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
 from training.engines.malloc import keep_freed_memory

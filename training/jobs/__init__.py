@@ -1,8 +1,9 @@
 """A job: its file, its stages, and its run.
 
-- `job`, `settings`, `job_file`, `recipes`, `compatibility`: the job file, and checks of it
+- `job_file`, `recipes`, `settings`, `job`: the job file, and checks of it
 - `stages`: the steps of a job
-- `pipeline`, `stage_result`, `run_folder`, `registrar`: a run, and what it leaves
-- `client_app`: a client's answers, filtered before they leave
+- `preflight`, `disclosure_report`: what is known of a run before it begins
+- `contexts`, `pipeline`, `run_folder`: a run, and what it leaves
+- `client_app`, `noise_plan`: a client's answers, filtered before they leave
 - `tracking`: curves in TensorBoard or MLflow
 """

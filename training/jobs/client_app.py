@@ -10,9 +10,7 @@ this client alone that is none of those is refused by the client itself.
 from collections.abc import Callable
 from dataclasses import replace
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import StateStore
-from training.algorithms.features import FeatureMemory
+from training.algorithms.client import Client, FeatureMemory, StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore

@@ -13,7 +13,7 @@ from typing import Any
 
 from training.algorithms.client import Client
 from training.data.dataset import SERVER, SPLITS, Dataset, Split
-from training.data.of_patients import OfPatients
+from training.data.folds import OfPatients
 from training.errors import MessageError
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply

@@ -1,7 +1,11 @@
-"""Runs the stages of a job one after another, and writes what the run leaves behind."""
+"""Runs the stages of a job one after another, and writes what the run leaves behind.
+
+Before that it names the gaps in what clients hold: they stop nothing, and are in the run's log, report and
+summary, since metrics of few pictures look like any others.
+"""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
@@ -10,32 +14,94 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from registry.bundle.folder import write_bundle
+from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.patient import ALL, Judged, findings
 from registry.bundle.metrics.selective import decided
 from registry.bundle.metrics.summary import summarise
-from training.atomic_files import write_text
-from training.data.dataset import Dataset
+from training.data.dataset import SPLITS, Dataset
 from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
-from training.jobs.attest import Attest, unsigned
-from training.jobs.contexts import NOBODY, contexts_of
-from training.jobs.gaps import gaps
+from training.files import write_text
+from training.jobs.contexts import NOBODY, contexts_of, told_of
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
-from training.jobs.registrar import Registrar, no_registry
-from training.jobs.stage_result import FinishedStage, load_finished, save_finished
-from training.jobs.stages.base import StageContext, StageResult
-from training.jobs.try_model import told_of
+from training.jobs.run_folder import FinishedStage, load_finished, save_finished
+from training.jobs.stages.base import Attest, Registrar, StageContext, StageResult, no_registry, unsigned
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.dp.updates import privacy_facts
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS, Census
 from training.rounds.server.ask import Traffic, ask_all
 from training.rounds.server.metrics import MetricsLog
+
+WANTED = 0.8
+"""If no sensitivity below this could be excluded though every malignant picture were found, it is told."""
+
+
+def gaps(census: Census, labels: Sequence[Label]) -> list[str]:
+    """A sentence for each gap.
+
+    Args:
+        census: who holds what.
+        labels: the classes.
+    """
+    return [*untested(census, labels), *not_reached(census)]
+
+
+def untested(census: Census, labels: Sequence[Label]) -> Iterator[str]:
+    """Subgroups, and all pictures together, without test pictures or with few malignant ones."""
+    test, malignant = SPLITS.index("test"), malignant_classes(labels)
+    hospitals = [census.counts[name][test, :, :-1] for name in census.all_hospitals]
+    counts = sum(hospitals, np.zeros((len(census.all_subgroups), len(labels)), dtype=np.int64))
+    if not counts.sum():
+        yield "no hospital has a labelled test picture: no model will be judged; raise data.split.test"
+        return
+    advice = "bring more, merge it with another subgroup, or raise data.split.test"
+    for name, by_class in zip(census.subgroups, counts, strict=False):
+        if not by_class.sum():
+            yield f"{name}: no labelled test pictures, so nothing will be known of how it is served; {advice}"
+        elif malignant.any() and not malignant.all():
+            found = int(by_class[malignant].sum())
+            if lowest(found) < WANTED:
+                yield f"{name}: {told(found)}; {advice}"
+
+
+def told(malignant: int) -> str:
+    """What so few malignant test pictures can show."""
+    if not malignant:
+        return "no malignant test pictures, so it will be unknown whether malignant lesions are found"
+    pictures = "picture" if malignant == 1 else "pictures"
+    return (
+        f"{malignant} malignant test {pictures}: were every one found, a sensitivity of "
+        f"{lowest(malignant):.2f} could still not be excluded (95 %)"
+    )
+
+
+def lowest(n: int) -> float:
+    """The lower end of the 95 % interval of n found of n (Clopper & Pearson 1934)."""
+    return clopper_pearson(n, n)[0]
+
+
+def not_reached(census: Census) -> Iterator[str]:
+    """Hospitals without training pictures, and those none of whose are of a subgroup, where there are any."""
+    train = SPLITS.index("train")
+    for name in census.all_hospitals:
+        pictures = census.counts[name][train].sum(axis=1)
+        if not pictures.sum():
+            yield f"{name}: no training pictures: it trains nothing, and only judges models"
+        elif census.subgroups and not pictures[:-1].sum():
+            yield (
+                f"{name}: none of its {int(pictures.sum())} training pictures is of a declared subgroup: it "
+                "trains the global model, and no subgroup's; declare skin tones, or name their scale in "
+                "data.subgroups"
+            )
 
 
 @dataclass(frozen=True)

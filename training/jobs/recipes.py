@@ -1,21 +1,35 @@
-"""Recipes: a job file per published system with its hyper-parameters, and jobs for known data sets.
+"""The built-in jobs, what their block `about` says, and what `--recipes` prints of them; without torch."""
 
-Their variants are recipes, too: ablations of the system, and the same on other data sets. Files in `bases/`
-are no jobs: they hold the data sets, the networks and their fine-tuning that recipes share.
-"""
-
+import json
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Literal
+
+from pydantic import Field
 
 from registry.bundle.text import nearest
+from training.config import FrozenConfig
 from training.errors import JobError
-from training.jobs.about import About
-from training.jobs.job_file import BUILT_IN, read_plain, read_variants, with_variants
+from training.jobs.job_file import BUILT_IN, read_plain, read_variants, split_variants, with_variants
 
-if TYPE_CHECKING:
-    from training.jobs.job import Job
+
+class About(FrozenConfig):
+    """What a recipe is: shown by `--recipes`, of no effect on a run.
+
+    Attributes:
+        system: what is trained.
+        paper: where it comes from.
+        note: which table it is of, and where it departs.
+        group: whether it is for use, a paper's system in its form, or a job for a data set; for the list.
+    """
+
+    system: str
+    paper: str
+    note: str = ""
+    group: Literal["use", "system", "data set"] = Field("system", exclude=True)
+
 
 FOLDER = BUILT_IN
 BASES = FOLDER / "bases"
@@ -39,13 +53,6 @@ class Recipe:
     name: str
     path: Path
     about: About
-
-    @cached_property
-    def job(self) -> "Job":
-        """The job, read and checked when it is asked for: the list of recipes needs no torch."""
-        from training.jobs.job import read_job
-
-        return read_job(self.path)
 
     @property
     def system(self) -> str:
@@ -86,3 +93,43 @@ def recipe_paths() -> list[Path]:
     """The files of all built-in jobs, by name; no two have one name."""
     paths = (path for path in FOLDER.rglob("*.yaml") if BASES not in path.parents)
     return sorted(paths, key=lambda path: path.stem)
+
+
+def print_recipes(*, as_json: bool) -> None:
+    """The built-in jobs, each before its variants: as JSON, or by group."""
+    recipes = read_recipes()
+    if as_json:
+        rows = [
+            {
+                "name": recipe.name,
+                "path": str(split_variants(recipe.path)[0]),
+                **recipe.about.model_dump(),
+                "group": recipe.about.group,
+                "also": recipe.also,
+            }
+            for recipe in recipes
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    for group, title in GROUPS.items():
+        print(f"{title}\n")
+        system = recipes[0]
+        for recipe in recipes:
+            system = recipe if recipe.name == recipe.system else system
+            if recipe.about.group == group:
+                print_recipe(recipe, system)
+        print()
+
+
+def print_recipe(recipe: Recipe, system: Recipe) -> None:
+    """A name on a line of its own, and below it what it is, of a variant what sets it apart."""
+    print(recipe.name)
+    texts = [recipe.about.system, recipe.about.paper, recipe.about.note]
+    if recipe is not system:
+        shared = [system.about.system, system.about.paper]
+        texts = [text for text in texts if text not in shared]
+    if recipe.also:
+        texts.append(f"also {', '.join(f'@{key}' for key in recipe.also)}")
+    for text in filter(None, texts):
+        width = max(get_terminal_size().columns, 20)
+        print(fill(text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))

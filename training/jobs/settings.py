@@ -8,9 +8,9 @@ from pydantic import Field, field_validator
 from registry.bundle.pictures.rule import PictureRule
 from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
-from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
-from training.jobs.about import About
+from training.data.subgroups import IntersectionConfig, each_column_once
+from training.jobs.recipes import About
 from training.models import ModelConfig
 from training.privacy.settings import CompressionConfig, PrivacyConfig
 

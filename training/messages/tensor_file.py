@@ -11,8 +11,8 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize, seria
 from safetensors.torch import load_file
 from torch import Tensor
 
-from training.atomic_files import write_whole
 from training.errors import CheckpointError
+from training.files import write_whole
 from training.messages.message import Tensors
 
 FORMAT = 1

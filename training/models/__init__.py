@@ -1,12 +1,11 @@
 """Networks: any timm encoder with a classifier, and what is built around it.
 
-- `build`: the model of a job, and the weights it begins with
-- `classifier`, `heads`, `groups`: pictures to logits, and the named groups of its parameters
-- `cases`, `fusion`, `case_batch`: cases to logits
+- `build`: the model of a job, and its initial weights
+- `classifier`, `cases`: pictures, or cases, to logits; the named groups of parameters
+- `encoders`: where an encoder's weights come from
 - `patches`: pictures as patches, for masked modelling
-- `lora`, `frozen_batchnorm`: variants for personalization
-- `export`, `graph_parts`: the ONNX graph, and that in two parts
-- `torchvision_ops`: lets timm be imported beside a CPU build of torch
+- `lora`, `probe`: adapters; heads on a frozen encoder's features
+- `export`, `graph_parts`, `saliency`: the ONNX graph, that in two parts, class activation maps in it
 """
 
 from training.models.build import ModelConfig, build_model, initial_model

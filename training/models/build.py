@@ -15,13 +15,18 @@ from registry.bundle.pictures.rule import Interpolation
 from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.models.cases import CaseClassifier
+from training.models.cases import CaseClassifier, FusionConfig
 from training.models.classifier import Classifier, normalised, with_flips
-from training.models.encoders.files import is_safetensors, read_file
+from training.models.encoders.files import (
+    IMAGENET,
+    Normalisation,
+    is_safetensors,
+    prepare_torchvision,
+    read_file,
+)
 from training.models.encoders.loading import load_tensors
-from training.models.encoders.preprocessing import IMAGENET, Normalisation
 from training.models.encoders.several import Encoders, OneOfSeveral, View
-from training.models.encoders.source import (
+from training.models.encoders.sources import (
     NONE,
     Origin,
     Source,
@@ -29,8 +34,6 @@ from training.models.encoders.source import (
     interpolation_of,
     preprocessing_of,
 )
-from training.models.fusion import FusionConfig
-from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
 
 AS_GIVEN = Normalisation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # each of several has its own

@@ -1,15 +1,76 @@
-"""An image classifier on a timm encoder, with normalisation inside."""
+"""An image classifier on a timm encoder, with normalisation inside, and the groups of its parameters."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from registry.bundle.cases import EMPTY
+from training.data.dataset import Examples
 from training.errors import JobError
-from training.models.case_batch import CaseBatch, Inputs
-from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.encoders.files import IMAGENET, Normalisation, prepare_torchvision
 from training.models.encoders.several import pooled_width
-from training.models.encoders.source import Origin
+from training.models.encoders.sources import Origin
+
+ENCODER_BATCH = 8  # pictures that an encoder sees at once: what it makes of more leaves a processor's caches
+
+
+@dataclass(frozen=True)
+class CaseBatch:
+    """Cases; see `registry.bundle.cases` for the numbers.
+
+    Attributes:
+        images: pictures `(batch, slots, 3, height, width)` in [0, 1], or what a frozen encoder made of them,
+            `(batch, slots, features)`; whatever is in an empty slot has no effect.
+        kinds: `(batch, slots)` int64, -1 where a slot is empty.
+        context: the facts `(batch, facts)`, NaN where one is not known.
+    """
+
+    images: Tensor
+    kinds: Tensor
+    context: Tensor
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def present(self) -> Tensor:
+        """Which slots hold a picture, `(batch, slots)` bool."""
+        return self.kinds != EMPTY
+
+
+Inputs = Tensor | CaseBatch
+"""What a classifier takes: pictures `(batch, 3, height, width)`, features `(batch, features)`, or cases."""
+
+
+def as_inputs(examples: Examples, positions: NDArray[np.int64], device: torch.device) -> Inputs:
+    """The examples at `positions` as a classifier takes them: pictures, or cases where they are cases."""
+    if examples.cases is None:
+        return to_model_input(examples.batch(positions), device)
+    cases = examples.cases.where(positions)
+    pictures = examples.images[np.maximum(cases.pictures, 0)]
+    flat = to_model_input(pictures.reshape(-1, *pictures.shape[2:]), device)
+    return CaseBatch(
+        flat.view(*cases.pictures.shape, *flat.shape[1:]),
+        torch.from_numpy(cases.kinds).to(device),
+        torch.from_numpy(cases.context).to(device),
+    )
+
+
+def to_model_input(images: NDArray[Any], device: torch.device) -> Tensor:
+    """uint8 `(batch, height, width, 3)` to float `(batch, 3, height, width)` in [0, 1], channels last.
+
+    The bytes travel to the device before they become floats: a quarter of the traffic. Features
+    `(batch, features)` become float32 and are else as they are.
+    """
+    on_device = torch.from_numpy(images).to(device)
+    if images.dtype != np.uint8:
+        return on_device.float()
+    return on_device.permute(0, 3, 1, 2).float().div_(255)
+
 
 IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
 NORMALISATION, FLIPS = "normalisation", "flips"  # the attributes of an encoder
@@ -131,3 +192,110 @@ def classifier_names(encoder: Any) -> list[str]:
     classifier = encoder.get_classifier()
     prefix = next(name for name, module in encoder.named_modules() if module is classifier)
     return [f"{prefix}.{name}" for name in classifier.state_dict()]
+
+
+# nn.modules.batchnorm._NormBase is the base of every batch and instance normalisation.
+NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+GROUPS = ("norm", "head", "class_token", "patch_projection", "decoder", "decoder_projection")
+DECODER = ("heads.decoder.", "heads.decoder_projection.")
+
+
+def group_names(model: Classifier, group: str) -> frozenset[str]:
+    """The state names of one group.
+
+    `norm`: weights, biases and statistics of every normalisation layer. `head`: the linear classifier.
+    `class_token`: the class token of a ViT. `patch_projection`: its patch embedding. `decoder`: what a masked
+    autoencoder puts on its encoder, with the linear layer between them. `decoder_projection`: that alone.
+
+    Raises:
+        JobError: when the group is unknown or the model has no such part.
+    """
+    if group == "norm":
+        found = {
+            f"{prefix}.{name}"
+            for prefix, module in model.named_modules()
+            if isinstance(module, NORMALISATIONS)
+            for name in module.state_dict()
+        }
+    elif group == "head":
+        found = set(model.head_names)
+    elif group in ("class_token", "patch_projection"):
+        stem = "cls_token" if group == "class_token" else "patch_embed"
+        found = {name for name in model.state_dict() if stem in name.split(".")}
+    elif group in ("decoder", "decoder_projection"):
+        stems = ("heads.decoder_projection.",) if group == "decoder_projection" else DECODER
+        found = {name for name in model.state_dict() if name.startswith(stems)}
+    else:
+        raise JobError(f"unknown group of parameters `{group}`; valid: {', '.join(GROUPS)}")
+    if not found:
+        raise JobError(f"the model has no `{group}` to keep apart; choose another group or another model")
+    return frozenset(found)
+
+
+def float_state(model: nn.Module) -> dict[str, Tensor]:
+    """The floating-point tensors of a model's state by name: what can be averaged.
+
+    Counters such as a batch norm's `num_batches_tracked` have no meaningful mean and stay at home.
+    """
+    return {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
+
+
+def encoder_layers(model: nn.Module) -> dict[str, int]:
+    """The layer of each of the encoder's parameters, from 0 at the pictures up, by its name in `model`."""
+    prepare_torchvision()
+    from timm.models import group_parameters
+    from timm.optim import auto_group_layers
+
+    encoder: Any = model.get_submodule("encoder")
+    if hasattr(encoder, "group_matcher"):
+        layers = group_parameters(encoder, encoder.group_matcher(coarse=False), reverse=True)
+    else:
+        layers = auto_group_layers(encoder)
+    return {f"encoder.{name}": layer for name, layer in layers.items()}
+
+
+class FrozenBatchNormClassifier(Classifier):
+    """A classifier whose normalisation statistics stand still while it trains.
+
+    A batch normalisation in training mode normalises by the batch's mean and variance and moves its running
+    statistics towards them; in evaluation mode it normalises by its running statistics and leaves them alone,
+
+        y = γ (x − μ_running) / sqrt(σ²_running + ε) + β,
+
+    so that a network of which only a part learns computes the same as before in all the rest. Layer and group
+    normalisation gather no statistics and are the same in both modes.
+    """
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__(model.encoder)
+        self._shown = (model,)  # in a tuple, for a module would become a part of this one
+        self.mean, self.std = model.mean, model.std  # where the model is
+        self._still = [
+            layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)
+        ]
+
+    @property
+    def num_classes(self) -> int:
+        """Those of the other one."""
+        return self._shown[0].num_classes
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Those of the other one."""
+        return self._shown[0].head_names
+
+    def embed(self, inputs: Inputs) -> Tensor:
+        """The other one's embedding."""
+        return self._shown[0].embed(inputs)
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """The other one's logits."""
+        return self._shown[0].classify(embedding)
+
+    def train(self, mode: bool = True) -> "FrozenBatchNormClassifier":
+        """Training mode for everything but what gathers statistics."""
+        super().train(mode)
+        self._shown[0].train(mode)
+        for layer in self._still:
+            layer.eval()
+        return self

@@ -30,16 +30,15 @@ from registry.bundle.model import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Ou
 from training.data.dataset import Examples
 from training.errors import ExportError
 from training.messages.message import Tensors
-from training.models.case_batch import ENCODER_BATCH, CaseBatch
 from training.models.cases import CaseClassifier
-from training.models.class_activation import (
+from training.models.classifier import ENCODER_BATCH, CaseBatch, Classifier
+from training.models.saliency import (
     CellRule,
     case_activation,
     cell_rule,
     class_activation,
     features_and_cells,
 )
-from training.models.classifier import Classifier
 
 TEMPERATURE = "temperature"
 FEATURES = "features"  # the tensor of a graph of cases that has what the encoder makes of every slot

@@ -22,10 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from training.messages.message import Tensors
-from training.models.case_batch import Inputs
-from training.models.classifier import Classifier
-from training.models.frozen_batchnorm import FrozenBatchNormClassifier
-from training.models.heads import CaseNetwork, Network
+from training.models.cases import CaseNetwork, Network
+from training.models.classifier import Classifier, FrozenBatchNormClassifier, Inputs
 
 HEADS = "heads."  # before an adapter's names in the state of the network that carries it
 LAYERS = (nn.Linear, nn.Conv2d)

@@ -23,8 +23,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors, Update, named
 from training.privacy.settings import CompressionConfig

@@ -65,7 +65,7 @@ class CountsConfig(FrozenConfig):
 
     Attributes:
         masks: whether as sums under masks. Null for `privacy.secure_aggregation.counts` where the job has
-            that block, and else for what suits the job, see `training.jobs.counts_under_masks`: over a
+            that block, and else for what suits the job, see `training.jobs.disclosure_report`: over a
             network with three hospitals or more. How counts are added up changes no weight, so it is no part
             of a job's identity.
         epsilon: ε of all that a run tells of the answers for one patient's pictures, in a split other than

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State, StateStore
+from training.algorithms.client import Client, State, StateStore
 from training.errors import DataError, QuorumError, TrainingError, public_message, tell
 from training.messages.engine import Engine
 from training.messages.message import Broadcast, Failure, Update, reply

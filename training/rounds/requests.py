@@ -81,9 +81,9 @@ class EvaluateQuestion(FrozenConfig):
         intersections: also count confusion matrices of the parts of a subgroup that share a trait, where the
             job names any columns.
         patterns: names of patterns of cases. Each set of them is one more answer, about every case under one
-            of the set that it has; see `training.data.patterns`.
+            of the set that it has; see `training.data.cases`.
         left_out: parts of cases. Each is one more answer, after those about patterns, about all cases without
-            it; see `training.data.left_out`.
+            it; see `training.data.cases`.
         pattern_thresholds: of the model, for cases of these patterns, in place of `thresholds`.
     """
 

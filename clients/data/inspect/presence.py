@@ -11,7 +11,7 @@ from clients.data.pictures.causes import EMPTY, UnusablePicture, find_causes
 from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
 from clients.data.pictures.folder import FolderFiles, files_beside, files_of
 from clients.data.progress import progress
-from training.plain_text import on_one_line
+from registry.bundle.text import on_one_line
 
 EXAMPLES = 20  # how many files are named
 

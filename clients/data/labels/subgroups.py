@@ -11,7 +11,7 @@ from clients.data.errors import SubgroupError
 from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
 from registry.bundle.skin_tone import read_tone
-from training.data.subgroup_settings import TAKEN, ColumnSubgroups, ToneGroups
+from training.data.subgroups import TAKEN, ColumnSubgroups, ToneGroups
 
 UNDECLARED = -1
 

@@ -11,8 +11,7 @@ from clients.data.manifests.manifest import Row
 from clients.data.sources import Source
 from registry.bundle.metrics.summary import UNKNOWN
 from training.data.dataset import DECLARED_TONE
-from training.data.intersections import IntersectionConfig
-from training.data.subgroup_settings import ColumnSubgroups, ToneGroups
+from training.data.subgroups import ColumnSubgroups, IntersectionConfig, ToneGroups
 
 MOST_VALUES = 50
 

@@ -9,8 +9,8 @@ from clients.data.manifests.manifest import Manifest
 from clients.data.partition.assign import name_of
 from clients.data.partition.divide_sites import divide_sites
 from clients.data.partition.rules import Partition, by_value, dirichlet, iid
+from registry.bundle.text import on_one_line
 from training.data.settings import ClientsConfig
-from training.plain_text import on_one_line
 
 
 def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) -> dict[str, Manifest]:

@@ -60,6 +60,14 @@ def made_of(job: Path, manifest: Path):
     return {(manifest.parent / image).name: picture for image, picture in found.items()}
 
 
+def test_a_built_in_job_is_found_by_its_name(write_pictures, tmp_path):
+    ended = withdraw(
+        write_pictures(patients_rows()), "--patient", "nobody", "--splits", "demo", "--out", tmp_path / "x"
+    )
+    assert "nobody" in ended.output
+    assert "cannot read demo" not in ended.output
+
+
 def test_the_pictures_go_and_no_other_moves_which_it_would_without(write_pictures, job, tmp_path):
     manifest = write_pictures(patients_rows())
     asked, out = job(manifest), tmp_path / "new" / "without.csv"

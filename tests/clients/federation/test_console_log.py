@@ -2,11 +2,13 @@
 
 import io
 import logging
+import logging.config
 import threading
 
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.site_policy import log_settings
 from clients.federation.status_line import rounds_line, status_line
+from clients.node.hospital import log_error
 from training.engines.nvflare.log_stream import LogStream
 from training.jobs.job import Job
 
@@ -82,13 +84,10 @@ def test_a_full_log_begins_anew_for_whoever_holds_it_open(tmp_path):
     assert len(kept.splitlines()) >= 6
 
 
-def test_what_tasks_say_is_marked_and_nothing_else_is(capsys, monkeypatch):
-    import logging.config
-
+def test_a_line_an_event_is_said_and_marked_and_all_the_rest_is_in_flares_own_log(capsys, tmp_path):
     settings = log_settings()
     settings["formatters"]["base"] = {"format": "%(message)s"}  # FLARE's own wants FLARE
-    settings["handlers"].pop("logFileHandler")
-    settings["loggers"]["root"]["handlers"].remove("logFileHandler")
+    settings["handlers"]["logFileHandler"]["filename"] = f"{tmp_path / 'log.txt'}"
     root = logging.getLogger()
     before = root.handlers[:], root.level
     try:
@@ -97,12 +96,18 @@ def test_what_tasks_say_is_marked_and_nothing_else_is(capsys, monkeypatch):
         logging.getLogger("dermfed.coordinator").info("0-federate 1/2")
         logging.getLogger("nvflare").info("hello")
         logging.getLogger("nvflare").warning("a lost packet")
+        log_error("refused: no such picture", ValueError("/srv/pictures/1.jpg"))
     finally:
+        for handler in root.handlers:
+            handler.close()
         root.handlers[:], root.level = before
         for name in ("dermfed.node", "dermfed.coordinator"):
             logging.getLogger(name).handlers.clear()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(MARK)[2] for line in lines] == ["job skin", "0-federate 1/2", ""]
+    said = ["job skin", "0-federate 1/2", "refused: no such picture"]
+    assert [line.partition(MARK)[2] for line in lines] == said
+    log = (tmp_path / "log.txt").read_text()
+    assert all(line in log for line in (*said, "hello", "a lost packet", "ValueError: /srv/pictures/1.jpg"))
 
 
 def test_progress_is_written_and_said_by_whole_lines(caplog):

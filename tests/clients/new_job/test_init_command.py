@@ -18,9 +18,9 @@ from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.write import write_synthetic
 from clients.new_job.machines import RECIPES
 from clients.new_job.writing import flow
+from registry.bundle.text import on_one_line
 from training.jobs.job import read_job
 from training.jobs.recipes import recipe_path
-from training.plain_text import on_one_line
 
 Change = Callable[[int, Row], Row]
 
@@ -323,8 +323,8 @@ def test_on_the_table_of_pad_ufes_20_types_v_and_vi_are_in_no_group(tmp_path, tr
 
 
 def test_weights_that_are_not_installed_are_named(write, tmp_path, train_command, monkeypatch):
-    monkeypatch.setattr("training.models.encoders.packages.is_installed", lambda package: False)
-    monkeypatch.setattr("training.models.encoders.source.is_installed", lambda package: False, raising=False)
+    monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False)
+    monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False, raising=False)
     ended = train_command("init", str(write()), "--out", str(tmp_path / "job.yaml"), "--on", "processor")
     assert "pip install 'dermfed[encoders]'" in ended.out
 

@@ -10,7 +10,7 @@ from training.engines.nvflare.wire import Stamp, stamp_of, write_question
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 SESSION = "s1"
 

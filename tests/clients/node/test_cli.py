@@ -16,9 +16,8 @@ from clients.federation.kit import open_kit
 from clients.node import check as checks
 from clients.node.cli import app
 from clients.node.identity import known_path, open_identity
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network, who_sees_what
 from training.jobs.job import read_job
-from training.jobs.who_sees_what import who_sees_what
 
 FEDERATION = {
     "name": "skin",
@@ -114,6 +113,12 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     for row in who_sees_what(over_network(read_job(tmp_path / "job.yaml")), ("north", "south")):
         assert f"ok  who sees {row.topic}: {row.line}\n" in ended.output
     assert "2 hospitals take part (north, south), and a sum of fewer than 3 hides too little" in ended.output
+
+
+def test_a_built_in_job_is_checked_by_its_name(kits, monkeypatch):
+    monkeypatch.setattr(checks, "SECONDS", 0.5)
+    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
+    assert "who sees weights" in run("check", "--kit", kits / "north", "--job", "fedperl@t3").output
 
 
 def test_hospitals_can_compare_their_keys(kits, monkeypatch):

@@ -230,14 +230,14 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/one_question.py",
         "clients/node/request_handler.py",
         "clients/node/own_data.py",
-        "training/data/selectors.py",
+        "training/data/settings.py",
         "training/engines/nvflare/handshake.py",
         "training/engines/nvflare/roster.py",
         "training/engines/nvflare/wire.py",
         "training/rounds/canary.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",
-        "training/plain_names.py",
+        "training/files.py",
     }
 
 

@@ -8,14 +8,14 @@ from clients.federation.job_folder import pack
 from clients.node.hospital import open_door
 from clients.store import ClientStore
 from tests.clients.node.talk import SESSION, ask, greet, join
-from training.algorithms.client_state import State
+from training.algorithms.client import State
 from training.coordinator import Coordinator
 from training.engines.nvflare.chunking import ChunkAddress
 from training.engines.nvflare.roster import ClientProperties
 from training.engines.nvflare.wire import QuestionHeader
 from training.errors import JobError, MessageError
+from training.files import LONGEST, plain_segment
 from training.jobs.job import Job
-from training.plain_names import LONGEST, plain_segment
 
 OUT = "../../../../victim"
 ODD = [
@@ -136,7 +136,7 @@ def test_a_job_that_asks_for_a_file_of_the_hospital_does_not_learn_its_digest(ki
     }
     job = Job.model_validate(changed)
     from training.engines.nvflare.handshake import WEIGHTS, shake_hands
-    from training.jobs.stages.lineage import weights_digest
+    from training.jobs.stages.export import weights_digest
 
     found = weights_digest(job.model)
     door = open_door(kit, pack(job), "skin-2")

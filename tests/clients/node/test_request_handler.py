@@ -10,7 +10,7 @@ from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
-from training.algorithms.client_state import State
+from training.algorithms.client import State
 from training.engines.nvflare.handshake import WEIGHTS, shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
@@ -19,7 +19,7 @@ from training.errors import MessageError
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.compression import lost_key
 from training.rounds.client.fit import store_key as training_key
 

@@ -16,7 +16,7 @@ from registry.bundle.conclusions import Conclusions
 from registry.bundle.metrics.patient import Judged, findings
 from tests.thresholds import concluding
 from training.jobs.pipeline import run_stages
-from training.jobs.stage_result import FinishedStage
+from training.jobs.run_folder import FinishedStage
 from training.jobs.stages.base import StageResult
 
 OBJECTIVE = {"name": "supervised", "batch_size": 8}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from tests.closeness import assert_close_in_norm
 from training.messages.message import Tensors, named
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoints
 from training.seeds import generator
 

@@ -11,7 +11,7 @@ from training.errors import JobError
 from training.messages.message import GLOBAL
 from training.models import build_model
 from training.models.build import load_weights
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 FINETUNE = {"name": "finetune", "epochs": 2}
 BAND = {"band": 1.0, "rule": "paper"}  # binds nobody

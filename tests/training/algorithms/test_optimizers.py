@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll
 from training.errors import JobError
 from training.messages.message import Broadcast
 from training.models import Classifier, ModelConfig, build_model
-from training.models.groups import float_state
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import float_state
+from training.models.encoders.files import prepare_torchvision
 from training.rounds.client.fit import fit
 from training.seeds import derive_seed
 

@@ -6,11 +6,10 @@ from safetensors.torch import save_file
 from tests.training.engines.test_nvflare_same_weights import bytes_of
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.jobs.job import Job
-from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}

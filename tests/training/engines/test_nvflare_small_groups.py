@@ -12,7 +12,7 @@ from personalization.report.run_report import report_data
 from training.data.dataset import SPLITS
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.jobs.counts_under_masks import over_network
+from training.jobs.disclosure_report import over_network
 from training.rounds.requests import read_blocks
 
 FEW, LEAST, EACH = 2, 3, 12  # pictures of the small group; the job's minimum; pictures of a split

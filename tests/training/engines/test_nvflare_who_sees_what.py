@@ -4,8 +4,7 @@ import pytest
 
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
-from training.jobs.counts_under_masks import over_network
-from training.jobs.who_sees_what import MASKED, who_sees_what
+from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 from training.rounds.canary import CANARY
 from training.rounds.census import CENSUS

@@ -17,7 +17,7 @@ from training.jobs import noise_plan
 from training.jobs.noise_plan import NoisePlan
 from training.messages.message import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
 from training.rounds.client import disclosure
 from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateQuestion

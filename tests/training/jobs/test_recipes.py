@@ -22,8 +22,8 @@ from training.jobs.recipes import BASES, FOLDER, read_recipes, recipe_path, reci
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.finetune import Finetune
 from training.models import ModelConfig, build_model
-from training.models.heads import Network
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.cases import Network
+from training.models.encoders.files import prepare_torchvision
 from training.rounds.census import Census
 from training.rounds.server.plan import Plan, choose_cohort
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from training.jobs.counts_under_masks import over_network, why_open
-from training.jobs.job import Job
+from training.jobs.disclosure_report import MASKED, over_network, who_sees_what, why_open
+from training.jobs.job import Job, read_job
 from training.jobs.recipes import read_recipes
 from training.jobs.stages import Federate
-from training.jobs.who_sees_what import MASKED, who_sees_what
 
 THREE = ("north", "south", "west")
 
@@ -18,7 +17,7 @@ def rows(job, hospitals=THREE):
 @pytest.fixture
 def recipes(monkeypatch):
     monkeypatch.setenv("DERMFED_DATA", "/nowhere")
-    return {recipe.name: recipe.job for recipe in read_recipes()}
+    return {recipe.name: read_job(recipe.path) for recipe in read_recipes()}
 
 
 def test_three_hospitals_of_a_network_are_seen_in_sums_and_two_are_not(make_job):

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from training.data.cases import Cases
-from training.data.dataset import Examples
+from training.data.dataset import Cases, Examples
 
 SIZE = 16
 NAN = np.nan

@@ -9,9 +9,9 @@ from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, initial_model
-from training.models.case_batch import as_inputs
+from training.models.cases import FusionConfig
+from training.models.classifier import as_inputs
 from training.models.export import answer, export_graph, graph_inputs, largest_differences, set_temperature
-from training.models.fusion import FusionConfig
 
 SIZE = 16
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))

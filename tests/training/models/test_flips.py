@@ -11,11 +11,10 @@ from registry.bundle.cases import AGE, CaseInput
 from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, initial_model
-from training.models.case_batch import CaseBatch
+from training.models.cases import Network
+from training.models.classifier import CaseBatch, FrozenBatchNormClassifier
 from training.models.export import export_graph
-from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.graph_parts import EncoderPart, split_graph
-from training.models.heads import Network
 
 SIZE = 16
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))

@@ -9,7 +9,7 @@ from torch import nn
 from tests.closeness import assert_close_in_norm
 from tests.drawn_head import draw_head
 from training.models import ModelConfig, build_model
-from training.models.heads import Network
+from training.models.cases import Network
 from training.models.lora import Adapted, Adapters, merge_adapters
 
 

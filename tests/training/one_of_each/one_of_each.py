@@ -18,18 +18,15 @@ from registry.gate_report import OVERRIDE, GateResult
 from registry.gates.gate import Case, GateConfig
 from training.algorithms.aggregators.base import Aggregator, Mixture, Report, ServerState
 from training.algorithms.client import Client
-from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.objectives.tokenizers import Tokenizer
-from training.algorithms.sampling import in_batches
+from training.algorithms.objectives.codebook import Tokenizer
+from training.algorithms.objectives.epochs import SubgroupLossTask, in_batches
 from training.algorithms.sync import Sync, SyncAll
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.groups import group_names
+from training.models.classifier import group_names, to_model_input
 from training.models.patches import PatchGrid, patchify
 from training.rounds.server.ask import Traffic, ask_all
 

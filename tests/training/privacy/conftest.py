@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.privacy.secagg.client import answer, withhold
@@ -16,7 +15,7 @@ from training.privacy.settings import SecureAggregationConfig
 
 
 class MemoryStore:
-    """Implements `training.algorithms.client_state.StateStore`, as the client store does on disk."""
+    """Implements `training.algorithms.client.StateStore`, as the client store does on disk."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], dict[int, State]] = {}

@@ -1,12 +1,18 @@
-"""The aggregator interface: reads the clients' numbers and says how to mix their tensors.
+"""The aggregator interface: read the clients' numbers, return the weights of their tensors.
 
 Scalars first, tensors once: an aggregator never sees a tensor. It returns a `Mixture`, and the round loop
 sums the tensors in one pass in client order, so that memory grows with the model and not with the cohort.
+
+The papers have one skin type per client and one loss per client. A real hospital holds every tone, so a
+subgroup's loss is the sample-weighted mean over the clients that hold it,
+L_s = Σ_c N_{c,s} L_{c,s} / Σ_c N_{c,s}, and subgroup weights w_s become client weights
+w_c = Σ_s w_s N_{c,s} / Σ_i N_{i,s}. With one subgroup per client both are the papers' own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp
 from typing import Any, ClassVar, Final, Literal, Self
 
 from training.config import FrozenConfig
@@ -116,3 +122,117 @@ class Aggregator(FrozenConfig, ABC):
             reports: of the clients that answered, in client order; at least one.
             state: what the last round returned.
         """
+
+
+Unit = Literal["client", "subgroup"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one client holds of one subgroup.
+
+    Attributes:
+        client: its id.
+        n: N_{c,s}, how many pictures.
+        loss: their loss, where it is known: of the received model for an aggregator that needs that one, else
+            L_{c,s} of those drawn in training.
+        squared_change: of the client's whole model; None where nobody asked for it.
+    """
+
+    client: str
+    n: int
+    loss: float | None
+    squared_change: float | None = None
+
+
+class ByUnit(Aggregator):
+    """An aggregator whose formula is over units.
+
+    Attributes:
+        unit: what the formula is over. By default subgroups where the job names any, else clients.
+    """
+
+    unit: Unit | None = None
+
+    def for_job(self, circumstances: Circumstances) -> Self:
+        """The unit settled once for all rounds, whoever answers in one of them."""
+        unit = self.unit or ("subgroup" if circumstances.names_subgroups else "client")
+        return self.model_copy(update={"unit": unit})
+
+    def shares(self, reports: Sequence[Report]) -> dict[str, list[Share]]:
+        """Who holds what of each unit."""
+        unit = self.unit or default_unit(reports)
+        return shares_by_unit(reports, unit, received=RECEIVED_LOSSES in self.needs)
+
+
+class UnitAggregator(ByUnit):
+    """An aggregator whose formula gives one weight to each unit."""
+
+    @abstractmethod
+    def unit_weights(
+        self, losses: Mapping[str, float], state: ServerState
+    ) -> tuple[Mapping[str, float], ServerState]:
+        """One weight per unit, summing to 1, from the units' losses."""
+
+    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+        """Weigh the units, then spread their weights over the clients that hold them."""
+        shares = self.shares(reports)
+        weights, state = self.unit_weights(losses_by_unit(shares), state)
+        return Mixture(spread(weights, shares)), state
+
+
+def default_unit(reports: Sequence[Report]) -> Unit:
+    """Subgroups where the reports hold at least two, else clients."""
+    return "subgroup" if len({name for report in reports for name in report.num_examples}) > 1 else "client"
+
+
+def shares_by_unit(
+    reports: Sequence[Report], unit: Unit, *, received: bool = False
+) -> dict[str, list[Share]]:
+    """Who holds what of each unit, with the loss of training or of the received model.
+
+    Units without pictures are absent.
+    """
+    shares: dict[str, list[Share]] = {}
+    for report in reports:
+        losses = report.received_losses if received else report.losses
+        for subgroup, n in report.num_examples.items():
+            if n > 0:
+                share = Share(report.client, n, losses.get(subgroup), report.squared_change)
+                shares.setdefault(report.client if unit == "client" else subgroup, []).append(share)
+    return shares
+
+
+def losses_by_unit(shares: Mapping[str, Sequence[Share]]) -> dict[str, float]:
+    """L_s of every unit.
+
+    A unit of which no picture was drawn this round has no loss; it takes the mean over all pictures, so that
+    it neither gains nor loses weight by chance.
+    """
+    overall = mean_loss(share for held in shares.values() for share in held)
+    means = {unit: mean_loss(held) for unit, held in shares.items()}
+    return {unit: (overall or 0.0) if mean is None else mean for unit, mean in means.items()}
+
+
+def mean_loss(shares: Iterable[Share]) -> float | None:
+    """Σ N L / Σ N over the shares that have a loss; None when none has."""
+    known = [(share.n, share.loss) for share in shares if share.loss is not None]
+    return sum(n * loss for n, loss in known) / sum(n for n, _ in known) if known else None
+
+
+def spread(weights: Mapping[str, float], shares: Mapping[str, Sequence[Share]]) -> dict[str, float]:
+    """w_c = Σ_s w_s N_{c,s} / Σ_i N_{i,s}."""
+    clients: dict[str, float] = {}
+    for unit, held in shares.items():
+        total = sum(share.n for share in held)
+        for share in held:
+            clients[share.client] = clients.get(share.client, 0.0) + weights[unit] * share.n / total
+    return clients
+
+
+def softmax(scores: Mapping[str, float]) -> dict[str, float]:
+    """e^{x} / Σ e^{x}, shifted by the maximum so that no exponential overflows."""
+    top = max(scores.values())
+    raised = {name: exp(score - top) for name, score in scores.items()}
+    total = sum(raised.values())
+    return {name: value / total for name, value in raised.items()}

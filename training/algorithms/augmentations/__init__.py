@@ -1,6 +1,6 @@
 """Augmentations: random changes of whole batches of pictures, on the device.
 
-- `batch`: flips, crops, turns and colour of the `augment` block.
-- `colours`, `geometry`: operations that change pictures by a level; `per_picture` sends each through its own.
-- `rand_augment`, `auto_augment`: which operations, and how strong.
+- `batch`: flips, crops, turns and colour of the `augment` block
+- `operations`: operations that change pictures by a level, each picture by its own
+- `rand_augment`, `auto_augment`: which operations, and how strong
 """

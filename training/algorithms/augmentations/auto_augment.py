@@ -9,12 +9,14 @@ geometry is bilinear.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from training.algorithms.augmentations.auto_augment_policies import IMAGENET, MAX_MAGNITUDE, Policy, Step
-from training.algorithms.augmentations.colours import (
+from training.algorithms.augmentations.operations import (
+    Operation,
+    apply_in_turn,
     auto_contrast,
     colour,
     contrast,
@@ -22,11 +24,62 @@ from training.algorithms.augmentations.colours import (
     identity,
     invert,
     posterize,
+    rotate,
     sharpness,
+    shear_x,
     solarize,
 )
-from training.algorithms.augmentations.geometry import rotate, shear_x
-from training.algorithms.augmentations.per_picture import Operation, apply_in_turn
+
+MAX_MAGNITUDE = 9
+"""Magnitudes are whole numbers from 0: ten values, uniform over an operation's range."""
+
+
+class Step(NamedTuple):
+    """One operation of a sub-policy.
+
+    Attributes:
+        operation: its name in `OPERATIONS`.
+        probability: the share of the pictures of the sub-policy that go through it.
+        magnitude: how far it goes, 0 to 9; of no effect on an operation that has no range.
+    """
+
+    operation: str
+    probability: float
+    magnitude: int = 0
+
+
+Policy = tuple[tuple[Step, Step], ...]
+"""Sub-policies, one of which is drawn for each picture: two operations, one after the other."""
+
+
+IMAGENET: Policy = (
+    (Step("posterize", 0.4, 8), Step("rotate", 0.6, 9)),
+    (Step("solarize", 0.6, 5), Step("auto-contrast", 0.6)),
+    (Step("equalize", 0.8), Step("equalize", 0.6)),
+    (Step("posterize", 0.6, 7), Step("posterize", 0.6, 6)),
+    (Step("equalize", 0.4), Step("solarize", 0.2, 4)),
+    (Step("equalize", 0.4), Step("rotate", 0.8, 8)),
+    (Step("solarize", 0.6, 3), Step("equalize", 0.6)),
+    (Step("posterize", 0.8, 5), Step("equalize", 1.0)),
+    (Step("rotate", 0.2, 3), Step("solarize", 0.6, 8)),
+    (Step("equalize", 0.6), Step("posterize", 0.4, 6)),
+    (Step("rotate", 0.8, 8), Step("colour", 0.4, 0)),
+    (Step("rotate", 0.4, 9), Step("equalize", 0.6)),
+    (Step("equalize", 0.0), Step("equalize", 0.8)),
+    (Step("invert", 0.6), Step("equalize", 1.0)),
+    (Step("colour", 0.6, 4), Step("contrast", 1.0, 8)),
+    (Step("rotate", 0.8, 8), Step("colour", 1.0, 2)),
+    (Step("colour", 0.8, 8), Step("solarize", 0.8, 7)),
+    (Step("sharpness", 0.4, 7), Step("invert", 0.6)),
+    (Step("shear x", 0.6, 5), Step("equalize", 1.0)),
+    (Step("colour", 0.4, 0), Step("equalize", 0.6)),
+    (Step("equalize", 0.4), Step("solarize", 0.2, 4)),
+    (Step("solarize", 0.6, 5), Step("auto-contrast", 0.6)),
+    (Step("invert", 0.6), Step("equalize", 1.0)),
+    (Step("colour", 0.6, 4), Step("contrast", 1.0, 8)),
+    (Step("equalize", 0.8), Step("equalize", 0.6)),
+)
+
 
 # What policies here go through, and what leaves a picture as it is.
 OPERATIONS: Mapping[str, Operation] = {
@@ -77,5 +130,3 @@ def draw_steps(count: int, policy: Policy, generator: torch.Generator) -> list[t
 
 POLICIES = {"imagenet": IMAGENET}
 """What `augment.auto` may name."""
-
-__all__ = ["IMAGENET", "OPERATIONS", "POLICIES", "Policy", "Step", "auto_augment"]

@@ -9,6 +9,7 @@ the grey axis (in YIQ) instead of through HSV, and colour is always changed in o
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -18,8 +19,9 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from training.algorithms.augmentations.auto_augment import POLICIES, auto_augment
-from training.algorithms.augmentations.colours import grey
+from training.algorithms.augmentations.operations import grey
 from training.config import FrozenConfig
+from training.models.classifier import CaseBatch, Inputs
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Deviation = Annotated[float, Field(gt=0, le=20)]
@@ -192,3 +194,52 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     rows = [one, zero, zero, zero, cosine, -sine, zero, sine, cosine]
     turn = torch.stack(rows, dim=1).view(-1, 3, 3)
     return torch.einsum("bij,bjhw->bihw", torch.linalg.inv(to_yiq) @ turn @ to_yiq, images)
+
+
+def augment_inputs(inputs: Inputs, config: AugmentConfig, generator: torch.Generator) -> Inputs:
+    """The inputs with every picture changed by a draw of its own; the pictures of a case are each its own.
+
+    Features of a frozen encoder are left as they are: what they are of was changed before it saw it.
+    """
+    if isinstance(inputs, CaseBatch):
+        if inputs.images.ndim == 3:
+            return inputs
+        present = inputs.present
+        images = inputs.images.clone()
+        images[present] = augment(inputs.images[present], config, generator)
+        return replace(inputs, images=images)
+    return augment(inputs, config, generator) if inputs.ndim == 4 else inputs
+
+
+class ProgressiveResizing(FrozenConfig):
+    """First rounds on small pictures, as in progressive resizing (Howard 2018; Touvron et al. 2019).
+
+    A network learns most of what it will know from small pictures nearly as well, and a step on them costs
+    less: of half as many pixels a convolution's takes half the time.
+
+    Departures: Howard grows pictures in several steps; here there is one.
+
+    Attributes:
+        rounds: the first so many; the others are at the job's size, as every evaluation is.
+        image_size: pixels on both sides.
+    """
+
+    rounds: int = Field(ge=1)
+    image_size: int = Field(ge=8)
+
+    def size_in(self, round_: int) -> int | None:
+        """To how many pixels a round's batches are scaled; None for as they are."""
+        return self.image_size if round_ <= self.rounds else None
+
+
+def scale_down(inputs: Inputs, size: int) -> Inputs:
+    """Pictures, or those of cases, at `size` pixels on both sides, bilinear and antialiased."""
+    if isinstance(inputs, CaseBatch):
+        scaled = scaled_down(inputs.images.flatten(0, 1), size)
+        return replace(inputs, images=scaled.view(*inputs.kinds.shape, *scaled.shape[1:]))
+    return scaled_down(inputs, size)
+
+
+def scaled_down(images: Tensor, size: int) -> Tensor:
+    """Pictures `(batch, 3, height, width)` at `size` pixels on both sides."""
+    return F.interpolate(images, size=(size, size), mode="bilinear", antialias=True)

@@ -19,7 +19,9 @@ from pydantic import Field
 from torch import Tensor
 
 from training.algorithms.augmentations.batch import draw
-from training.algorithms.augmentations.colours import (
+from training.algorithms.augmentations.operations import (
+    Operation,
+    apply_in_turn,
     auto_contrast,
     brightness,
     colour,
@@ -27,11 +29,14 @@ from training.algorithms.augmentations.colours import (
     equalize,
     identity,
     posterize,
+    rotate,
     sharpness,
+    shear_x,
+    shear_y,
     solarize,
+    translate_x,
+    translate_y,
 )
-from training.algorithms.augmentations.geometry import rotate, shear_x, shear_y, translate_x, translate_y
-from training.algorithms.augmentations.per_picture import Operation, apply_in_turn
 from training.config import FrozenConfig
 
 MAX_MAGNITUDE = 30

@@ -1,8 +1,8 @@
 """Exchanges: what travels besides weights. The table of what a job may name.
 
-- `base`, `server_context`: the interface, and what an exchange may call at the coordinator
+- `base`: the interface, and what an exchange may call at the coordinator
 - `features`, `relations`, `peers`: one method each
-- `similarity`, `policies`: how `peers` ranks and gates the peers of a client
+- `similarity`: how `peers` ranks the peers of a client
 """
 
 from registry.bundle.plugins import PartTable

@@ -4,17 +4,36 @@ On the wire an exchange's tensors carry its own prefix, so that they can never b
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
+from torch import Tensor
 
-from training.algorithms.exchanges.server_context import ServerContext
 from training.config import FrozenConfig
 from training.messages.message import Tensors, Update
 
 PREFIX = "exchange/"
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """Functions of the coordinator that an exchange may call.
+
+    Attributes:
+        put, get: keep what a client uploaded in a round, and give it back; see
+            `training.rounds.server.services`.
+        validation_accuracy: the accuracy of travelling weights on the coordinator's own validation pictures;
+            None where their answers cannot be counted.
+        predict_noise: the probabilities `(pictures, classes)` of a model with these travelling weights for so
+            many pictures of noise, the same for all models.
+    """
+
+    put: Callable[[str, int, Tensors, int | None], None]
+    get: Callable[[str, int], Tensors]
+    validation_accuracy: Callable[[Tensors], float | None]
+    predict_noise: Callable[[Tensors, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -147,3 +166,11 @@ class NoExchange(Exchange):
     def collect(self, update: Update, memory: Tensors, server_context: ServerContext) -> Tensors:
         """Nothing to remember."""
         return memory
+
+
+def unavailable(*_: object) -> NoReturn:
+    """Stands in for every function where the exchange needs no server context."""
+    raise AssertionError("these rounds were planned without a server context")
+
+
+EMPTY_CONTEXT = ServerContext(unavailable, unavailable, unavailable, unavailable)

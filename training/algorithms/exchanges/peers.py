@@ -1,42 +1,108 @@
-"""Peers: each client gets models of the clients that resemble it (Bdair et al. 2022, FedPerl, section 2.3).
+"""Peers: each client gets models of clients that resemble it, those that a policy lets pass (FedPerl)."""
 
-After each round the server keeps what the clients that took part uploaded and updates its picture of who
-resembles whom. From round `warm_up` + 1 on, client m gets the T most similar others among all that ever took
-part, as the policy lets pass; with peer anonymization (Eq. 6) it gets one model of their averaged weights,
-
-    φ_a = (1/|Ω|) Σ_{t ∈ Ω} φ_t,
-
-and without it |Ω| models. A client is never its own peer. One that has not taken part yet resembles nobody,
-and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch (SSFL). The
-client `server`, which is the coordinator's own, neither has peers nor is one.
-
-With `choice: predictions` and T = 2 these are FedMatch's helpers, without its decomposition of weights; with
-anonymization that is FedMatch+.
-
-What this does not hide: without anonymization, or with one peer, a client receives another client's weights
-as they are, from which pictures may be told apart. With it, whoever knows T - 1 of the models knows the last.
-
-Departures: with `every` above 1 the clients learn without peers in the rounds between. The authors' code
-gives a client that has not taken part yet T peers at random; here it has none, for a voice that nobody
-knows to be alike is paid for in bytes and counts as much as one that is.
-"""
-
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel
-from training.algorithms.exchanges.policies import POLICIES, Policy, Static
-from training.algorithms.exchanges.server_context import ServerContext
+from registry.bundle.plugins import PartTable
+from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel, ServerContext
 from training.algorithms.exchanges.similarity import SIMILARITIES, Candidate, PeerSimilarity, WeightSimilarity
+from training.config import FrozenConfig
 from training.data.dataset import SERVER
 from training.errors import JobError
 from training.messages.message import Tensors, Update, all_finite, named, prefixed
+
+
+class Policy(FrozenConfig, ABC):
+    """Policies: which of the T most similar peers take part (FedPerl, section 2.3.5).
+
+    The policy sees the top T and may leave any of them out; where none is left, the client learns without
+    peers in that round.
+
+    Attributes:
+        judges: whether it looks at accuracies on validation pictures that the coordinator owns.
+        compares: whether it looks at similarities.
+    """
+
+    judges: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
+    name: str
+
+    @abstractmethod
+    def passes(self, client: str, peer: Candidate, accuracies: Mapping[str, float]) -> bool:
+        """Whether `peer` may teach `client`.
+
+        Args:
+            client: who would learn.
+            peer: who would teach.
+            accuracies: V_acc of each client's newest upload, where the policy judges.
+        """
+
+
+class Static(Policy):
+    """All T."""
+
+    name: Literal["static"] = "static"
+
+    def passes(self, client: str, peer: Candidate, accuracies: Mapping[str, float]) -> bool:
+        """Always."""
+        return True
+
+
+class Validation(Policy):
+    """Ω = {C_n | V_acc(C_n) ≥ V_acc(C_m)} (Eq. 10), of what each uploaded last."""
+
+    judges: ClassVar[bool] = True
+    name: Literal["validation"] = "validation"
+
+    def passes(self, client: str, peer: Candidate, accuracies: Mapping[str, float]) -> bool:
+        """Whether the peer is at least as accurate as the client."""
+        return accuracies[peer.client] >= accuracies[client]
+
+
+class GatedValidation(Policy):
+    """Ω = {C_n | V_acc(C_n) ≥ ρ} (Eq. 11).
+
+    Attributes:
+        threshold: ρ, an accuracy.
+    """
+
+    judges: ClassVar[bool] = True
+    name: Literal["gated-validation"] = "gated-validation"
+    threshold: float = Field(0.95, ge=0, le=1)
+
+    def passes(self, client: str, peer: Candidate, accuracies: Mapping[str, float]) -> bool:
+        """Whether the peer is accurate enough."""
+        return accuracies[peer.client] >= self.threshold
+
+
+class GatedSimilarity(Policy):
+    """Ω = {C_n | H_sim(C_m, C_n) ≥ ρ} (Eq. 12).
+
+    Attributes:
+        threshold: ρ, a cosine similarity.
+    """
+
+    compares: ClassVar[bool] = True
+    name: Literal["gated-similarity"] = "gated-similarity"
+    threshold: float = Field(0.95, ge=-1, le=1)
+
+    def passes(self, client: str, peer: Candidate, accuracies: Mapping[str, float]) -> bool:
+        """Whether the peer is similar enough."""
+        assert peer.similarity is not None, "the exchange refuses this policy where nothing is compared"
+        return peer.similarity >= self.threshold
+
+
+POLICIES: PartTable[Policy] = PartTable(
+    "policy", Static, Validation, GatedValidation, GatedSimilarity, base=Policy, plural="policies"
+)
+
 
 PROFILE, UPLOADED, ACCURACY = "profile/", "uploaded/", "accuracy/"
 
@@ -47,7 +113,29 @@ def peer_prefix(place: int) -> str:
 
 
 class Peers(Exchange):
-    """Models of similar clients go out; nothing comes back beside the weights.
+    """Peers: each client gets models of similar clients (Bdair et al. 2022, FedPerl, section 2.3).
+
+    After each round the server keeps what the clients that took part uploaded and updates its picture of who
+    resembles whom. From round `warm_up` + 1 on, client m gets the T most similar others among all that ever
+    took part, as the policy lets pass; with peer anonymization (Eq. 6) it gets one model of their averaged
+    weights,
+
+        φ_a = (1/|Ω|) Σ_{t ∈ Ω} φ_t,
+
+    and without it |Ω| models. A client is never its own peer. One that has not taken part yet resembles
+    nobody, and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch
+    (SSFL). The client `server`, which is the coordinator's own, neither has peers nor is one.
+
+    With `choice: predictions` and T = 2 these are FedMatch's helpers, without its decomposition of weights;
+    with anonymization that is FedMatch+.
+
+    What this does not hide: without anonymization, or with one peer, a client receives another client's
+    weights as they are, from which pictures may be told apart. With it, whoever knows T - 1 of the models
+    knows the last.
+
+    Departures: with `every` above 1 the clients learn without peers in the rounds between. The authors' code
+    gives a client that has not taken part yet T peers at random; here it has none, for a voice that nobody
+    knows to be alike is paid for in bytes and counts as much as one that is.
 
     Attributes:
         peers: T, how many at most.

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import PREFIX, Exchange, Offers, Parcel, ServerContext
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 

@@ -3,8 +3,8 @@
 - `base`: the interface
 - `supervised`, `dp_sgd`, `fixmatch`, `fedirm`: with labels, or with few
 - `rotation`, `simclr`, `byol`, `moco`, `mocov3`, `mae`, `beit`: self-supervised
-- `unlabelled_epochs`, `components`: what several of them are built of
-- `tokenizers`: the visual tokens of `beit`
+- `epochs`, `momentum`: what several of them are built of
+- `codebook`, `dalle`: the visual tokens of `beit`
 """
 
 from registry.bundle.plugins import PartTable

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Any, ClassVar, Generic, Protocol, Self
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from training.data.cells import CellWeights
 from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
-from training.models.case_batch import Inputs
+from training.models.classifier import Inputs
 from training.progress import Watch, unwatched
 from training.seeds import derive_seed, generator
 
@@ -232,3 +232,27 @@ class Objective(FrozenConfig, ABC):
     @abstractmethod
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round on `model`, which holds the state the round starts from."""
+
+
+class Around(Objective):
+    """A wrapper of an objective, with its settings and, unless overridden, its answers.
+
+    Attributes:
+        inner: the other one.
+    """
+
+    inner: Objective
+
+    @classmethod
+    def of(cls, inner: Objective, **own: Any) -> Self:
+        """Wrap `inner`, with what the member itself needs."""
+        settings = {name: getattr(inner, name) for name in Objective.model_fields}
+        return cls(**settings, inner=inner, **own)
+
+    def frozen(self, model: Classifier) -> frozenset[str]:
+        """The parameters that the wrapped objective does not train."""
+        return self.inner.frozen(model)
+
+    def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
+        """Begin the wrapped objective's round."""
+        return self.inner.begin(model, work)

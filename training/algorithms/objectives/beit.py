@@ -22,22 +22,27 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from registry.bundle.plugins import PartTable
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.objectives.base import Ask, Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.masking import draw_block_masks
-from training.algorithms.objectives.tokenizers import TOKENIZERS, Codebook, Tokenizer
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
+from training.algorithms.objectives.codebook import Codebook, Tokenizer
+from training.algorithms.objectives.dalle import Dalle
+from training.algorithms.objectives.epochs import UnlabelledTask
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.heads import Network
+from training.models.cases import Network
 from training.models.patches import (
     PatchGrid,
     check_pictures,
+    draw_block_masks,
     encode_replaced,
     missing_norm,
     patch_grid,
 )
+
+TOKENIZERS: PartTable[Tokenizer] = PartTable("tokenizer", Codebook, Dalle, base=Tokenizer)
+
 
 DEVIATION = 0.02  # of initial values, as in BEiT's code
 

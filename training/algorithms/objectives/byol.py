@@ -6,7 +6,7 @@ view's projection by the network that learns ("online"), all scaled to length 1 
     L_{θ,ξ} = ‖q_θ(z_θ) − z'_ξ‖² = 2 − 2 q_θ(z_θ)·z'_ξ
 
 and the loss of a picture is L + L~, with L~ the same for the views swapped. After each step ξ follows θ
-(`training.algorithms.objectives.components.momentum_encoder`). With fedavg this is FedBYOL, and with sync
+(`training.algorithms.objectives.momentum`). With fedavg this is FedBYOL, and with sync
 `ema` FedEMA.
 
 Departures: the momentum is the same all along, where the paper raises it to 1 over the whole training; views
@@ -23,13 +23,12 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.momentum_encoder import MomentumEncoder, MomentumStart, project
-from training.algorithms.objectives.components.projection import projection_head
+from training.algorithms.objectives.epochs import UnlabelledTask
+from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.heads import Network
+from training.models.cases import Network
 
 
 class BYOL(Objective):

@@ -26,10 +26,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
+from training.algorithms.objectives.epochs import SubgroupLossTask
 from training.errors import JobError
 from training.models import Classifier
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 STEPS: Final = "private_steps"
 RATE: Final = "private_rate"

@@ -1,43 +1,13 @@
-"""FedIRM: clients without labels learn class relations from those with labels (Liu et al. 2021).
+"""FedIRM: semi-supervised learning by the relations between classes (Liu et al. 2021).
 
-A client learns from its labelled pictures by cross-entropy, and sends its relation matrix by the exchange
-`relations` (`training.algorithms.objectives.components.relation_matrix`). The mean M of these matrices comes
-back to all clients.
-
-From pictures without a label a client learns, with t the round,
-
-    λ(t) (L_c + L_IRM),    λ(t) = 15 e^{−5 (1 − t/30)²} for t < 30, and 15 from then on.
-
-L_c is the squared distance ‖p − p'‖² between the student's softmax output on one weak view of a picture and
-the teacher's (`training.algorithms.objectives.components.mean_teacher`) on another, the mean over the batch.
-For M_u the batch's own relation matrix
-
-    L_IRM = ½ (KL(M ‖ M_u) + KL(M_u ‖ M)),
-
-the mean over the rows of classes that occur. M_u is made of the student's logits, which carry the gradient,
-and of pseudo labels: the student's most likely classes in evaluation mode. Only pictures count whose pseudo
-label has a probability of at least 0.3, and whose mean prediction over 11 passes has an entropy up to a limit
-(`training.algorithms.objectives.components.entropy`). Before an M has arrived there is no L_IRM. A client
-with pictures of both kinds goes through those with a label first.
-
-Departures from the authors' code:
-
-- Its pseudo labels come from the pass that trains, and its 11 passes move the normalisation statistics.
-- Its limit on the entropy, 2.0 nats, is above what its five classes can have. Here it is a share of log K:
-  2.0 nats are 0.96 of it for eight classes. That takes little away either, for where one class has 0.3, the
-  entropy of eight is at most 1.97 nats. A limit that filters is lower.
-- A row of M over pictures of fewer patients than the job's `privacy.min_count` is uniform: the row of a
-  single picture would be the model's answer to it.
-- It divides L_IRM by all K classes; the rows of those that do not occur carry no gradient there. Here it is
-  the mean over those that do, so that its gradient is K / (classes that occur in the batch) times theirs, and
-  a batch of few classes says as much of each pair as one of all.
-- Its cross-entropy is of both views of a picture, with smoothed labels.
-- Its clients without labels wait for 20 rounds. Here a stage of 20 rounds with `supervised` goes before, and
-  `rounds_before` counts them in t.
+Predictive uncertainty is the entropy of the mean prediction over stochastic passes. In such a pass dropout
+draws as in training (Gal and Ghahramani 2016), or noise is added to the picture, while normalisation layers
+use their statistics and do not move them.
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -45,28 +15,189 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig, augment
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.exchanges.relations import RELATIONS, SharedRelations
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.entropy import at_rest, entropy, mean_prediction
-from training.algorithms.objectives.components.mean_teacher import MeanTeacher
-from training.algorithms.objectives.components.momentum_encoder import MomentumStart
-from training.algorithms.objectives.components.relation_matrix import MeanLogits, relation_distance
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.sampling import ClassWeights, class_weights, in_batches, repeated
+from training.algorithms.objectives.epochs import (
+    ClassWeights,
+    SubgroupLossTask,
+    class_weights,
+    in_batches,
+    repeated,
+)
+from training.algorithms.objectives.momentum import MeanTeacher, MomentumStart
+from training.data.cells import count_people
 from training.data.dataset import Examples
-from training.data.small_cells import count_people
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.case_batch import to_model_input
+from training.models.classifier import NORMALISATIONS, to_model_input
+
+# Under these names timm and torch say how often something is dropped: a layer, a path, a head's features.
+RATES = ("p", "drop_prob", "drop_rate")
+
+
+@contextmanager
+def at_rest(model: nn.Module, *, dropout: bool = False) -> Iterator[None]:
+    """Evaluation mode while it lasts, with `dropout` of normalisation only; then the modes that were."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train(dropout)
+    for module in model.modules():
+        if isinstance(module, NORMALISATIONS):
+            module.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def drops(model: nn.Module) -> bool:
+    """Whether anything inside draws in training mode: dropout, or paths that are left out."""
+    rates = (getattr(module, name, 0) for module in model.modules() for name in RATES)
+    return any(isinstance(rate, int | float) and rate > 0 for rate in rates)
+
+
+@torch.no_grad()
+def mean_prediction(
+    model: Classifier, images: Tensor, passes: int, noise: float, generator: torch.Generator
+) -> Tensor:
+    """Probabilities `(batch, classes)` of the mean logits over the passes.
+
+    One pass is made where all would be the same.
+
+    Args:
+        model: the network.
+        images: pictures `(batch, 3, height, width)` in [0, 1].
+        passes: how many.
+        noise: the standard deviation of Gaussian noise on each value of the pictures; 0 for none.
+        generator: of the noise, on the CPU.
+    """
+    if not noise and not drops(model):
+        passes = 1
+    with at_rest(model, dropout=True):
+        logits = [model(disturbed(images, noise, generator)).float() for _ in range(passes)]
+    return torch.stack(logits).mean(dim=0).softmax(dim=1)
+
+
+def disturbed(images: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """The pictures with Gaussian noise of this standard deviation on each value."""
+    if not noise:
+        return images
+    return images + noise * torch.randn(images.shape, generator=generator).to(images.device)
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """− Σ_c p_c log p_c in nats `(batch,)`, of probabilities `(batch, classes)`."""
+    terms: Tensor = torch.special.entr(probabilities)
+    return terms.sum(dim=1)
+
+
+class MeanLogits:
+    """The relation matrix: a network's softened mean prediction for pictures of each class (Liu et al. 2021).
+
+    For v_c the mean logits over pictures of class c, K classes and the temperature T, row c of M `(K, K)` is
+
+        s_c = softmax(v_c / T)
+
+    and uniform where no picture is of class c. Over an epoch v_c is the mean of its means in those batches
+    that hold c.
+
+    Departures: the authors' code softens v_c of each batch and averages the rows, uniform ones too. With
+    small batches the row of a rare class is then mostly uniform, though the client holds the class.
+    """
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self._sums = torch.zeros(classes, classes, dtype=torch.float64, device=device)
+        self._batches = torch.zeros(classes, 1, dtype=torch.float64, device=device)
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Take in a batch: logits `(batch, classes)` and labels `(batch,)`."""
+        means, present = mean_logits(logits.double(), labels)
+        self._sums += means
+        self._batches += present.unsqueeze(1)
+
+    def relations(self, temperature: float, disclosed: Tensor) -> Tensor:
+        """M `(classes, classes)`; the row of a class that never came, or is not `disclosed`, is uniform.
+
+        Args:
+            temperature: T.
+            disclosed: which classes may be disclosed `(classes,)`.
+        """
+        means = self._sums / self._batches.clamp_min(1) * disclosed.to(self._sums.device).unsqueeze(1)
+        return (means / temperature).softmax(dim=1)
+
+
+def mean_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """v_c of one batch `(classes, classes)`, 0 for absent classes, and which are present `(classes,)`.
+
+    Args:
+        logits: `(batch, classes)`, perhaps of no picture.
+        labels: `(batch,)`.
+    """
+    classes = logits.shape[1]
+    counts = F.one_hot(labels, classes).sum(dim=0)
+    sums = torch.zeros(classes, classes, dtype=logits.dtype, device=logits.device)
+    sums = sums.index_add(0, labels, logits)
+    return sums / counts.clamp_min(1).unsqueeze(1), counts > 0
+
+
+def relation_distance(logits: Tensor, labels: Tensor, relations: Tensor, temperature: float) -> Tensor:
+    """½ (KL(M ‖ M_u) + KL(M_u ‖ M)), the mean over the rows of classes that occur; 0 where none does.
+
+    Args:
+        logits: of the pictures that are kept `(batch, classes)`.
+        labels: their pseudo labels `(batch,)`.
+        relations: M `(classes, classes)`.
+        temperature: T.
+    """
+    means, present = mean_logits(logits, labels)
+    own = F.log_softmax(means / temperature, dim=1)
+    received = relations.clamp_min(torch.finfo(relations.dtype).tiny).log()
+    # Both divergences in one: ½ Σ_j (M_j − M_u,j) (log M_j − log M_u,j).
+    rows = 0.5 * ((relations - own.exp()) * (received - own)).sum(dim=1)
+    return rows[present].sum() / present.sum().clamp_min(1)
 
 
 class FedIRM(Objective):
-    """Cross-entropy where there are labels; consistency and relations between classes where there are none.
+    """FedIRM: clients without labels learn class relations from those with labels (Liu et al. 2021).
+
+    A client learns from its labelled pictures by cross-entropy, and sends its relation matrix by the exchange
+    `relations` (`MeanLogits`). The mean M of these matrices comes back to all clients.
+
+    From pictures without a label a client learns, with t the round,
+
+        λ(t) (L_c + L_IRM),    λ(t) = 15 e^{−5 (1 − t/30)²} for t < 30, and 15 from then on.
+
+    L_c is the squared distance ‖p − p'‖² between the student's softmax output on one weak view of a picture
+    and the teacher's (`training.algorithms.objectives.momentum`) on another, the mean over the batch. For M_u
+    the batch's own relation matrix
+
+        L_IRM = ½ (KL(M ‖ M_u) + KL(M_u ‖ M)),
+
+    the mean over the rows of classes that occur. M_u is made of the student's logits, which carry the
+    gradient, and of pseudo labels: the student's most likely classes in evaluation mode. Only pictures count
+    whose pseudo label has a probability of at least 0.3, and whose mean prediction over 11 passes has an
+    entropy up to a limit (`mean_prediction`). Before an M has arrived there is no L_IRM. A client with
+    pictures of both kinds goes through those with a label first.
+
+    Departures from the authors' code:
+
+    - Its pseudo labels come from the pass that trains, and its 11 passes move the normalisation statistics.
+    - Its limit on the entropy, 2.0 nats, is above what its five classes can have. Here it is a share of log
+      K: 2.0 nats are 0.96 of it for eight classes. That takes little away either, for where one class has
+      0.3, the entropy of eight is at most 1.97 nats. A limit that filters is lower.
+    - A row of M over pictures of fewer patients than the job's `privacy.min_count` is uniform: the row of a
+      single picture would be the model's answer to it.
+    - It divides L_IRM by all K classes; the rows of those that do not occur carry no gradient there. Here it
+      is the mean over those that do, so that its gradient is K / (classes that occur in the batch) times
+      theirs, and a batch of few classes says as much of each pair as one of all.
+    - Its cross-entropy is of both views of a picture, with smoothed labels.
+    - Its clients without labels wait for 20 rounds. Here a stage of 20 rounds with `supervised` goes before,
+      and `rounds_before` counts them in t.
 
     Attributes:
         augment: of the weak views.

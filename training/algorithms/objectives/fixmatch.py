@@ -36,14 +36,17 @@ from training.algorithms.augmentations.batch import AugmentConfig, augment
 from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
 from training.algorithms.exchanges.peers import peer_prefix
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.labelled_and_unlabelled import Streams
-from training.algorithms.objectives.components.momentum_encoder import load
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.sampling import ClassSampling, ClassWeights, class_weights
+from training.algorithms.objectives.epochs import (
+    ClassSampling,
+    ClassWeights,
+    Streams,
+    SubgroupLossTask,
+    class_weights,
+)
+from training.algorithms.objectives.momentum import load
 from training.messages.message import named
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.groups import float_state
+from training.models.classifier import float_state, to_model_input
 
 WEAK = AugmentConfig(flip=True, rotation=180)
 

@@ -26,19 +26,19 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.masking import draw_masks
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
+from training.algorithms.objectives.epochs import UnlabelledTask
 from training.models import Classifier
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.encoders.files import prepare_torchvision
 from training.models.patches import (
     PatchGrid,
     check_pictures,
+    draw_masks,
     encode_visible,
     missing_norm,
     patch_grid,
     patchify,
 )
-from training.models.torchvision_ops import prepare_torchvision
 
 TOKEN_DEVIATION = 0.02  # of the mask token's initial values, as in MAE's code
 POSITION_PARTS = 4  # a sine and a cosine of the row and of the column

@@ -36,16 +36,14 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.exchanges.features import FEATURES, SharedFeatures
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.momentum_encoder import MomentumEncoder, MomentumStart, project
-from training.algorithms.objectives.components.projection import projection_head
+from training.algorithms.objectives.epochs import UnlabelledTask, in_batches
+from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
-from training.algorithms.sampling import in_batches
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.case_batch import to_model_input
-from training.models.heads import Network, projection
+from training.models.cases import Network, projection
+from training.models.classifier import to_model_input
 
 PICTURES = "pictures"  # of which the kept features are
 ELSEWHERE = -1  # not a position of any picture

@@ -7,7 +7,7 @@ of picture j by the momentum network, all scaled to length 1, and τ the tempera
 
 with j over the batch: there is no bank. The loss of a picture is ctr(q_1, k_2) + ctr(q_2, k_1) for its views
 1 and 2. After each step the momentum network follows
-(`training.algorithms.objectives.components.momentum_encoder`). With fedavg this is FedMoCoV3.
+(`training.algorithms.objectives.momentum`). With fedavg this is FedMoCoV3.
 
 A vision transformer's patch projection stays at its random initial weights (their section 4.2): its gradient
 is what makes training unstable. Other encoders have no such layer, and all of them is trained.
@@ -27,14 +27,13 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.momentum_encoder import MomentumEncoder, MomentumStart, project
-from training.algorithms.objectives.components.projection import projection_head
+from training.algorithms.objectives.epochs import UnlabelledTask
+from training.algorithms.objectives.momentum import MomentumEncoder, MomentumStart, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.groups import group_names
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import group_names
 
 
 class MoCoV3(Objective):

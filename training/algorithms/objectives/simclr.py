@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
+from training.algorithms.objectives.epochs import UnlabelledTask
 from training.models import Classifier
-from training.models.heads import Network, projection
+from training.models.cases import Network, projection
 
 VIEWS = AugmentConfig(
     crop=(0.2, 1.0),

@@ -1,46 +1,94 @@
-"""Supervised cross-entropy on a client's labelled pictures (Xu et al. 2023, section IV-A).
-
-l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
-
-With label smoothing (Szegedy et al. 2016, section 7) what is minimised is l_ce(p, t') with
-t'_i = (1 − ε) t_i + ε / K for K classes. L_c stays that of t: it can be compared with that of other clients
-and models, and with log K. With mixup (`components.mixup`) a mixture's loss by each of its two labels counts
-in L_c as the picture's that has the label, by its share.
-
-Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
-mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its class
-does; smoothed, each − t'_i log p_i as class i does. Where an aggregator weighs cells (`group-dro`), what is
-minimised counts each picture as its cell does, and L_c does not.
-"""
+"""Supervised learning with cross-entropy, and mixup of its batches."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy import int64
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.augmentations.of_inputs import augment_inputs
+from training.algorithms.augmentations.batch import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.mixup import MixedBatch, mix
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.sampling import (
+from training.algorithms.objectives.epochs import (
     ClassWeights,
     Sampling,
+    SubgroupLossTask,
     class_weights,
     draw_probabilities,
     epoch_order,
     in_batches,
 )
 from training.models import Classifier
-from training.models.case_batch import Inputs, as_inputs
+from training.models.classifier import CaseBatch, Inputs, as_inputs
+
+
+@dataclass(frozen=True)
+class MixedBatch(Batch[Inputs]):
+    """A batch of mixtures.
+
+    Attributes:
+        partners: the positions `(batch,)` of what each was mixed with.
+        shares: how much of each is its own, `(batch,)`; 1 where nothing was mixed in.
+    """
+
+    partners: NDArray[int64]
+    shares: Tensor
+
+
+def mix(batch: Batch[Inputs], alpha: float, random: np.random.Generator) -> MixedBatch:
+    """Mixup: the network is shown mixtures of two pictures, and is to say both labels (Zhang et al. 2018).
+
+        x̃ = λ x_i + (1 − λ) x_j,   l̃ = λ l(x̃, y_i) + (1 − λ) l(x̃, y_j),   λ ~ Beta(α, α)
+
+    λ is drawn once a batch and j is i's partner in a permutation of the batch, as in the authors' code. For
+    cross-entropy l̃ is the loss against the mixed label λ y_i + (1 − λ) y_j.
+
+    Of cases the pictures are mixed slot by slot, where both cases have pictures of the same kinds in the same
+    slots; any other is left as it is, with its own label. A mixed case keeps the facts of i: an age could be
+    mixed, a sex could not.
+
+    Departures: the larger of λ and 1 − λ is i's (as in MixMatch, Berthelot et al. 2019). Over permutations
+    the mixtures are the same ones; but so the facts are of the case that more is shown of.
+    """
+    inputs, drawn = batch.images, random.beta(alpha, alpha)
+    share = max(drawn, 1 - drawn)
+    order = random.permutation(len(inputs))
+    if isinstance(inputs, CaseBatch):
+        partner = torch.from_numpy(order).to(inputs.kinds.device)
+        alike = (inputs.kinds == inputs.kinds[partner]).all(dim=1)
+        shares = torch.where(alike, share, 1.0).to(inputs.images.dtype)
+        mixed: Inputs = replace(inputs, images=mixture(inputs.images, partner, shares))
+    else:
+        partner = torch.from_numpy(order).to(inputs.device)
+        shares = inputs.new_full((len(inputs),), share)
+        mixed = mixture(inputs, partner, shares)
+    return MixedBatch(mixed, batch.positions, batch.positions[order], shares)
+
+
+def mixture(images: Tensor, partner: Tensor, shares: Tensor) -> Tensor:
+    """λ x_i + (1 − λ) x_j, with j = `partner` `(batch,)` and λ = `shares` `(batch,)`."""
+    return torch.lerp(images[partner], images, shares.view(-1, *[1] * (images.ndim - 1)))
 
 
 class Supervised(Objective):
-    """Cross-entropy against the labels; pictures without one are left out.
+    """Supervised cross-entropy on a client's labelled pictures (Xu et al. 2023, section IV-A).
+
+    l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
+
+    With label smoothing (Szegedy et al. 2016, section 7) what is minimised is l_ce(p, t') with t'_i = (1 − ε)
+    t_i + ε / K for K classes. L_c stays that of t: it can be compared with that of other clients and models,
+    and with log K. With mixup (`components.mixup`) a mixture's loss by each of its two labels counts in L_c
+    as the picture's that has the label, by its share.
+
+    Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is
+    the mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its
+    class does; smoothed, each − t'_i log p_i as class i does. Where an aggregator weighs cells (`group-dro`),
+    what is minimised counts each picture as its cell does, and L_c does not.
 
     Attributes:
         sampling: how pictures are drawn.

@@ -8,7 +8,7 @@ again.
 import json
 from pathlib import Path
 
-from training.atomic_files import write_text
+from training.files import write_text
 from training.messages.message import Broadcast
 
 KEPT = 3  # rounds by site and model: the present one, and those that a checkpoint may lead back to

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
-from training.atomic_files import write_bytes, write_text
 from training.engines.nvflare.payload import read_payload, write_payload
 from training.errors import MessageError
+from training.files import write_bytes, write_text
 from training.messages.message import Broadcast, Update, reply
 from training.rounds.census import CENSUS
 

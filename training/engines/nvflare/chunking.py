@@ -19,8 +19,8 @@ from training.config import FrozenConfig
 from training.engines.nvflare.channel import ChannelError, SiteRefusedError, transit_timeout
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
 from training.engines.nvflare.wire import number_of
+from training.files import PlainName
 from training.messages.spool import SUFFIX
-from training.plain_names import PlainName
 
 AT_ONCE = 16  # chunks that are in flight at the same time, to and from all sites
 TURN = 1.0  # seconds between calls of `alive` for a site that waits for its turn

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
 from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
@@ -17,9 +16,10 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
 from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
-from training.jobs.counts_under_masks import decide_masks
+from training.files import write_text
+from training.jobs.disclosure_report import decide_masks
 from training.jobs.job import Job
-from training.jobs.stages.lineage import weights_digest
+from training.jobs.stages.export import weights_digest
 from training.rounds.server.ask import quorum_of
 
 MINUTE = 60.0

@@ -14,8 +14,8 @@ from registry.bundle.labels import Label
 from training.config import FrozenConfig
 from training.data.dataset import Dataset, Examples, Split
 from training.errors import DataError, JobError, tell
+from training.files import PlainName
 from training.jobs.job import Job
-from training.plain_names import PlainName
 
 
 class ClientProperties(FrozenConfig):

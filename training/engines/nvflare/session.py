@@ -12,7 +12,7 @@ import torch
 import yaml
 from rich.console import Console
 
-from training.atomic_files import write_text
+from registry.bundle.text import printable
 from training.engines.nvflare.acknowledged import AcknowledgedRounds
 from training.engines.nvflare.census_cache import CensusCache
 from training.engines.nvflare.channel import Channel
@@ -21,15 +21,13 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.registration import Registration, read_roster
 from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
-from training.jobs.attest import Attest, unsigned
+from training.files import write_text
 from training.jobs.client_app import ClientApp
-from training.jobs.counts_under_masks import decide_masks
+from training.jobs.disclosure_report import decide_masks, who_sees_what
 from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
-from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
-from training.jobs.who_sees_what import who_sees_what
-from training.plain_text import printable
+from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 from training.rounds.server.metrics import MetricsLog
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError
 from training.config import FrozenConfig
 from training.engines.nvflare.payload import Payload, read_payload, write_payload
 from training.errors import MessageError, tell
+from training.files import PlainName
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
-from training.plain_names import PlainName
 
 PROTOCOL = 1  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")

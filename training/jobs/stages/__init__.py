@@ -6,14 +6,13 @@
 """
 
 from registry.bundle.plugins import PartTable
-from training.jobs.stage_order import ORDER
+from training.jobs.job_file import ORDER
 from training.jobs.stages.base import Stage
-from training.jobs.stages.export import Export
+from training.jobs.stages.export import Export, Register
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
-from training.jobs.stages.register import Register
 
 STAGES: PartTable[Stage] = PartTable(
     "stage", Pretrain, Probe, Finetune, Federate, Export, Register, base=Stage, key="stage"

@@ -1,25 +1,28 @@
-"""The stage interface: a half that asks at the coordinator, and a half that answers at each client."""
+"""The stage interface: a half that asks at the coordinator, and a half that answers at each client.
+
+A run signs its bundles by an `Attest` and registers its models by a `Registrar`, without knowing keys or the
+registry: the caller provides both.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
+from registry.bundle.folder import Bundle
 from registry.bundle.labels import Label
-from registry.bundle.manifest import BundleManifest
+from registry.bundle.manifest import BundleManifest, without_attestation
 from training.algorithms.client import Client
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
-from training.jobs.attest import Attest, unsigned
-from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.preprocessing import Preprocessing
+from training.models.encoders.files import Preprocessing
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.fit import FEWEST_IN_BATCH
@@ -27,6 +30,46 @@ from training.rounds.requests import Blocks
 from training.rounds.server.ask import Quorum, Traffic
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, Track
+
+Attest = Callable[[BundleManifest], BundleManifest]
+"""Signs the figures of a manifest, in the place of a signature that it had."""
+
+
+def unsigned(manifest: BundleManifest) -> BundleManifest:
+    """Signs nothing; a signature of an earlier stage, over other figures, is gone."""
+    return without_attestation(manifest)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The result of registering a run's models.
+
+    Attributes:
+        numbers: the version of each bundle, in their order.
+        refused: why they were not promoted, if they should have been; the versions are there all the same.
+    """
+
+    numbers: tuple[int, ...]
+    refused: str | None = None
+
+
+class Registrar(Protocol):
+    """Adds bundles and, if an alias is named, promotes all of them in one release."""
+
+    def __call__(self, bundles: Sequence[Bundle], promote_to: str | None, reason: str | None) -> Registered:
+        """Registers the bundles of one model."""
+        ...
+
+
+def no_registry(bundles: Sequence[Bundle], promote_to: str | None, reason: str | None) -> Registered:
+    """The registrar of a run without a registry: refuses.
+
+    Raises:
+        JobError: always.
+    """
+    raise JobError(
+        "this run was given no registry; start it with `dermfed-train`, or leave out the stage register"
+    )
 
 
 @dataclass(frozen=True)

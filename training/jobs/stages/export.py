@@ -1,24 +1,26 @@
-"""The stage `export`: every model becomes an ONNX graph, which hospitals compare with torch."""
+"""The stages `export` and `register`: models become ONNX graphs, checked against torch, and versions."""
 
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from importlib.metadata import version
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import Subgroup
-from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
+from registry.bundle.manifest import BundleManifest, EncoderOrigin, Lineage, ModelFile, sha256
 from training.algorithms.client import Client
-from training.algorithms.features import weights_digest as tensors_digest
+from training.algorithms.client import weights_digest as tensors_digest
 from training.data.dataset import Examples, Split
-from training.data.subgroup_settings import ToneGroups
-from training.errors import ExportError
-from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
+from training.data.subgroups import ToneGroups
+from training.errors import ExportError, JobError
+from training.jobs.stages.base import Attest, BundleDraft, Stage, StageContext, StageResult, unsigned
 from training.jobs.stages.final_test import answer_test, figures_on_test
-from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
 from training.messages.message import (
     GLOBAL,
     Broadcast,
@@ -29,10 +31,88 @@ from training.messages.message import (
     reply,
     unknown_question,
 )
+from training.models import ModelConfig
+from training.models.encoders.sources import find_weights
 from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
 from training.models.graph_parts import split_graph
 from training.rounds.requests import TEST
 from training.rounds.server.ask import Traffic, ask_all
+
+
+def weights_digest(model: ModelConfig) -> str | None:
+    """The digest of the file of weights that a job begins with; None for weights drawn from its seed.
+
+    Of several encoders it is that of their digests, a line each.
+
+    Raises:
+        JobError: a file is gone.
+    """
+    digests = [origin.sha256 for origin in encoder_origins(model)]
+    if len(model.begins_with) == 1 or not digests:
+        return digests[0] if digests else None
+    return sha256("\n".join(digests).encode())
+
+
+def encoder_origins(model: ModelConfig) -> tuple[EncoderOrigin, ...]:
+    """What is written of a job's encoders; nothing of one with weights drawn from its seed.
+
+    Raises:
+        JobError: a file is gone.
+    """
+    found = []
+    for name, weights in model.begins_with:
+        source = find_weights(weights, name)
+        if source is None:
+            continue
+        # Where a file lies is nobody else's business.
+        said = source.path.name if source.weights == str(source.path) else source.weights
+        try:
+            digest = source.sha256
+        except OSError as error:
+            raise JobError(
+                f"model.weights: {weights} cannot be read any more ({error.strerror}); put it back, so "
+                "that the bundles can say what the model began from"
+            ) from error
+        found.append(EncoderOrigin(name=name, source=said, sha256=digest, licence=source.licence))
+    return tuple(found)
+
+
+def encoder_origin(model: ModelConfig) -> EncoderOrigin | tuple[EncoderOrigin, ...] | None:
+    """As a lineage has it: one, several in their order, or None for weights drawn from the seed."""
+    found = encoder_origins(model)
+    return found if len(model.begins_with) > 1 else next(iter(found), None)
+
+
+def with_parents(bundles: Mapping[str, BundleDraft], attest: Attest = unsigned) -> dict[str, BundleDraft]:
+    """The bundles, each subgroup's with the digest of the global one as its parent, and signed.
+
+    That digest covers the calibrated graph and the thresholds, so it is set once nothing in the global bundle
+    changes any more; a stage that changes bundles sets it again.
+
+    Args:
+        bundles: by name.
+        attest: signs a manifest's figures; the global one is signed first, since its digest covers that.
+    """
+    everybody = _attested(bundles[GLOBAL], attest) if GLOBAL in bundles else None
+    parent = None if everybody is None else bundle_digest(everybody.manifest)
+    return {
+        name: everybody
+        if everybody is not None and name == GLOBAL
+        else _attested(_with_parent(bundle, parent), attest)
+        for name, bundle in bundles.items()
+    }
+
+
+def _with_parent(bundle: BundleDraft, parent: str | None) -> BundleDraft:
+    if parent is None:
+        return bundle
+    lineage = bundle.manifest.lineage.model_copy(update={"parent": parent})
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"lineage": lineage}))
+
+
+def _attested(bundle: BundleDraft, attest: Attest) -> BundleDraft:
+    return replace(bundle, manifest=attest(bundle.manifest))
+
 
 PARITY = "parity"
 WEIGHTS = "weights/"
@@ -193,3 +273,67 @@ def subgroup_of(context: StageContext, name: str) -> Subgroup:
     if name == GLOBAL or not isinstance(groups, ToneGroups):
         return Subgroup()
     return Subgroup.of_tones(name, groups.tones[name])
+
+
+class Register(Stage):
+    """Registration of every bundle of the run; no client is asked anything.
+
+    Running it again, or resuming a run in it, registers nothing twice: a bundle that is there keeps its
+    version. If a gate refuses the promotion, the versions stay, the run ends with its report, and the
+    command exits with 1.
+
+    Attributes:
+        model: the model's name in the registry; by default the job's.
+        promote_to: the alias that shall point to the release of these versions; none by default.
+        reason: what history says about the promotion; by default the job's name and digest.
+    """
+
+    stage: Literal["register"] = "register"
+    passes_figures_on: ClassVar[bool] = True
+    model: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    promote_to: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    reason: str | None = None
+
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
+        """Register what the stages before have made.
+
+        Raises:
+            JobError: there is nothing to register.
+        """
+        if not before.bundles:
+            raise JobError("there is nothing to register: put the stage export before register")
+        model = self.model or context.job.name
+        named = {name: renamed(bundle, model) for name, bundle in before.bundles.items()}
+        bundles = with_parents(named, context.attest)
+        reason = self.reason or f"job {context.job.name}, {context.digest}"
+        registered = context.registrar(
+            [whole(bundle) for bundle in bundles.values()], self.promote_to, reason
+        )
+        versions = [
+            {"model": model, "subgroup": name, "version": number}
+            for name, number in zip(bundles, registered.numbers, strict=True)
+        ]
+        listed = ", ".join(f"{row['subgroup']} {row['version']}" for row in versions)
+        context.metrics_log.log(f"{context.key}: {model}, versions {listed}")
+        promoted = self.promote_to if registered.refused is None else None
+        facts: dict[str, Any] = {
+            "by_subgroup": before.facts.get("by_subgroup", {}),
+            "versions": versions,
+            "promoted_to": promoted,
+            "refused": registered.refused,
+        }
+        return StageResult(before.models, bundles, test=before.test, facts=facts)
+
+    def answer(self, broadcast: Broadcast, client: Client) -> Update:
+        """No client is asked anything."""
+        raise unknown_question(broadcast)
+
+
+def renamed(bundle: BundleDraft, model: str) -> BundleDraft:
+    """The bundle under its name in the registry."""
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"model": model}))
+
+
+def whole(bundle: BundleDraft) -> Bundle:
+    """The bundle as it would be read from disk."""
+    return Bundle(bundle.manifest, bundle.graph, bundle_digest(bundle.manifest))

@@ -12,21 +12,22 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
-from training.algorithms.augmentations.resizing import ProgressiveResizing
+from training.algorithms.augmentations.batch import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
-from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
+from training.algorithms.trainable import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
 from training.data.dataset import Split
 from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
-from training.jobs.stages.converged import (
+from training.jobs.stages.features import (
     HEAD_SUMS,
     QUESTIONS,
     answer_sum,
     fit_converged,
     head_of,
+    make_projected,
     require_sums,
 )
 from training.jobs.stages.final_test import (
@@ -36,11 +37,10 @@ from training.jobs.stages.final_test import (
     figures_by_client,
     figures_on_unseen,
 )
-from training.jobs.stages.projection import make_projected
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.embed import answer_embed, answer_moments, on_features

@@ -23,7 +23,7 @@ from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageRe
 from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged, own_weights

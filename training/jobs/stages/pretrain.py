@@ -16,8 +16,8 @@ from training.algorithms.objectives import OBJECTIVES, Objective
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
-from training.models.groups import float_state, group_names
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import float_state, group_names
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import run_rounds
 from training.rounds.server.plan import Plan, TrackState

@@ -3,7 +3,7 @@
 Every client makes features of its pictures once (`training.rounds.client.embed`) and keeps them. Of these
 come two figures, as those report them who learn without labels (Caron et al. 2021, section 4.1):
 
-- `linear`: a linear classifier that all clients train together, in rounds (`training.models.linear_probe`);
+- `linear`: a linear classifier that all clients train together, in rounds (`training.models.probe`);
 - `neighbours`: each client's test pictures classified by its own training pictures
   (`training.rounds.client.evaluate`).
 
@@ -25,13 +25,13 @@ from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.algorithms.sync import SyncAll
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
+from training.jobs.stages.features import make_features
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
-from training.jobs.stages.on_features import make_features
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
-from training.models.groups import float_state
-from training.models.linear_probe import LinearProbe
+from training.models.classifier import float_state
+from training.models.probe import LinearProbe
 from training.rounds.client.embed import answer_embed, with_features
 from training.rounds.client.evaluate import answer_neighbours
 from training.rounds.requests import EMBED, NEIGHBOURS, TEST, Blocks, add_blocks

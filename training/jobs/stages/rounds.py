@@ -12,18 +12,17 @@ from training.algorithms.aggregators import AGGREGATORS, Aggregator
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, Circumstances
 from training.algorithms.client import Client
 from training.algorithms.exchanges import EXCHANGES, Exchange, NoExchange
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import ServerContext
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.sync import SYNCS, Sync, SyncAll
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS, SYNCS, Sync, SyncAll
 from training.data.cells import Cells
 from training.data.dataset import SERVER, Split
 from training.errors import JobError, QuorumError
 from training.jobs.stages.base import Stage, StageContext
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.compression import Compressor
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import Census, CensusBounds

@@ -1,11 +1,8 @@
-"""Encoders that know something: where weights come from, what they are called, and how they see pictures.
+"""Encoders with weights: where those come from, what they are called, and how pictures are shown to them.
 
-- `source`: what `model.weights` names, opened: a file, an installed package, a hub
-- `packages`: packages of weights that can be installed
-- `hub`: weights fetched where a job asks for it
-- `files`: tensors of a file, read without running anything of it
-- `names`: other authors' names for a timm model's tensors
-- `loading`: tensors into a model, and what is said of it
-- `preprocessing`: the normalisation and interpolation that an encoder was trained with
+- `files`: tensors of a file, read without running anything of it, and the preprocessing that they expect
+- `sources`: what `model.weights` names, opened: a file, an installed package, a hub
+- `loading`: tensors into a model, also by other authors' names
+- `several`: several frozen encoders, layers and views as one
 - `inspection`: what a file contains, for `dermfed-train encoders`
 """

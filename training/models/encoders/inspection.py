@@ -13,13 +13,9 @@ import torch
 
 from training.errors import JobError
 from training.messages.message import Tensors
-from training.models.encoders.hub import of_timm
-from training.models.encoders.loading import head_prefixes
-from training.models.encoders.names import as_timm_names, of_the_encoder
-from training.models.encoders.packages import KNOWN
-from training.models.encoders.preprocessing import IMAGENET, Normalisation, Preprocessing
-from training.models.encoders.source import PACKAGE, Source, preprocessing_of
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.encoders.files import IMAGENET, Normalisation, Preprocessing, prepare_torchvision
+from training.models.encoders.loading import as_timm_names, head_prefixes, of_the_encoder
+from training.models.encoders.sources import KNOWN, PACKAGE, Source, of_timm, preprocessing_of
 
 SIZES = {192: "tiny", 384: "small", 768: "base", 1024: "large", 1280: "huge", 1536: "giant"}  # ViTs by width
 CNNS = (  # those that people have files of

@@ -37,8 +37,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from registry.bundle.counts.counting import GRAIN
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Tensors

@@ -29,8 +29,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.algorithms.objectives.dp_sgd import DELTA, NOISE, RATE, STEPS
 from training.errors import DataError, JobError
 from training.messages.message import Tensors, Update

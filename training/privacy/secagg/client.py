@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
 from training.messages.message import Broadcast, Message, Tensors, Update, reply

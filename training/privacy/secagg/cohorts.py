@@ -19,8 +19,7 @@ coordinator asks.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors

@@ -21,15 +21,13 @@ import torch
 from numpy.typing import NDArray
 
 from training.algorithms.augmentations.batch import AugmentConfig, augment
-from training.algorithms.client import Client
-from training.algorithms.features import ClientFeatures, OfFeatures, weights_digest
+from training.algorithms.client import Client, ClientFeatures, OfFeatures, weights_digest
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import SERVER, SPLITS, Examples, Split
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import ENCODER_BATCH, to_model_input
-from training.models.encoders.principal import triangle
-from training.models.encoders.several import CENTRES, COMPONENTS, Encoders
+from training.models.classifier import ENCODER_BATCH, to_model_input
+from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, triangle
 from training.progress import Watch
 from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable
 from training.rounds.requests import EVALUATION_BATCH, GRAM, MASS, SUM

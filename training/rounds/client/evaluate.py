@@ -36,8 +36,8 @@ from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
 from training.errors import MessageError
 from training.messages.message import Broadcast, Update, reply
-from training.models.case_batch import as_inputs
-from training.models.linear_probe import mean_over_pictures
+from training.models.classifier import as_inputs
+from training.models.probe import mean_over_pictures
 from training.rounds.client.disclosure import admitted_traits, sendable
 from training.rounds.requests import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 

@@ -22,20 +22,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
-from training.algorithms.augmentations.resizing import scale_down
-from training.algorithms.client import Client
-from training.algorithms.client_state import State
+from training.algorithms.augmentations.batch import scale_down
+from training.algorithms.client import Client, State
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound, LocalTask, Objective
-from training.algorithms.objectives.components.subgroup_losses import SubgroupLosses
+from training.algorithms.objectives.epochs import SubgroupLosses
 from training.algorithms.sync import Sync
-from training.data.cells import CellClasses, Cells, CellWeights
+from training.data.cells import CellClasses, Cells, CellWeights, count_by_subgroup
 from training.data.dataset import Examples
-from training.data.subgroups import count_by_subgroup
 from training.errors import DataError
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
-from training.models.case_batch import as_inputs
+from training.models.classifier import as_inputs
 from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitQuestion
 from training.seeds import derive_seed
 

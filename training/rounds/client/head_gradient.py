@@ -30,15 +30,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.algorithms.client import Client
-from training.algorithms.features import HeadRows
+from training.algorithms.client import Client, HeadRows
+from training.data.cells import count_people
 from training.data.dataset import SERVER, Examples
 from training.data.folds import by_fold
-from training.data.small_cells import count_people
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Tensors, Update, reply
-from training.models.case_batch import as_inputs
 from training.models.cases import CaseClassifier
+from training.models.classifier import as_inputs
 from training.rounds.client.ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, disclosable
 from training.rounds.requests import BIAS, EVALUATION_BATCH, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
 from training.seeds import derive_seed

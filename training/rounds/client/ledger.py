@@ -49,8 +49,7 @@ from scipy.sparse.csgraph import connected_components
 
 from training.algorithms.client import Client
 from training.algorithms.release_store import ReleaseStore
-from training.data.dataset import Examples
-from training.data.picture_list import PictureList
+from training.data.dataset import Examples, PictureList
 from training.errors import DataError
 
 

@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from training.algorithms.features import weights_digest
+from training.algorithms.client import weights_digest
 from training.errors import MessageError
 from training.messages.message import Shapes, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from training.algorithms.aggregators.base import Mixture, Report
-from training.algorithms.aggregators.fedavg import FedAvg
+from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import QuorumError
 from training.messages.engine import Engine

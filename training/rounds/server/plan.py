@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 
 from training.algorithms.aggregators.base import Aggregator, ServerState
-from training.algorithms.exchanges.base import Exchange
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
+from training.algorithms.exchanges.base import EMPTY_CONTEXT, Exchange, ServerContext
 from training.algorithms.objectives.base import Ask
 from training.data.dataset import Split
 from training.messages.message import Tensors

@@ -21,7 +21,7 @@ from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, check_update
 from training.messages.tensor_file import read_tensors, write_tensors
 from training.models import Classifier
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.requests import JUDGE, EvaluateQuestion, unpack_blocks
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
 from training.algorithms.exchanges.base import PREFIX
-from training.algorithms.sync.base import BUFFERS
+from training.algorithms.sync import BUFFERS
 from training.errors import MessageError
 from training.messages.message import (
     Answer,

@@ -4,7 +4,7 @@ from clients.data.errors import SubgroupError
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
-from training.data.subgroup_settings import (
+from training.data.subgroups import (
     ColumnSubgroups,
     ToneGroups,
     ToneSubgroups,

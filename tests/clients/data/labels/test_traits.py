@@ -11,8 +11,8 @@ from clients.data.labels.traits import MOST_VALUES, read_traits
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from training.data.dataset import SPLITS, HasTraits, traits_of
-from training.data.intersections import IntersectionConfig
 from training.data.settings import DataConfig
+from training.data.subgroups import IntersectionConfig
 
 WritePictures = Callable[[list[Row]], Path]
 SEX, AGE, SITE = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from clients.data.errors import ManifestError
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from training.plain_text import printable
+from registry.bundle.text import printable
 
 
 def written(folder: Path, text: str) -> Path:

@@ -107,7 +107,7 @@ def show_what_is_masked(client):
 
 
 if FOLDER.is_dir():
-    sys.meta_path.insert(0, AfterImport("training.data.selectors", let_patients_be_named))
+    sys.meta_path.insert(0, AfterImport("training.data.settings", let_patients_be_named))
     package = "training.privacy.secagg"
     sys.meta_path.insert(0, AfterImport(f"{package}.cohorts", forget))
     sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))

@@ -2,7 +2,7 @@
 
 from personalization.report.run_report import tones_of
 from personalization.report.tables.calibration import tones_table
-from training.data.subgroup_settings import ToneSubgroups
+from training.data.subgroups import ToneSubgroups
 
 
 def test_every_tone_of_a_group_has_a_row_and_its_patients():

@@ -14,7 +14,7 @@ from training.algorithms.augmentations.auto_augment import (
     draw_steps,
 )
 from training.algorithms.augmentations.batch import AugmentConfig, augment, flip
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 from torchvision.transforms import AutoAugment, AutoAugmentPolicy, InterpolationMode  # noqa: E402

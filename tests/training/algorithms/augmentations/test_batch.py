@@ -1,3 +1,5 @@
+"""The augment block, on pictures and cases, and progressive resizing."""
+
 import math
 
 import numpy as np
@@ -6,16 +8,20 @@ import torch
 
 from training.algorithms.augmentations.batch import (
     AugmentConfig,
+    ProgressiveResizing,
     augment,
+    augment_inputs,
     blur,
     crop,
     flip,
     grey,
     jitter,
     rotate_and_scale,
+    scale_down,
     turn_hue,
 )
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.classifier import CaseBatch
+from training.models.encoders.files import prepare_torchvision
 
 EVERYTHING = AugmentConfig(
     rotation=30,
@@ -227,3 +233,73 @@ def test_a_probability_is_the_share_of_pictures_that_change(config, changed):
 def test_ranges_that_are_none_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         AugmentConfig(**wrong)
+
+
+CONFIG = AugmentConfig(flip=True, brightness=0.3)
+KINDS = torch.tensor([[1, 2], [1, -1], [0, 2]])
+
+
+def draws():
+    return torch.Generator().manual_seed(0)
+
+
+def test_pictures_of_cases_change_as_pictures_do():
+    images = torch.rand(3, 2, 3, 8, 8, generator=draws())
+    batch = CaseBatch(images, KINDS, torch.zeros(3, 1))
+    changed = augment_inputs(batch, CONFIG, draws())
+    expected = augment(images[batch.present], CONFIG, draws())
+    torch.testing.assert_close(changed.images[batch.present], expected)
+    assert torch.equal(changed.images[1, 1], images[1, 1])
+    assert torch.equal(changed.kinds, KINDS)
+
+
+def test_pictures_by_themselves_change_as_before():
+    images = torch.rand(3, 3, 8, 8, generator=draws())
+    torch.testing.assert_close(augment_inputs(images, CONFIG, draws()), augment(images, CONFIG, draws()))
+
+
+def test_features_stay():
+    features = torch.rand(3, 5)
+    assert augment_inputs(features, CONFIG, draws()) is features
+    batch = CaseBatch(torch.rand(3, 2, 5), KINDS, torch.zeros(3, 1))
+    assert augment_inputs(batch, CONFIG, draws()) is batch
+
+
+def weights(before, after):
+    """Of each pixel of a row in each new one `(after, before)`: a triangle as wide as two new ones."""
+    width = before / after
+    centres = (np.arange(after) + 0.5) * width
+    triangle = np.clip(1 - np.abs(np.arange(before) + 0.5 - centres[:, None]) / width, 0, None)
+    return triangle / triangle.sum(axis=1, keepdims=True)
+
+
+def scaled(images, size):
+    by = weights(images.shape[-1], size)
+    return np.einsum("ij,kl,...jl->...ik", by, by, images.numpy().astype(np.float64))
+
+
+@pytest.fixture
+def images():
+    return torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("size", [8, 12, 13])
+def test_pictures_are_scaled_with_a_triangle_as_wide_as_two_new_pixels(images, size):
+    for given in (images, images.to(memory_format=torch.channels_last)):
+        found = scale_down(given, size)
+        np.testing.assert_allclose(found.numpy(), scaled(images, size), atol=1e-6)
+        assert found.is_contiguous(memory_format=torch.channels_last) == (given is not images)
+
+
+def test_every_picture_of_a_case_is_scaled_and_nothing_else(images):
+    kinds = torch.tensor([[1, 2], [1, -1], [0, 2]])
+    context = torch.tensor([[1.0], [2.0], [3.0]])
+    found = scale_down(CaseBatch(images.view(3, 2, 3, 16, 16), kinds, context), 12)
+    np.testing.assert_allclose(found.images.reshape(6, 3, 12, 12).numpy(), scaled(images, 12), atol=1e-6)
+    assert torch.equal(found.kinds, kinds)
+    assert torch.equal(found.context, context)
+
+
+def test_the_first_rounds_are_small():
+    config = ProgressiveResizing(rounds=2, image_size=96)
+    assert [config.size_in(round_) for round_ in (1, 2, 3, 4)] == [96, 96, None, None]

@@ -2,9 +2,14 @@ import pytest
 import torch
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.augmentations.colours import brightness, identity, invert
-from training.algorithms.augmentations.geometry import rotate
-from training.algorithms.augmentations.per_picture import apply_each, apply_in_turn
+from training.algorithms.augmentations.operations import (
+    apply_each,
+    apply_in_turn,
+    brightness,
+    identity,
+    invert,
+    rotate,
+)
 
 OPERATIONS = (identity, invert, brightness, rotate)
 

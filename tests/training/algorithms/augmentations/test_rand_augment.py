@@ -14,7 +14,7 @@ from training.algorithms.augmentations.rand_augment import (
     draw_levels,
     rand_augment,
 )
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
 from torchvision.transforms import InterpolationMode  # noqa: E402

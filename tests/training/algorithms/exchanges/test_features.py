@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms.exchanges import SharedFeatures
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
+from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.algorithms.objectives.simclr import SimCLR
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError, QuorumError

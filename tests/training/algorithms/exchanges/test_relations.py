@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.closeness import assert_close_in_norm
+from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.algorithms.exchanges.relations import SharedRelations
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
 from training.algorithms.objectives.fedirm import FedIRM
 from training.algorithms.objectives.supervised import Supervised
 from training.errors import MessageError

@@ -8,7 +8,7 @@ import torch
 
 from training.algorithms.objectives.base import LocalRound
 from training.models import build_model
-from training.models.heads import Network
+from training.models.cases import Network
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import torch
 from pydantic import ValidationError
 
 from training.algorithms.objectives.beit import BEiT, predict
-from training.algorithms.objectives.components.masking import draw_block_masks
-from training.algorithms.objectives.tokenizers import Codebook
+from training.algorithms.objectives.codebook import Codebook
 from training.errors import DataError, JobError
 from training.models import ModelConfig, build_model
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.patches import draw_block_masks
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}
 AVERAGED = {"class_token": False, "global_pool": "avg"}

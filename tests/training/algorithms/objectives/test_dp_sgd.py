@@ -11,7 +11,7 @@ from training.algorithms.client import Client
 from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
 from training.errors import JobError
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 from training.privacy.dp.updates import epsilon
 from training.rounds.client.fit import train_locally
 

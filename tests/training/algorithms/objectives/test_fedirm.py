@@ -16,13 +16,11 @@ from tests.closeness import assert_close_in_norm
 from tests.drawn_head import draw_head
 from training.algorithms.exchanges.base import NoExchange
 from training.algorithms.exchanges.relations import SharedRelations
-from training.algorithms.objectives.components.entropy import mean_prediction
-from training.algorithms.objectives.components.relation_matrix import MeanLogits, relation_distance
-from training.algorithms.objectives.fedirm import FedIRM
+from training.algorithms.objectives.fedirm import FedIRM, MeanLogits, mean_prediction, relation_distance
 from training.data.dataset import Examples
 from training.messages.message import Update
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 CLASSES = 3
 RELATIONS = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])

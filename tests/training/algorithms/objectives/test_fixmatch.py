@@ -15,7 +15,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import Batch
 from training.algorithms.objectives.fixmatch import FixMatch, disagreement
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 PLAIN = {"augment": {"flip": False}}
 

@@ -9,8 +9,8 @@ from tests.closeness import assert_close_in_norm
 from training.algorithms.objectives.mae import MAE, Decoder, reconstruct
 from training.errors import DataError, JobError
 from training.models import ModelConfig, build_model
-from training.models.groups import float_state, group_names
-from training.models.heads import Network
+from training.models.cases import Network
+from training.models.classifier import float_state, group_names
 from training.models.patches import PatchGrid
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}

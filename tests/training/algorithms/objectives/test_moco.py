@@ -1,4 +1,4 @@
-"""MoCo: its loss against a double loop, and its negatives step by step against a deque."""
+"""MoCo against a plain loop, and the bank of features against a deque."""
 
 import math
 from collections import deque
@@ -6,10 +6,12 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from training.algorithms.objectives.moco import MoCo, info_nce
+from training.algorithms.objectives.moco import FeatureQueue, MoCo, info_nce
 from training.errors import DataError
-from training.models.case_batch import to_model_input
+from training.models.classifier import to_model_input
 
 
 def unit(rows):
@@ -193,3 +195,20 @@ def test_a_normed_head_spreads_the_features_of_an_encoder_that_knows_nothing(
     task, _, _ = begin_followed(MoCo(features=16, batch_size=18, head_norm=head_norm))
     centre = task.keep()["features"].mean(dim=0)
     assert (float(torch.linalg.vector_norm(centre)) > 0.5) == alike
+
+
+@given(capacity=st.integers(1, 9), first=st.integers(0, 12), pushes=st.lists(st.integers(0, 12), max_size=5))
+def test_first_in_is_first_out(capacity, first, pushes):
+    rows = torch.arange(2.0 * (first + sum(pushes))).view(-1, 2)
+    expected = deque(rows[:first].tolist(), maxlen=capacity)
+    pictures = torch.arange(len(rows))
+    bank = FeatureQueue(rows[:first], pictures[:first], capacity)
+    at = first
+    for count in pushes:
+        bank.push(rows[at : at + count], pictures[at : at + count])
+        expected.extend(rows[at : at + count].tolist())
+        at += count
+        assert bank.features.tolist() == list(expected)
+        assert bank.features.shape[1] == 2
+        assert rows[bank.pictures].tolist() == bank.features.tolist()
+    assert rows.tolist() == torch.arange(2.0 * len(rows)).view(-1, 2).tolist()

@@ -14,7 +14,7 @@ from personalization.stages.calibration_poll import Poll
 from training.data.folds import in_folds
 from training.jobs.job import Job
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.metrics import MetricsLog
 
 SIZES = {

@@ -1,11 +1,20 @@
-"""The stage `federate` through a whole run."""
+"""The stage `federate` through a whole run.
+
+`trains: last`: the last blocks and the head learn and travel, and nothing else moves.
+
+`progressive_resizing`: the first rounds train on small pictures, and all are judged at full size.
+"""
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from registry.bundle.cases import AGE, CaseInput
+from training.algorithms.trainable import TrainsLast
 from training.errors import QuorumError
-from training.models import build_model
+from training.models import Classifier, ModelConfig, build_model, initial_model
+from training.models.classifier import float_state
 
 
 def test_the_test_figures_are_those_of_the_final_model(make_job, run_job, dataset):
@@ -58,3 +67,121 @@ def test_subgroup_weights_in_a_real_round_follow_the_formula(make_job, run_job):
 def test_more_answers_than_there_are_clients_cannot_be_demanded(make_job, run_job):
     with pytest.raises(QuorumError, match=r"engine\.min_clients is 4, but only 3 clients hold training pict"):
         run_job(make_job(engine={"min_clients": 4}))
+
+
+LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}, "evaluate_on": None}
+
+
+@pytest.fixture
+def weights(make_job, tmp_path):
+    """A file of weights for the encoder."""
+    drawn = float_state(build_model(make_job().model, 5, seed=11))
+    path = tmp_path / "encoder.safetensors"
+    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
+    return str(path)
+
+
+def moved(before, after):
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def test_head_and_last_block_move_and_no_statistic_does(make_job, run_job, weights):
+    job = make_job(federate=LAST, model={"weights": weights})
+    after = run_job(job).weights()
+    found = moved(float_state(initial_model(job.model, job.seed, 16, 2)), after)
+    assert {name.split(".")[1] for name in found} == {"layer4", "fc"}
+    assert not any("running" in name for name in found)
+    # Only the second block of the last stage: timm's last layer of a ResNet.
+    assert {name.split(".")[2] for name in found if "layer4" in name} == {"1"}
+
+
+def test_only_what_learns_travels_once_a_client_has_the_rest(make_job, run_job, weights):
+    ran = run_job(make_job(federate=LAST, model={"weights": weights}))
+    state = ran.weights()
+    part = 4 * sum(state[name].numel() for name in TrainsLast(blocks=1).moves(ran.result.context.model))
+    whole = 4 * sum(tensor.numel() for tensor in state.values())
+    first, second = ran.lines
+    assert (first["bytes_down"], first["bytes_up"]) == (3 * whole, 3 * part)
+    assert (second["bytes_down"], second["bytes_up"]) == (3 * part, 3 * part)
+
+
+def test_the_best_round_can_be_kept(make_job, run_job, weights):
+    block = {**LAST, "evaluate_on": "validation", "keep": "best"}
+    job = make_job(federate=block, model={"weights": weights})
+    ran = run_job(job)
+    assert ran.result.stages["0-federate"].outcome.facts["kept_round"] in (1, 2)
+    assert moved(float_state(initial_model(job.model, job.seed, 16, 2)), ran.weights())
+
+
+def test_of_a_model_of_cases_fusion_and_head_learn_too():
+    case = CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))
+    config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
+    found = TrainsLast(blocks=1).moves(initial_model(config, 0, 16, 3, case))
+    assert {name.split(".")[0] for name in found} == {"encoder", "fusion", "head"}
+    assert {name.split(".")[1] for name in found if name.startswith("encoder")} == {"layer4"}
+
+
+def test_a_sync_beside_it_is_refused(make_job, weights):
+    with pytest.raises(ValueError, match="says what travels, and so does sync none"):
+        make_job(federate={**LAST, "sync": {"name": "none"}}, model={"weights": weights})
+
+
+SMALL = {"rounds": 3, "progressive_resizing": {"rounds": 2, "image_size": 8}}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Whether the encoder was in training, and the pixels of the pictures that it saw, in order."""
+    sizes = []
+
+    def features(model, images, inner=Classifier.features):
+        sizes.append((model.training, images.shape[-1]))
+        return inner(model, images)
+
+    monkeypatch.setattr(Classifier, "features", features)
+    return sizes
+
+
+def test_only_training_in_the_first_rounds_sees_small_pictures(make_job, run_job, seen):
+    run_job(make_job(federate=SMALL))
+    trained = [size for training, size in seen if training]
+    batches = len(trained) // 3
+    assert trained == [8] * 2 * batches + [16] * batches
+    assert {size for training, size in seen if not training} == {16}
+
+
+def test_one_round_of_two_on_small_pictures_gives_another_model(make_job, run_job, tmp_path):
+    ran = {
+        name: run_job(make_job(federate=block), out=tmp_path / name).weights()
+        for name, block in {"small": SMALL, "plain": {"rounds": 3}}.items()
+    }
+    assert not torch.equal(*(weights["encoder.conv1.weight"] for weights in ran.values()))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_run_that_was_killed_goes_on_at_the_size_of_its_round(make_job, run_job, run_killed, rounds):
+    """Killed after the second of four rounds, before, at and after the change; with mixtures."""
+    block = {
+        "rounds": 4,
+        "progressive_resizing": {"rounds": rounds, "image_size": 8},
+        "objective": {"name": "supervised", "mixup": 0.4, "label_smoothing": 0.1},
+    }
+    job = make_job(federate=block)
+    whole, resumed = run_job(job).weights(), run_killed(job).weights()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_last_rounds_are_at_the_size_of_the_job(make_job):
+    with pytest.raises(ValueError, match=r"rounds is 3 of 3 rounds, and the last ones have to be at data\."):
+        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 3, "image_size": 8}})
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_pictures_do_not_begin_as_large_or_larger(make_job, size):
+    with pytest.raises(ValueError, match=rf"image_size is {size}, and pictures have 16 pixels on both sides"):
+        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 1, "image_size": size}})
+
+
+def test_features_that_are_made_once_have_no_size(make_job):
+    with pytest.raises(ValueError, match="trains: head trains on features that are made once; remove it"):
+        make_job(federate={**SMALL, "trains": {"name": "head"}})

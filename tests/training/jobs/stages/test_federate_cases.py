@@ -11,12 +11,12 @@ from registry.bundle.cases import CaseInput, read_pattern
 from registry.bundle.decision import decide
 from registry.bundle.labels import malignant_classes
 from registry.bundle.model import Graph
-from training.data.cases import Cases
+from training.data.dataset import Cases
 from training.data.settings import CasesConfig
 from training.errors import JobError
 from training.models import build_model
+from training.models.classifier import float_state
 from training.models.export import answer, graph_inputs
-from training.models.groups import float_state
 from training.rounds.server.checkpoint import Checkpoints
 
 CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import save_file
 from scipy.optimize import minimize
 
-from training.algorithms.client import Client
-from training.algorithms.features import FeatureMemory, HeadRows
+from training.algorithms.client import Client, FeatureMemory, HeadRows
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases
 from training.data.folds import in_folds
@@ -18,7 +17,7 @@ from training.errors import JobError, MessageError, QuorumError
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.privacy.secagg.cohorts import topic_of
 from training.rounds.client import head_gradient
 from training.rounds.client.head_gradient import answer_gradient, answer_spread, head_rows

@@ -7,11 +7,11 @@ from safetensors.torch import save_file
 
 from registry.bundle.model import Graph
 from training.algorithms.augmentations.batch import AugmentConfig
-from training.algorithms.features import KEPT, weights_digest
+from training.algorithms.client import KEPT, weights_digest
 from training.errors import QuorumError
 from training.messages.message import Broadcast
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.client import embed
 from training.rounds.server import loop
 

@@ -7,9 +7,9 @@ from safetensors.torch import save_file
 from registry.bundle.cases import AGE, CaseInput
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.algorithms.optimizers import OptimizerConfig, build_optimizer
-from training.algorithms.trains import TrainsLora
+from training.algorithms.trainable import TrainsLora
 from training.models import ModelConfig, build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.models.lora import merge_adapters
 
 RANK = 2

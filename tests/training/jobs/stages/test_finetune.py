@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 SUPERVISED = {"name": "supervised", "batch_size": 8, "optimizer": {"name": "adam", "lr": 0.01}}
 PRETRAIN = {

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training.models.groups import float_state
+from training.models.classifier import float_state
 
 PRETRAIN = {
     "stage": "pretrain",

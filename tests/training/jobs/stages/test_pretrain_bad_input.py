@@ -40,7 +40,7 @@ WRONG = {
     "a ratio that hides all": (
         pretraining({**MAE, "mask_ratio": 1}),
         vit(),
-        "stages.0.objective.mask_ratio: write a number of more than 0 and less than 1; found 1",
+        "stages.0.objective.mask_ratio: Input should be less than 1; found 1",
     ),
     "an unknown objective": (
         pretraining({**MOCO, "name": "moko"}),

@@ -5,13 +5,13 @@ import torch
 from safetensors.torch import save_file
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.objectives import mae
-from training.algorithms.objectives.tokenizers import Codebook, dalle
+from training.algorithms.objectives import dalle, mae
+from training.algorithms.objectives.codebook import Codebook
 from training.errors import JobError
 from training.jobs.stages.pretrain import Pretrain
 from training.messages.message import named
 from training.models import ModelConfig
-from training.models.groups import group_names
+from training.models.classifier import group_names
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}
 TWO = {

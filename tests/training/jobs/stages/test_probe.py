@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from training.algorithms.features import KEPT, ClientFeatures
+from training.algorithms.client import KEPT, ClientFeatures
 from training.models import build_model, initial_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.client import embed
 from training.rounds.server import loop
 

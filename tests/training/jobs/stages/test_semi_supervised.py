@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from training.algorithms.exchanges.server_context import ServerContext
+from training.algorithms.exchanges.base import ServerContext
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
 from training.messages.message import named

@@ -12,7 +12,7 @@ from registry.bundle.model import Graph
 from tests.training.jobs.stages.test_crossfit import SIZES, SPLIT, STAGES
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.jobs.job import Job
-from training.jobs.stages import projection
+from training.jobs.stages import features
 from training.models import ModelConfig, build_model, initial_model
 from training.models.export import answer, graph_inputs
 from training.rounds.client import embed
@@ -133,8 +133,8 @@ def test_a_run_that_ended_behind_the_projection_goes_on_with_the_same_sums(
         patch.setattr("training.jobs.stages.federate.fit_converged", killed)
         with pytest.raises(KeyboardInterrupt):
             run_job(job, cases, out=tmp_path / "again")
-    asked, real = Counter(), projection.ask_sum
-    monkeypatch.setattr(projection, "ask_sum", lambda *given: asked.update([given[2]]) or real(*given))
+    asked, real = Counter(), features.ask_sum
+    monkeypatch.setattr(features, "ask_sum", lambda *given: asked.update([given[2]]) or real(*given))
     resumed = run_job(job, cases, out=tmp_path / "again").weights()
     assert not asked[MOMENTS]
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)

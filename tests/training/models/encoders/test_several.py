@@ -9,16 +9,14 @@ from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, SEX, CaseInput
 from registry.bundle.model import Graph
-from training.data.cases import Cases
-from training.data.dataset import Examples
+from training.data.dataset import Cases, Examples
 from training.errors import JobError
 from training.models import ModelConfig, build_model, initial_model
-from training.models.case_batch import as_inputs
-from training.models.class_activation import cell_rule
-from training.models.encoders.principal import principal, triangle
-from training.models.encoders.several import middle_of
+from training.models.classifier import as_inputs
+from training.models.encoders.several import middle_of, principal, triangle
 from training.models.export import answer, export_graph, graph_inputs, largest_differences
 from training.models.graph_parts import EncoderPart, split_graph
+from training.models.saliency import cell_rule
 
 SIZE = 32
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))

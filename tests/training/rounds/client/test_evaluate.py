@@ -10,8 +10,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from training.algorithms.release_store import MemoryReleases
-from training.data.cases import Cases
-from training.data.dataset import DECLARED_TONE, Examples
+from training.data.dataset import DECLARED_TONE, Cases, Examples
 from training.messages.message import GLOBAL, Broadcast
 from training.rounds.client import evaluate
 from training.rounds.client.disclosure import patients_by_tone

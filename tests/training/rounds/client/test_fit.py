@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from tests.closeness import assert_close_in_norm
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
 from training.algorithms.objectives.base import LocalRound
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.sampling import epoch_order, in_batches
 from training.algorithms.sync import SyncAll, SyncExcept
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, check_update, reply
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.client.fit import add_proximal_gradient, fit, squared_change, train_locally
 from training.rounds.server.loop import report_of
 from training.rounds.server.validation import check_requested

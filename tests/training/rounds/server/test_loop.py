@@ -12,16 +12,15 @@ from rich.console import Console
 
 from tests.closeness import assert_close_in_norm
 from training.algorithms.aggregators.base import Mixture
-from training.algorithms.aggregators.fedauto import FedAuto
-from training.algorithms.aggregators.fedavg import FedAvg
+from training.algorithms.aggregators.weighting import FedAuto, FedAvg
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.exchanges.base import Exchange, Parcel
-from training.algorithms.sampling import epoch_order, in_batches
+from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.errors import QuorumError
 from training.messages.message import Failure, Update, reply
 from training.messages.spool import Spool
 from training.models import build_model
-from training.models.groups import float_state
+from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import mix, run_rounds
 from training.rounds.server.metrics import MetricsLog

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry.bundle.counts.counting import count
-from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
+from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.errors import CheckpointError, MessageError
 from training.messages.message import Failure, reply
 from training.rounds.requests import pack_blocks

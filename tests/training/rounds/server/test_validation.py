@@ -16,7 +16,7 @@ from tests.training.rounds.server.test_loop import (
     rounds,
     trained,
 )
-from training.algorithms.aggregators.fedloss import FedLoss
+from training.algorithms.aggregators.weighting import FedLoss
 from training.data.dataset import SPLITS
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError

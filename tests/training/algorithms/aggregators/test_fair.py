@@ -1,0 +1,435 @@
+"""q-FFL, AFL and group DRO against their equations."""
+
+from itertools import combinations
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from training.algorithms.aggregators.base import Circumstances, Report
+from training.algorithms.aggregators.fair import AFL, QFFL, GroupDRO, project
+from training.algorithms.aggregators.weighting import FedEqual
+from training.errors import JobError
+
+RATE = 0.05
+THETA = np.array([1.0, -2.0, 0.5])
+TRAINED = {"a": np.array([0.9, -1.7, 0.6]), "b": np.array([1.4, -2.1, 0.1]), "c": np.array([-0.5, -2.0, 2.5])}
+LOSSES = {"a": 0.3, "b": 1.9, "c": 0.7}
+HELD = {"a": 5, "b": 80, "c": 15}
+
+
+def report(name, held=None, losses=None):
+    held = held or {f"tone {name}": HELD[name]}
+    losses = losses or {f"tone {name}": LOSSES[name]}
+    change = float(((THETA - TRAINED[name]) ** 2).sum())
+    # The loss over the last epoch is another one and must not be read.
+    return Report(name, held, dict.fromkeys(held, 99.0), losses, change)
+
+
+REPORTS = [report(name) for name in "abc"]
+MIXED = [
+    report("a", {"light": 30, "dark": 10}, {"light": 0.2, "dark": 2.0}),
+    report("b", {"dark": 50}, {"dark": 1.0}),
+    report("c", {"light": 10, "undeclared": 4}, {"light": 1.0, "undeclared": 0.7}),
+]
+
+
+def settled(unit="client", **given_settings):
+    circumstances = Circumstances(tuple("abc"), ("light", "dark"), True, RATE)
+    return QFFL(unit=unit, **given_settings).for_job(circumstances)
+
+
+def applied(mixture):
+    """θ^{t+1} of a mixture."""
+    moved = mixture.previous * THETA
+    for name, weight in mixture.clients.items():
+        moved = moved + weight * TRAINED[name]
+    return moved
+
+
+def paper(q, lipschitz, names="abc"):
+    """θ^t − Σ Δ_k / Σ h_k, term by term."""
+    step, total = np.zeros(3), 0.0
+    for name in names:
+        loss = LOSSES[name] + 1e-10
+        delta_w = lipschitz * (THETA - TRAINED[name])
+        step += np.float_power(loss, q) * delta_w
+        total += q * np.float_power(loss, q - 1) * (delta_w**2).sum() + lipschitz * np.float_power(loss, q)
+    return THETA - step / total
+
+
+@pytest.mark.parametrize("q", [0, 0.3, 1, 5])
+@pytest.mark.parametrize("lipschitz", [None, 3.0])
+def test_three_clients_move_the_model_as_algorithm_2_does(q, lipschitz):
+    mixture, state = settled(q=q, lipschitz=lipschitz).weigh(REPORTS, {})
+    np.testing.assert_allclose(applied(mixture), paper(q, lipschitz or 1 / RATE), rtol=1e-12)
+    assert state == {}
+
+
+def test_one_client_with_numbers_that_can_be_checked_in_the_head():
+    """F = 2, q = 1, Lip = 4, ‖θ − θ_k‖² = 1/8: ‖Δw‖² = 2, h = 2 + 8 = 10, and θ_k weighs 8/10."""
+    alone = Report("a", {"light": 3}, {}, {"light": 2.0}, 0.125)
+    mixture, _ = settled(q=1, lipschitz=4).weigh([alone], {})
+    assert mixture.clients == pytest.approx({"a": 0.8}, rel=1e-9)
+    assert mixture.previous == pytest.approx(0.2, rel=1e-9)
+
+
+def test_subgroups_are_the_formula_with_means_over_those_who_hold_them():
+    q, lipschitz = 2.0, 1 / RATE
+    shares = {
+        "light": {"a": 30 / 40, "c": 10 / 40},
+        "dark": {"a": 10 / 60, "b": 50 / 60},
+        "undeclared": {"c": 1.0},
+    }
+    losses = {"light": (30 * 0.2 + 10 * 1.0) / 40, "dark": (10 * 2.0 + 50 * 1.0) / 60, "undeclared": 0.7}
+    step, total = np.zeros(3), 0.0
+    for name, held in shares.items():
+        loss = losses[name] + 1e-10
+        changes = {client: lipschitz * (THETA - TRAINED[client]) for client in held}
+        step += loss**q * sum(share * changes[client] for client, share in held.items())
+        bound = sum(share * (changes[client] ** 2).sum() for client, share in held.items())
+        exact = (sum(share * changes[client] for client, share in held.items()) ** 2).sum()
+        assert bound >= exact
+        total += q * loss ** (q - 1) * bound + lipschitz * loss**q
+    mixture, _ = settled("subgroup", q=q).weigh(MIXED, {})
+    np.testing.assert_allclose(applied(mixture), THETA - step / total, rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", ["client", "subgroup"])
+def test_with_q_zero_it_is_fedequal(unit):
+    mixture, _ = settled(unit, q=0).weigh(MIXED, {})
+    equal, _ = FedEqual(unit=unit).weigh(MIXED, {})
+    assert mixture.clients == pytest.approx(equal.clients, rel=1e-12)
+    assert mixture.previous == pytest.approx(0, abs=1e-12)
+
+
+def test_a_larger_q_gives_the_worst_served_a_larger_part_of_the_step():
+    parts = []
+    for q in (0, 1, 5):
+        clients = settled(q=q).weigh(REPORTS, {})[0].clients
+        parts.append(clients["b"] / sum(clients.values()))
+    assert parts == sorted(parts)
+    assert parts[-1] > 0.99
+
+
+def test_those_who_did_not_answer_are_not_in_the_sums():
+    mixture, _ = settled(q=1).weigh([REPORTS[0], REPORTS[2]], {})
+    np.testing.assert_allclose(applied(mixture), paper(1, 1 / RATE, "ac"), rtol=1e-12)
+
+
+def test_the_default_of_lip_is_one_over_the_learning_rate_and_the_unit_follows_the_job():
+    assert settled().lipschitz == 1 / RATE
+    assert settled(lipschitz=7.0).lipschitz == 7.0
+    assert QFFL().for_job(Circumstances(("a",), (), False, RATE)).unit == "client"
+    assert QFFL().for_job(Circumstances(("a",), ("light",), True, RATE)).unit == "subgroup"
+
+
+def test_losses_of_zero_and_losses_whose_power_overflows_are_no_trouble():
+    still = [Report(name, {"light": 5}, {}, {"light": 0.0}, 0.25) for name in "ab"]
+    mixture, _ = settled(q=1).weigh(still, {})
+    # h = ‖Δw‖² + Lip F with F = 1e-10: all but nothing moves.
+    assert mixture.clients["a"] == pytest.approx(20 * 1e-10 / (2 * (400 * 0.25)), rel=1e-6)
+    loud = [Report(name, {"light": 5}, {}, {"light": loss}, 1e-3) for name, loss in (("a", 1e90), ("b", 1.0))]
+    assert settled(q=5).weigh(loud, {})[0].clients == pytest.approx({"a": 1.0, "b": 0.0})
+
+
+finite = st.floats(0, 1e6)
+
+
+@given(
+    numbers=st.lists(st.tuples(st.integers(1, 10_000), finite, finite), min_size=1, max_size=6),
+    q=st.floats(0, 8),
+    lipschitz=st.floats(1e-3, 1e6),
+)
+def test_the_next_model_lies_between_the_last_one_and_the_clients(numbers, q, lipschitz):
+    reports = [
+        Report(f"client {place}", {"light": n}, {}, {"light": loss}, change)
+        for place, (n, loss, change) in enumerate(numbers)
+    ]
+    mixture, _ = settled(q=q, lipschitz=lipschitz).weigh(reports, {})
+    assert all(weight >= 0 for weight in mixture.clients.values())
+    assert mixture.previous >= 0
+    assert sum(mixture.clients.values()) + mixture.previous == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [{"q": -0.1}, {"lipschitz": 0}])
+def test_settings_without_a_meaning_are_refused(wrong):
+    with pytest.raises(ValidationError, match="greater than"):
+        QFFL(**wrong)
+
+
+def reports(held="abc", **losses):
+    """Clients of one subgroup each; the losses of their last epoch are others and must not be read."""
+    sizes = {"a": 5, "b": 80, "c": 15}
+    return [
+        Report(name, {f"tone {name}": sizes[name]}, {f"tone {name}": 99.0}, {f"tone {name}": losses[name]})
+        for name in held
+    ]
+
+
+def settled_afl(step_size=0.5, unit="client", clients=("a", "b", "c"), subgroups=("light", "dark")):
+    return AFL(unit=unit, step_size=step_size).for_job(Circumstances(clients, subgroups, True, 0.1))
+
+
+def mixture_of(state):
+    return {key.removeprefix("lambda/"): value for key, value in state.items()}
+
+
+def test_three_rounds_by_hand():
+    aggregator = settled_afl(step_size=0.5)
+    state = aggregator.initial_state()
+    assert state == pytest.approx({"lambda/a": 1 / 3, "lambda/b": 1 / 3, "lambda/c": 1 / 3})
+
+    first, state = aggregator.weigh(reports(a=0.2, b=0.8, c=0.5), state)
+    assert first.clients == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
+    assert first.previous == 0
+    # 1/3 + (0.1, 0.4, 0.25) sums to 1.75: less 0.25 each.
+    assert mixture_of(state) == pytest.approx({"a": 11 / 60, "b": 29 / 60, "c": 20 / 60})
+
+    second, state = aggregator.weigh(reports(a=0.1, b=1.5, c=0.3), state)
+    assert second.clients == pytest.approx({"a": 11 / 60, "b": 29 / 60, "c": 20 / 60})
+    # (14, 74, 29)/60 less 19/60 each would leave a below 0; without a, (74 + 29 − 60)/2 = 21.5 off b and c.
+    assert mixture_of(state) == pytest.approx({"a": 0, "b": 52.5 / 60, "c": 7.5 / 60}, abs=1e-15)
+
+    third, state = aggregator.weigh(reports(a=1.0, b=0.0, c=0.0), state)
+    assert third.clients == pytest.approx({"a": 0, "b": 52.5 / 60, "c": 7.5 / 60}, abs=1e-15)
+    # (30, 52.5, 7.5)/60 sums to 1.5: less 10/60 each would leave c below 0; (30 + 52.5 − 60)/2 = 11.25.
+    assert mixture_of(state) == pytest.approx({"a": 18.75 / 60, "b": 41.25 / 60, "c": 0}, abs=1e-15)
+
+
+def test_who_did_not_answer_keeps_its_share_and_the_others_are_renormalised():
+    state = {"lambda/a": 0.2, "lambda/b": 0.5, "lambda/c": 0.3}
+    mixture, after = settled_afl(step_size=0.1).weigh(reports("ac", a=2.0, c=1.0), state)
+    assert mixture.clients == pytest.approx({"a": 0.4, "c": 0.6})
+    # 0.2 + 0.2 and 0.3 + 0.1, less 0.15 each: together 0.5 as before.
+    assert mixture_of(after) == pytest.approx({"a": 0.25, "b": 0.5, "c": 0.25})
+    assert after["lambda/b"] == 0.5
+
+
+def test_those_without_any_share_weigh_the_same_when_they_answer_alone():
+    state = {"lambda/a": 0.0, "lambda/b": 1.0, "lambda/c": 0.0}
+    mixture, after = settled_afl().weigh(reports("ac", a=2.0, c=1.0), state)
+    assert mixture.clients == {"a": 0.5, "c": 0.5}
+    assert after == state
+
+
+def test_a_client_that_misses_the_first_round_still_has_its_uniform_share():
+    aggregator = settled_afl(step_size=0.1)
+    _, state = aggregator.weigh(reports("ab", a=1.0, b=1.0), aggregator.initial_state())
+    assert mixture_of(state) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
+
+
+def test_a_unit_that_nobody_knew_of_enters_with_a_uniform_share():
+    mixture, after = AFL(unit="client", step_size=0).weigh(
+        reports(a=1.0, b=1.0, c=1.0), {"lambda/a": 0.25, "lambda/b": 0.75}
+    )
+    assert mixture.clients == pytest.approx({"a": 0.5 / 3, "b": 0.5, "c": 1 / 3})
+    assert mixture_of(after) == pytest.approx(mixture.clients)
+
+
+def test_subgroups_climb_by_the_mean_loss_over_those_who_hold_them():
+    held = [
+        Report("north", {"light": 30, "dark": 10}, {}, {"light": 0.2, "dark": 2.0}),
+        Report("south", {"dark": 50}, {}, {"dark": 1.0}),
+    ]
+    aggregator = settled_afl(step_size=0.6, unit="subgroup")
+    mixture, state = aggregator.weigh(held, aggregator.initial_state())
+    assert mixture.clients == pytest.approx({"north": 0.5 + 0.5 * 10 / 60, "south": 0.5 * 50 / 60})
+    light, dark = 0.2, (10 * 2.0 + 50 * 1.0) / 60
+    moved = 0.6 * (dark - light) / 2
+    assert mixture_of(state) == pytest.approx({"light": 0.5 - moved, "dark": 0.5 + moved})
+
+
+def test_without_a_step_it_is_fedequal():
+    aggregator = settled_afl(step_size=0)
+    state = aggregator.initial_state()
+    for losses in ({"a": 0.2, "b": 0.8, "c": 0.5}, {"a": 2.0, "b": 0.1, "c": 0.3}):
+        mixture, state = aggregator.weigh(reports(**losses), state)
+        equal, _ = FedEqual(unit="client").weigh(reports(**losses), {})
+        assert mixture.clients == pytest.approx(equal.clients, rel=1e-12)
+
+
+def nearest_on_simplex(point, mass):
+    """The best over all supports of the projection onto the plane through that support."""
+    best, distance = None, np.inf
+    for size in range(1, len(point) + 1):
+        for support in map(list, combinations(range(len(point)), size)):
+            candidate = np.zeros(len(point))
+            candidate[support] = point[support] - (point[support].sum() - mass) / size
+            if candidate.min() >= -1e-12 and ((candidate - point) ** 2).sum() < distance:
+                best, distance = candidate, ((candidate - point) ** 2).sum()
+    return best
+
+
+points = st.lists(st.floats(-20, 20), min_size=1, max_size=6)
+
+
+@given(values=points, mass=st.floats(0.01, 1))
+def test_the_projection_is_the_nearest_point_of_the_simplex(values, mass):
+    found = project({str(place): value for place, value in enumerate(values)}, mass)
+    expected = nearest_on_simplex(np.array(values), mass)
+    np.testing.assert_allclose(list(found.values()), expected, atol=1e-7)  # the search's own rounding
+
+
+@given(values=st.lists(st.floats(0, 1e12), min_size=1, max_size=8), mass=st.floats(0, 1))
+def test_a_projection_keeps_the_mass_whatever_the_size_of_the_losses(values, mass):
+    found = project({str(place): value for place, value in enumerate(values)}, mass)
+    assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(mass, abs=1e-12)
+
+
+A, B, C = "other, light", "malignant, light", "malignant, dark"
+HELD_GROUP_DRO = {
+    A: {"north": 60, "south": 20},
+    B: {"north": 4, "south": 6},
+    C: {"north": 0, "south": 10},
+    "other, undeclared": {"north": 2, "south": 1},
+    "malignant, undeclared": {"north": 0, "south": 0},
+}
+
+
+def settled_group_dro(held=HELD_GROUP_DRO, least=5, **settings):
+    return GroupDRO(**settings).for_job(Circumstances(("north", "south"), (), True, 0.1, held, least))
+
+
+def report_group_dro(client, n, **losses):
+    told = {{"a": A, "b": B, "c": C}[name]: loss for name, loss in losses.items()}
+    return Report(client, {"light": n}, {"light": 99.0}, told)
+
+
+def q_of(state):
+    return {key.removeprefix("q/"): value for key, value in state.items()}
+
+
+def test_two_rounds_by_hand():
+    rule = settled_group_dro(step_size=0.5, adjustment=2.0)
+    state = rule.initial_state()
+    assert q_of(state) == pytest.approx({A: 1 / 3, B: 1 / 3, C: 1 / 3})
+    # 100 pictures are in cells that q is over; 80, 10 and 10 of them.
+    assert rule.cell_weights(state) == pytest.approx({A: 100 / 80 / 3, B: 10 / 3, C: 10 / 3})
+
+    told = [report_group_dro("north", 66, a=0.2, b=1.0), report_group_dro("south", 37, a=0.6, b=2.0, c=3.0)]
+    mixture, state = rule.weigh(told, state)
+    # 60 of A, 4 of B and 2 that count 1; 20 of A, 6 of B, 10 of C and 1 that counts 1.
+    north, south = (60 / 80 + 4 / 10) * 100 / 3 + 2, (20 / 80 + 6 / 10 + 10 / 10) * 100 / 3 + 1
+    assert mixture.clients == pytest.approx({"north": north / 103, "south": south / 103})
+    assert mixture.previous == 0
+    scores = {
+        A: exp(0.5 * ((60 * 0.2 + 20 * 0.6) / 80 + 2 / 80**0.5)),
+        B: exp(0.5 * ((4 * 1.0 + 6 * 2.0) / 10 + 2 / 10**0.5)),
+        C: exp(0.5 * (3.0 + 2 / 10**0.5)),
+    }
+    expected = {cell: score / sum(scores.values()) for cell, score in scores.items()}
+    assert q_of(state) == pytest.approx(expected)
+    assert rule.cell_weights(state) == pytest.approx(
+        {A: expected[A] * 100 / 80, B: expected[B] * 10, C: expected[C] * 10}
+    )
+
+    mixture, state = rule.weigh(told, state)
+    north = (expected[A] * 60 / 80 + expected[B] * 4 / 10) * 100 + 2
+    assert mixture.clients["north"] == pytest.approx(north / 103)
+    scores = {cell: score * expected[cell] for cell, score in scores.items()}
+    assert q_of(state) == pytest.approx(
+        {cell: score / sum(scores.values()) for cell, score in scores.items()}
+    )
+
+
+def test_what_clients_weigh_is_one_on_the_mean_over_the_pictures():
+    rule = settled_group_dro()
+    state = {"q/" + A: 0.1, "q/" + B: 0.2, "q/" + C: 0.7}
+    weights = rule.cell_weights(state)
+    assert (80 * weights[A] + 10 * weights[B] + 10 * weights[C]) / 100 == pytest.approx(1)
+    assert [weights[A] * 80, weights[B] * 10, weights[C] * 10] == pytest.approx([10, 20, 70])
+
+
+def test_a_cell_that_no_client_may_tell_of_is_left_as_it_is():
+    rule = settled_group_dro(least=5)
+    assert list(q_of(rule.initial_state())) == [A, B, C]
+    assert rule.facts(rule.initial_state())["cells"] == {
+        A: {"n": 80, "q": 1 / 3},
+        B: {"n": 10, "q": 1 / 3},
+        C: {"n": 10, "q": 1 / 3},
+        "other, undeclared": {"n": 3, "q": None},
+    }
+    # 4 and 6 pictures of B: south tells of 6 patients, and nobody of 7.
+    assert list(q_of(settled_group_dro(least=6).initial_state())) == [A, B, C]
+    assert list(q_of(settled_group_dro(least=7).initial_state())) == [A, C]
+
+
+def test_of_whom_nobody_tells_keeps_its_share_and_the_others_share_theirs():
+    rule = settled_group_dro(step_size=1.0)
+    state = {"q/" + A: 0.5, "q/" + B: 0.2, "q/" + C: 0.3}
+    _, after = rule.weigh([report_group_dro("north", 66, a=0.0, b=1.0)], state)
+    assert after["q/" + C] == 0.3
+    a, b = 0.5, 0.2 * exp(1.0)
+    assert after["q/" + A] == pytest.approx(0.7 * a / (a + b))
+    assert after["q/" + B] == pytest.approx(0.7 * b / (a + b))
+    _, silent = rule.weigh([report_group_dro("north", 66)], state)
+    assert silent == state
+
+
+def test_a_loss_counts_as_its_clients_pictures_of_the_cell_do():
+    rule = settled_group_dro(step_size=1.0)
+    state = rule.initial_state()
+    one = rule.weigh(
+        [report_group_dro("north", 66, b=1.0), report_group_dro("south", 37, b=2.0, c=0.0)], state
+    )[1]
+    other = rule.weigh([report_group_dro("south", 37, b=1.6, c=0.0)], state)[1]
+    assert one == pytest.approx(other)
+
+
+def test_losses_of_any_size_keep_the_mass_and_what_is_gone_stays_gone():
+    rule = settled_group_dro(step_size=1e6)
+    state = rule.initial_state()
+    told = [report_group_dro("south", 37, a=0.0, b=1e9, c=2e9)]
+    for _ in range(3):
+        _, state = rule.weigh(told, state)
+        assert sum(state.values()) == pytest.approx(1)
+    assert q_of(state) == {A: 0.0, B: 0.0, C: 1.0}
+    assert rule.cell_weights(state)[A] == 0
+    mixture, _ = rule.weigh([report_group_dro("north", 66), report_group_dro("south", 37)], state)
+    assert mixture.clients == pytest.approx({"north": 2 / 103, "south": 101 / 103})
+
+
+def test_where_nothing_is_left_of_q_at_those_that_answered_they_count_as_they_hold():
+    held = {A: {"north": 30, "south": 0, "west": 10}, B: {"north": 0, "south": 20, "west": 0}}
+    rule = settled_group_dro(held)
+    alone = [Report("north", {"light": 30}, {}, {}), Report("west", {"light": 10}, {}, {})]
+    mixture, _ = rule.weigh(alone, {"q/" + A: 0.0, "q/" + B: 1.0})
+    assert mixture.clients == {"north": 0.75, "west": 0.25}
+
+
+def test_little_of_q_at_those_that_answered_is_still_what_they_are_weighed_by():
+    held = {A: {"north": 30, "west": 10}, C: {"north": 10, "west": 30}, B: {"south": 20}}
+    alone = [Report("north", {"light": 40}, {}, {}), Report("west", {"light": 40}, {}, {})]
+    mixture, _ = settled_group_dro(held).weigh(alone, {"q/" + A: 1e-4, "q/" + C: 3e-4, "q/" + B: 0.9996})
+    assert mixture.clients == pytest.approx({"north": (3 + 3) / 16, "west": (1 + 9) / 16})
+
+
+def test_with_fewer_than_two_cells_there_is_nothing_to_weigh():
+    with pytest.raises(
+        JobError, match=r"of which a client holds 61 .*two; .* other, light: 80; malignant, l"
+    ):
+        settled_group_dro(least=61)
+    with pytest.raises(JobError, match=r"Lower privacy\.min_count, or use the aggregator fedavg"):
+        settled_group_dro(least=20)
+
+
+@pytest.mark.parametrize("settings", [{"step_size": -0.1}, {"adjustment": -1}, {"cells": "tone"}])
+def test_what_makes_no_sense_is_refused(settings):
+    with pytest.raises(ValidationError):
+        GroupDRO(**settings)
+
+
+def test_a_cell_that_went_with_its_client_leaves_its_share_to_the_others():
+    state = {"q/" + A: 0.1, "q/" + B: 0.3, "q/" + C: 0.6}
+    left = settled_group_dro({A: HELD_GROUP_DRO[A], B: HELD_GROUP_DRO[B]})
+    assert left.cell_weights(state) == pytest.approx({A: 0.25 * 90 / 80, B: 0.75 * 90 / 10})
+    assert left.cell_weights({**state, "q/" + A: 0.0, "q/" + B: 0.0}) == pytest.approx(
+        {A: 0.5 * 90 / 80, B: 0.5 * 90 / 10}
+    )
+    _, after = left.weigh([report_group_dro("north", 64, a=1.0, b=1.0)], state)
+    assert after == pytest.approx(state)

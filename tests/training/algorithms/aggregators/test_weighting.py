@@ -1,0 +1,130 @@
+"""FedAvg and the rules of Xu et al. (2023) against hand-computed weights."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from training.algorithms.aggregators.base import Report
+from training.algorithms.aggregators.weighting import FedAuto, FedAvg, FedEqual, FedExp, FedLoss
+
+REPORTS = [
+    Report("a", {"light": 30, "dark": 10}, {"light": 0.2, "dark": 5.0}),
+    Report("b", {"dark": 50}, {"dark": 1.0}),
+    Report("c", {"light": 10}, {"light": 3.0}),
+]
+
+
+def test_clients_weigh_as_much_as_they_hold():
+    mixture, _ = FedAvg().weigh(REPORTS, {})
+    assert mixture.clients == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1}, rel=1e-15)
+    assert mixture.previous == 0
+
+
+def test_weights_are_renormalised_over_those_who_answered():
+    mixture, _ = FedAvg().weigh([REPORTS[0], REPORTS[2]], {})
+    assert mixture.clients == pytest.approx({"a": 0.8, "c": 0.2}, rel=1e-15)
+
+
+def test_clients_weigh_the_same_whatever_they_hold():
+    mixture, _ = FedEqual(unit="client").weigh(REPORTS, {})
+    assert mixture.clients == pytest.approx(dict.fromkeys("abc", 1 / 3), rel=1e-15)
+
+
+def test_subgroups_weigh_the_same_and_are_shared_by_those_who_hold_them():
+    mixture, _ = FedEqual().weigh(REPORTS, {})
+    # light: 30 at a, 10 at c; dark: 10 at a, 50 at b.
+    expected = {"a": 30 / 40 / 2 + 10 / 60 / 2, "b": 50 / 60 / 2, "c": 10 / 40 / 2}
+    assert mixture.clients == pytest.approx(expected, rel=1e-15)
+
+
+def test_weights_are_in_proportion_to_the_losses():
+    reports = [
+        Report("a", {"light": 1}, {"light": 0.5}),
+        Report("b", {"dark": 900}, {"dark": 2.0}),
+        Report("c", {"medium": 40}, {"medium": 1.5}),
+    ]
+    mixture, _ = FedLoss().weigh(reports, {})
+    assert mixture.clients == pytest.approx({"a": 0.125, "b": 0.5, "c": 0.375}, rel=1e-15)
+
+
+def test_losses_that_are_all_zero_give_equal_weights():
+    reports = [Report("a", {"light": 3}, {"light": 0.0}), Report("b", {"dark": 5}, {"dark": 0.0})]
+    assert FedLoss().weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
+
+
+LOSSES = {"a": 0.3, "b": 1.7, "c": 0.9}
+REPORTS_FEDEXP = [
+    Report(name, {f"tone {name}": n}, {f"tone {name}": LOSSES[name]})
+    for name, n in zip("abc", (5, 80, 15), strict=True)
+]
+
+
+@pytest.mark.parametrize("m", [1, 2, 3.5])
+def test_weights_are_the_exponentials_of_the_scaled_losses(m):
+    raised = np.exp(m * np.array([0.3, 1.7, 0.9]))
+    mixture, _ = FedExp(m=m).weigh(REPORTS_FEDEXP, {})
+    np.testing.assert_allclose(list(mixture.clients.values()), raised / raised.sum(), rtol=1e-14)
+
+
+def test_a_tiny_m_is_fedequal():
+    mixture, _ = FedExp(m=1e-9).weigh(REPORTS_FEDEXP, {})
+    assert mixture.clients == pytest.approx(dict.fromkeys("abc", 1 / 3), rel=1e-8)
+
+
+def test_a_large_m_leaves_the_worst_served_alone():
+    mixture, _ = FedExp(m=1000).weigh(REPORTS_FEDEXP, {})
+    assert mixture.clients == pytest.approx({"a": 0, "b": 1, "c": 0}, abs=1e-12)
+
+
+def test_losses_of_a_thousand_do_not_overflow():
+    reports = [Report("a", {"light": 3}, {"light": 1000.0}), Report("b", {"dark": 5}, {"dark": 1001.0})]
+    mixture, _ = FedExp(m=1).weigh(reports, {})
+    e = float(np.e)
+    assert mixture.clients == pytest.approx({"a": 1 / (1 + e), "b": e / (1 + e)}, rel=1e-14)
+
+
+@pytest.mark.parametrize("m", [0, -1])
+def test_m_is_positive(m):
+    with pytest.raises(ValidationError, match="greater than 0"):
+        FedExp(m=m)
+
+
+NARROW, WIDE = (1.0, 1.2, 1.4), (1.0, 1.2, 1.6)  # L_max / L_min below and above Q = 1.5
+
+
+def reports(losses, sizes=(5, 80, 15)):
+    return [
+        Report(name, {f"tone {name}": n}, {f"tone {name}": loss})
+        for name, n, loss in zip("abc", sizes, losses, strict=True)
+    ]
+
+
+def weights(losses, m):
+    raised = np.exp(m * np.array(losses))
+    return raised / raised.sum()
+
+
+def test_m_rises_when_the_losses_are_far_apart_stays_otherwise_and_stops_at_its_bound():
+    aggregator = FedAuto(loss_ratio=1.5, max_scale=3)
+    state = aggregator.initial_state()
+    rounds = [(NARROW, 1), (WIDE, 2), (NARROW, 2), (WIDE, 3), (WIDE, 3), (WIDE, 3), (NARROW, 3)]
+    for losses, m in rounds:
+        mixture, state = aggregator.weigh(reports(losses), state)
+        assert state == {"m": m}
+        np.testing.assert_allclose(list(mixture.clients.values()), weights(losses, m), rtol=1e-14)
+
+
+def test_the_raised_m_weighs_the_same_round():
+    mixture, _ = FedAuto().weigh(reports(WIDE), {"m": 1.0})
+    np.testing.assert_allclose(list(mixture.clients.values()), weights(WIDE, 2), rtol=1e-14)
+
+
+def test_losses_of_a_thousand_do_not_overflow_fedauto():
+    mixture, _ = FedAuto().weigh(reports((100.0, 1000.0, 500.0)), {"m": 2.0})
+    assert mixture.clients == pytest.approx({"a": 0, "b": 1, "c": 0}, abs=1e-15)
+
+
+@pytest.mark.parametrize("wrong", [{"loss_ratio": 1.0}, {"max_scale": 0}])
+def test_settings_without_a_meaning_are_refused(wrong):
+    with pytest.raises(ValidationError, match="greater than"):
+        FedAuto(**wrong)
