@@ -1,7 +1,7 @@
 """Differential privacy of counts: discrete Gaussian noise, its (ε, δ), and the account of each client.
 
 Zero-concentrated differential privacy (Bun and Steinke 2016). A count that one patient changes by Δ in the L2
-norm, told with N_Z(0, σ²) in every cell, is Δ² / 2σ²-zCDP, and ρ of several such add up (Canonne, Kamath and
+norm, sent with N_Z(0, σ²) in every cell, is Δ² / 2σ²-zCDP, and ρ of several such add up (Canonne, Kamath and
 Steinke 2020, Theorem 4). How many patients there are is known, so that the change is of one patient for
 another: a picture leaves one cell and comes to another, Δ = √2. (Without the patient it would be 1.) ρ-zCDP
 is (ε, δ)-differential privacy with

@@ -1,4 +1,4 @@
-"""The ledger of releases: what was told before of the same pictures decides what may be told now.
+"""The ledger of releases: what was disclosed of the same pictures decides what may be disclosed now.
 
 Sums over two populations that differ by few patients tell these patients, whatever each sum is over: of the
 test pictures before and after one more was taken, of all pictures and of one per lesion, of a clinic and its
@@ -7,7 +7,7 @@ releases of the same kind (over rounds, stages, splits and models; where the led
 runs), two releases at a time. Where they would differ by fewer patients than the job's minimum,
 
 1. pictures that were in none of the earlier sets are held back, if they are of fewer patients than that;
-2. else the smallest set is left out, and the next, until the rest differs enough or by nobody.
+2. else the smallest set is left out, and the next, until the rest differs enough or not at all.
 
 What is left leaves, and is written down before it does.
 
@@ -33,8 +33,8 @@ that both runs have with a label are held against each other by class, too: thos
 another class, or of none.
 
 Departures: combinations of three releases and more are not looked at; of patients who are gone together it is
-told how many had which class; a tone that is put right changes numbers too, and is only seen where a picture
-comes to another split or subgroup by it.
+disclosed how many had which class; a tone that is put right changes numbers too, and is only seen where a
+picture comes to another split or subgroup by it.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ from training.errors import DataError
 
 @dataclass(frozen=True)
 class Release:
-    """Disjoint sets of pictures of which sums were told.
+    """Disjoint sets of pictures of which sums were disclosed.
 
     Attributes:
         pictures: an identity of each picture, the same in every run, `(n,)` int64.
@@ -176,11 +176,11 @@ def disclosable(client: Client, kind: str, sets: Mapping[str, Examples]) -> dict
     """The sets, or what is left of them, of which sums of a kind may leave; they are written down.
 
     A set of fewer patients than the job's minimum is left out, and so is what would tell so few apart
-    together with what was told before.
+    together with what was disclosed before.
 
     Args:
         client: whose pictures; its account of releases, and the job's minimum.
-        kind: of what sums are told.
+        kind: of what the sums are.
         sets: disjoint, by name.
 
     Raises:
@@ -195,8 +195,8 @@ def disclosable(client: Client, kind: str, sets: Mapping[str, Examples]) -> dict
     for line in lines:
         warn_once(store, line)
     if kept:
-        told = identities_of(kept)
-        store.add(client.id, digest_of(kind, told), Release.of(told).to_rows(kind))
+        left = identities_of(kept)
+        store.add(client.id, digest_of(kind, left), Release.of(left).to_rows(kind))
     return kept
 
 
@@ -208,7 +208,7 @@ def is_first_question(store: ReleaseStore, client: str, model: str, question: st
         client: whose pictures.
         model: what names the model, and what is counted.
         question: all that it asks; the same again is the first.
-        least: the fewest patients that may be told of; where it is 1, every question counts as the first.
+        least: the fewest patients of whom sums may be disclosed; at 1, every question counts as the first.
 
     Raises:
         MessageError: the account cannot be kept.
@@ -232,13 +232,13 @@ def warn_once(store: ReleaseStore, line: str) -> None:
 def apart_from(
     earlier: Iterable[Release], sets: Mapping[str, Examples], least: int, client: str
 ) -> tuple[dict[str, Examples], list[str]]:
-    """The sets, or what is left of them, that differ enough from every earlier release, or by nobody.
+    """The sets, or what is left of them, that differ enough from every earlier release, or not at all.
 
-    Beside them a line for each thing that is held back or left out.
+    With a line for each thing that is held back or left out.
     """
     kept, releases, lines = dict(sets), list(earlier), []
     while kept:
-        near = next((told for told in releases if difference(kept, told, least) < least), None)
+        near = next((each for each in releases if difference(kept, each, least) < least), None)
         if near is None:
             break
         shorter = held_back(kept, near, least)
@@ -259,20 +259,22 @@ def apart_from(
     return kept, lines
 
 
-def held_back(sets: Mapping[str, Examples], told: Release, least: int) -> dict[str, Examples] | None:
+def held_back(sets: Mapping[str, Examples], earlier: Release, least: int) -> dict[str, Examples] | None:
     """The sets without pictures that an earlier release did not have; None where that does not help."""
-    shorter = {name: part.where(np.isin(part.identities[:, 0], told.pictures)) for name, part in sets.items()}
+    shorter = {
+        name: part.where(np.isin(part.identities[:, 0], earlier.pictures)) for name, part in sets.items()
+    }
     shorter = {name: part for name, part in shorter.items() if part.num_people >= least}
     dropped = np.concatenate(
-        [part.identities[~np.isin(part.identities[:, 0], told.pictures), 1] for part in sets.values()]
+        [part.identities[~np.isin(part.identities[:, 0], earlier.pictures), 1] for part in sets.values()]
     )
     few = 0 < len(np.unique(dropped)) < least
-    return shorter if few and shorter and difference(shorter, told, least) >= least else None
+    return shorter if few and shorter and difference(shorter, earlier, least) >= least else None
 
 
-def difference(sets: Mapping[str, Examples], told: Release, least: int) -> float:
+def difference(sets: Mapping[str, Examples], earlier: Release, least: int) -> float:
     """The smallest difference between these sets and an earlier release, where it is below `least`."""
-    return smallest_difference(Release.of(identities_of(sets)), told, least)
+    return smallest_difference(Release.of(identities_of(sets)), earlier, least)
 
 
 def digest_of(kind: str, sets: Iterable[NDArray[np.int64]]) -> str:
@@ -293,10 +295,10 @@ def kind_number(kind: str) -> int:
 
 @dataclass(frozen=True)
 class CensusAccount:
-    """What one client told of how many pictures it has.
+    """What one client disclosed of how many pictures it has.
 
     Attributes:
-        store: what was told before, over all runs.
+        store: what was disclosed before, over all runs.
         client: whose pictures.
     """
 
@@ -329,7 +331,7 @@ class CensusAccount:
                 )
 
     def remember(self, pictures: PictureList) -> None:
-        """Write down what is told now."""
+        """Write down what is disclosed now."""
         for kind, sets in kinds_of(pictures).items():
             digest = digest_of(kind, sets)
             if not self.store.has(self.client, digest):
@@ -345,7 +347,8 @@ def patients_apart(one: Release, other: Release, enough: int) -> float:
     """The fewest patients, above 0, by whom sums of the one differ from sums of the other; inf for enough.
 
     A set that has pictures of one set of the other release alone, as that has of it, is held against that:
-    either number by itself is told anyway, however small. Where sets are cut in other ways, any unions are.
+    either number by itself is disclosed anyway, however small. Where sets are cut in other ways, any unions
+    are.
     """
     numbers, others = np.unique(one.sets), np.unique(other.sets)
     members = {number: one.pictures[one.sets == number] for number in numbers.tolist()}

@@ -121,7 +121,7 @@ def round_line(
     everything = list(points.values())
     answered = {name: [update.client for update in members] for name, members in updates.items()}
     losses = {name: mean_loss(members) for name, members in updates.items()}
-    told = [loss for loss in losses.values() if loss is not None]
+    known = [loss for loss in losses.values() if loss is not None]
     scalars = {
         name: {update.client: update.scalars for update in members if update.scalars}
         for name, members in updates.items()
@@ -132,7 +132,7 @@ def round_line(
         "asked": distinct(cohorts),
         "answered": distinct(answered),
         "failed": [{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
-        "loss": sum(told) / len(told) if told else None,
+        "loss": sum(known) / len(known) if known else None,
         "metrics": figures(sum(everything[1:], everything[0])) if everything else {},
         "by_subgroup": {name: figures(point) for name, point in points.items()},
         "models": {
@@ -184,7 +184,7 @@ def distinct(clients: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def mean_loss(updates: Sequence[Update]) -> float | None:
-    """The sample-weighted mean training loss over clients and subgroups; None where nobody tells one."""
+    """The sample-weighted mean training loss over clients and subgroups; None where none is reported."""
     known = [
         (update.num_examples.get(name, 0), loss) for update in updates for name, loss in update.losses.items()
     ]
