@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
-from training.privacy.compression import decode, encode, stochastic
+from training.privacy.compression import decode, encode
 from training.privacy.dp.updates import clip
 from training.randomness import NoiseSource
 
@@ -97,10 +97,10 @@ def forms(network: nn.Module, images: Tensor, labels: Tensor, victim: int) -> di
     """What the attacker sees of one client's picture, in each form."""
     one = slice(victim, victim + 1)
     step, label = gradient(network, images[one], labels[one]), labels[one]
-    rounding = stochastic(torch.Generator().manual_seed(victim))
+    random = torch.Generator().manual_seed(victim)
     seen = {
         "plain": Seen(step, label),
-        "8-bit": Seen([decode(encode("t", tensor, "8-bit", rounding))["t"] for tensor in step], label),
+        "8-bit": Seen([decode(encode("t", tensor, "8-bit", random))["t"] for tensor in step], label),
         "clipped": Seen(clipped(step), label),
     }
     for noise in NOISES:

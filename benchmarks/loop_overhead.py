@@ -58,7 +58,7 @@ from training.randomness import derive_seed, generator
 from training.rounds.census import Census
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import fit_broadcast, run_rounds
-from training.rounds.server.metrics import MetricsLog, RoundMetrics
+from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, States, TrackState
 
 CPU = torch.device("cpu")
@@ -78,9 +78,9 @@ PARTS = (
     Watched("take weights from the model", LocalModel, "take"),
     Watched("name what travels", SyncAll, "travels"),
     Watched("clear the spool", Spool, "clear"),
-    Watched("check the updates", training.rounds.server.loop, "admit"),
+    Watched("check the updates", training.rounds.server.loop, "validate_updates"),
     Watched("weigh and mix", training.rounds.server.loop, "aggregate"),
-    Watched("log", RoundMetrics, "to_json"),
+    Watched("log", training.rounds.server.loop, "round_line"),
     Watched("log", MetricsLog, "write"),
     Watched("log", MetricsLog, "advance"),
     Watched("checkpoint: write", training.rounds.server.loop, "save"),

@@ -51,7 +51,7 @@ from training.models.export import GRAPH
 from training.rounds.client.disclosure import as_they_are, patients_by_tone, sendable
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.evaluate import reply_blocks
-from training.rounds.client.ledger import EMBEDDING_SUMS, admit, is_first_question, warn_once
+from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable, is_first_question, warn_once
 from training.rounds.requests import EMBED, EvaluateQuestion
 
 LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
@@ -376,8 +376,7 @@ def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_
     by_class = {
         label.code: examples.where(examples.labels == k) for k, label in enumerate(client.dataset.labels)
     }
-    enough = {code: part for code, part in by_class.items() if part.num_people >= max(client.min_count, 1)}
-    told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
+    told = disclosable(client, EMBEDDING_SUMS, by_class)
     pictures = np.concatenate([[-1], *(part.identities[:, 0] for part in told.values())])
     labelled = examples.where((examples.labels >= 0) & np.isin(examples.identities[:, 0], pictures))
     classes = len(client.dataset.labels)

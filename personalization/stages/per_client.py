@@ -20,7 +20,7 @@ from training.models.encoders.files import said_of
 from training.rounds.census import Census
 from training.rounds.client.evaluate import predict, reply_blocks
 from training.rounds.client.fit import FEWEST_IN_BATCH
-from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.client.ledger import ANSWERS, disclosable
 from training.rounds.requests import TEST, Blocks, EvaluateQuestion, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all
 from training.rounds.server.plan import Track
@@ -95,9 +95,7 @@ def admitted_together(client: Client, question: EvaluateQuestion) -> dict[str, E
     small = (sizes < client.min_count)[places]
     if labelled.where(small).num_people < client.min_count:
         labelled = labelled.where(~small)
-    if labelled.num_people < max(client.min_count, 1):
-        return {}
-    return admit(client.releases, client.id, ANSWERS, {client.id: labelled}, client.min_count)
+    return disclosable(client, ANSWERS, {client.id: labelled})
 
 
 def figures_of_own_models(

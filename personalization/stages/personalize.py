@@ -274,7 +274,7 @@ class Personalize(Stage):
         candidates = Candidates(context.folder, context.digest)
         traffic = Traffic()
         # Asked again after a resume: the answer is the same, and so is what it costs.
-        blocks = evaluate_tracks(plan, states, context.engine, 0, traffic).blocks
+        blocks, _ = evaluate_tracks(plan, states, context.engine, 0, traffic)
         self.keep_epoch(candidates, 0, states, blocks)
         if uncounted := [track.name for track in plan.tracks if track.name not in blocks]:
             context.metrics_log.log(

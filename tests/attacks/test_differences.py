@@ -110,6 +110,11 @@ def asked(make_client, monkeypatch, tmp_path):
     return ask
 
 
+def all_of_enough(client, kind, sets):
+    """What may leave where nothing is remembered."""
+    return {name: part for name, part in sets.items() if part.num_people >= max(client.min_count, 1)}
+
+
 def exposed(answers):
     """Of how few patients a difference between unions of answers is; 0 where all are of LEAST."""
     unions = [
@@ -135,8 +140,8 @@ def test_no_difference_is_of_few_patients(full, asked, scenario, monkeypatch):
     assert exposed(answers) == 0
     assert all(answers[:1]), "something is told"
     with monkeypatch.context() as as_before:
-        as_before.setattr(disclosure, "admit", lambda store, client, kind, sets, least: dict(sets))
-        as_before.setattr("personalization.stages.per_client.admit", disclosure.admit)
+        as_before.setattr(disclosure, "disclosable", all_of_enough)
+        as_before.setattr("personalization.stages.per_client.disclosable", all_of_enough)
         as_before.setattr(
             disclosure, "one_of_each", lambda part, least: part.where(disclosure.first_of_each(part.lesions))
         )

@@ -17,7 +17,7 @@ form. An update stays in its form until it is added up, so that updates that wai
 took on the wire.
 """
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 
 import torch
@@ -32,33 +32,28 @@ from training.randomness import derive_seed
 WIRE = "wire/"
 HALF, BYTE, SCALE = WIRE + "half/", WIRE + "8-bit/", WIRE + "scale/"
 LEVELS = 127
-Round = Callable[[Tensor], Tensor]
 
 
-def encode(name: str, values: Tensor, form: str, rounding: Round = torch.round) -> dict[str, Tensor]:
+def encode(name: str, values: Tensor, form: str, random: torch.Generator | None = None) -> dict[str, Tensor]:
     """One floating-point tensor as it travels.
 
     Args:
         name: its name.
         values: v, of any shape, finite.
         form: `half` or `8-bit`.
-        rounding: how 127 v / s becomes whole.
+        random: of 8 bits, for u; without it the nearest whole number is taken.
     """
     scale = values.abs().max().to(torch.float32)
     unit = values / scale if scale > 0 else torch.zeros_like(values)
     if form == "half":
         return {HALF + name: unit.to(torch.float16), SCALE + name: scale}
-    return {BYTE + name: rounding(unit * LEVELS).clamp_(-LEVELS, LEVELS).to(torch.int8), SCALE + name: scale}
-
-
-def stochastic(random: torch.Generator) -> Round:
-    """Rounds up as often as the value is far above the whole number below it."""
-
-    def rounding(values: Tensor) -> Tensor:
-        drawn = torch.rand(values.shape, generator=random, dtype=values.dtype)
-        return torch.floor(values + drawn)
-
-    return rounding
+    unit = unit * LEVELS
+    whole = (
+        torch.round(unit)
+        if random is None
+        else torch.floor(unit + torch.rand(unit.shape, generator=random, dtype=unit.dtype))
+    )
+    return {BYTE + name: whole.clamp_(-LEVELS, LEVELS).to(torch.int8), SCALE + name: scale}
 
 
 def decode(packed: Tensors) -> dict[str, Tensor]:
@@ -132,7 +127,7 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
     state = client.store.load(client.id, key, update.round)
     lost_before = {} if state is None else state.tensors
     seed = derive_seed(client.seed, update.stage, update.track, update.round, client.id, "rounding")
-    rounding = stochastic(torch.Generator().manual_seed(seed))
+    random = torch.Generator().manual_seed(seed)
     travels: dict[str, Tensor] = {}
     lost: dict[str, Tensor] = {}
     for name, value in update.tensors.items():
@@ -142,7 +137,7 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
         wanted = value.float() - received[name].float()
         if name in lost_before:
             wanted += lost_before[name]
-        pieces = encode(name, wanted, compression.up, rounding)
+        pieces = encode(name, wanted, compression.up, random)
         travels |= pieces
         lost[name] = wanted - decode(pieces)[name]
     if lost:

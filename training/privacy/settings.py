@@ -50,8 +50,8 @@ class ClientLevelConfig(FrozenConfig):
         clip: S, the largest L2 norm of an update over all that travels.
         noise_multiplier: z; the noise has z S as its standard deviation in each value.
         delta: δ of the account.
-        noise: `each` client adds all of it, against whoever sees a single update; `together` they do, each a
-            part, against whoever sees the sum: that needs secure aggregation and equal weights.
+        noise: `each` client adds all of it, against those who see a single update; `together` they do, each a
+            part, against those who see the sum: that needs secure aggregation and equal weights.
     """
 
     clip: float = Field(gt=0)
@@ -91,7 +91,7 @@ class PrivacyConfig(FrozenConfig):
     """What leaves a client.
 
     Attributes:
-        min_count: what is told of pictures of fewer patients does not; a lesion stands for a patient who is
+        min_count: what concerns pictures of fewer patients does not; a lesion stands for a patient who is
             not known.
         secure_aggregation: whether weights and counts leave masked; null for weights in the clear.
         client_level: whether updates leave clipped and with noise; null for as they are.
@@ -124,7 +124,7 @@ class PrivacyConfig(FrozenConfig):
 
     @property
     def masked_counts(self) -> SecureAggregationConfig | None:
-        """How counts are summed; None for in the clear, and where nobody has decided what suits the job."""
+        """How counts are summed; None for in the clear, and where it is undecided what suits the job."""
         secure = self.secure_aggregation
         if self.counts.masks is None:
             return secure if secure is not None and secure.counts else None

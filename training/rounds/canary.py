@@ -69,7 +69,7 @@ def send_canary(
         questions: of the first round, of all models.
         engine: takes them there.
         min_clients: how many must be fit for each model; all where it is None.
-        log: takes one log line for whoever watches.
+        log: takes one log line.
 
     Raises:
         QuorumError: too few can train.

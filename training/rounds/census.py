@@ -1,15 +1,15 @@
 """The census: how many pictures each client holds, by split, subgroup and class; asked once, at the start.
 
 What a client reports later is held against it. A report is refused where it names a subgroup that the run
-does not have, more pictures of one than the client counted in the census, or a mean loss that no model has.
-Whoever says that it trained on 10^12 pictures would otherwise be the whole of every mean, and a loss of -10^9
-would decide what a rule that goes by losses does.
+does not have, more pictures of one than the client counted in the census, or a mean loss that no model has. A
+client that says that it trained on 10^12 pictures would otherwise be the whole of every mean, and a loss of
+-10^9 would decide what a rule that goes by losses does.
 
 Counts of answers are held against the census class by class: a row of a confusion matrix has no more pictures
 than the client has labelled ones of that class, subgroup and split. Of counts under masks only the sum is
-known, and only the sum of what the clients hold is a bound; then nobody can be named. Counts with noise may
-be beyond it by chance and are not looked at. It finds no client that lied in the census already, beyond what
-no hospital holds.
+known, and only the sum of what the clients hold is a bound; then no client can be named. Counts with noise
+may be beyond it by chance and are not looked at. It finds no client that lied in the census already, beyond
+what no hospital holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,8 +96,8 @@ class Census:
         classes: the classes' codes; pictures without a label follow them in the counts.
         counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
         unseen: clients that take no part in training; their classes are benign and malignant.
-        unused: the pictures of clients that are not used, where they told of them.
-        told: the counts of pictures of enough patients for a hospital to tell of them, where that is known.
+        unused: the pictures of clients that are not used, where they reported them.
+        told: the counts of pictures of enough patients to be disclosed, where that is known.
     """
 
     subgroups: tuple[str, ...]
@@ -131,7 +131,7 @@ class Census:
                 )
             refuse_impossible(update)
         counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
-        unused = {update.client: told for update in updates if (told := unused_in(update)) is not None}
+        unused = {update.client: own for update in updates if (own := unused_in(update)) is not None}
         return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen), unused)
 
     @classmethod
@@ -208,7 +208,7 @@ class Census:
     def not_counted(self, split: Split, counted: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """The subgroups of which hospitals hold more labelled pictures than were counted, with both numbers.
 
-        Only a hospital knows why: of how few patients its pictures are, and what it told before.
+        Only a hospital knows why: of how few patients its pictures are, and what it disclosed before.
 
         Args:
             split: of the pictures.
@@ -225,11 +225,11 @@ class Census:
         """Refuse a federation that cannot be trained or judged.
 
         Args:
-            whole: whether every subgroup must be somebody's.
+            whole: whether every subgroup must have pictures.
 
         Raises:
             DataError: naming every client without pictures and every subgroup without training pictures, or
-                where nobody has any.
+                where there are none at all.
         """
         empty = [name for name, counts in self.counts.items() if not counts.sum() and name not in self._apart]
         if empty:
@@ -331,11 +331,11 @@ class CensusBounds:
                 )
             if block.noisy is not None:
                 continue
-            told = block.point.confusion.sum(axis=-1)
-            beyond = told.sum() > held.sum() if len(told) != len(held) else bool((told > held).any())
+            counted = block.point.confusion.sum(axis=-1)
+            beyond = counted.sum() > held.sum() if len(counted) != len(held) else bool((counted > held).any())
             if beyond:
                 raise MessageError(
-                    f"{who} counts {by_class(self.census, told)} {split} pictures of {name}, and holds "
+                    f"{who} counts {by_class(self.census, counted)} {split} pictures of {name}, and holds "
                     f"{by_class(self.census, held)} by the census; the counts are left out"
                 )
 

@@ -1,7 +1,7 @@
 """Differential privacy of counts: discrete Gaussian noise, its (ε, δ), and the account of each client.
 
 Zero-concentrated differential privacy (Bun and Steinke 2016). A count that one patient changes by Δ in the L2
-norm, told with N_Z(0, σ²) in every cell, is Δ² / 2σ²-zCDP, and ρ of several such add up (Canonne, Kamath and
+norm, sent with N_Z(0, σ²) in every cell, is Δ² / 2σ²-zCDP, and ρ of several such add up (Canonne, Kamath and
 Steinke 2020, Theorem 4). How many patients there are is known, so that the change is of one patient for
 another: a picture leaves one cell and comes to another, Δ = √2. (Without the patient it would be 1.) ρ-zCDP
 is (ε, δ)-differential privacy with
@@ -30,10 +30,11 @@ import secrets
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, inf, isqrt, log, log1p, pi, sqrt
+from math import ceil, exp, isqrt, log, log1p, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from registry.bundle.counts.counting import GRAIN
 from training.algorithms.client import Client, State
@@ -55,7 +56,10 @@ def delta_of(rho: float, epsilon: float) -> float:
         alpha = 1 + excess
         return excess * (alpha * rho - epsilon) - log_excess - alpha * log1p(1 / excess)
 
-    return min(1.0, exp(min(0.0, _least(logarithm, log(1e-6), log(1e9)))))
+    found = minimize_scalar(
+        logarithm, bounds=(log(1e-6), log(1e9)), method="bounded", options={"xatol": 1e-10}
+    )
+    return min(1.0, exp(min(0.0, found.fun)))  # every α gives a bound, so that rounding errs on the safe side
 
 
 def epsilon_of(rho: float, delta: float) -> float:
@@ -104,21 +108,6 @@ def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
-
-
-def _least(of: Callable[[float], float], low: float, high: float) -> float:
-    """The minimum of a function with one minimum, by the golden section."""
-    golden = (sqrt(5) - 1) / 2
-    found = inf
-    for _ in range(_STEPS):
-        first, second = high - golden * (high - low), low + golden * (high - low)
-        at_first, at_second = of(first), of(second)
-        found = min(found, at_first, at_second)
-        if at_first < at_second:
-            high = second
-        else:
-            low = first
-    return found
 
 
 Below = Callable[[int], int]

@@ -10,8 +10,8 @@ one of them adds its update or nothing, so the sensitivity of an update is S, an
 ones S / n. With `together` the noise of k clients adds up to z S in the sum.
 
 An account lies in the client's own store and goes only forward: a round that is done again after a kill, with
-noise drawn anew, counts again. It is of one run: what other jobs took from the same pictures is not in it. It
-is by Rényi differential privacy (Mironov 2017; subsampled: Mironov et al. 2019; conversion: Balle et al.
+noise drawn again, counts again. It is of one run: what other jobs took from the same pictures is not in it.
+It is by Rényi differential privacy (Mironov 2017; subsampled: Mironov et al. 2019; conversion: Balle et al.
 2020, Theorem 21), computed by Opacus.
 
 Departures: clipping and noise are at the client, in this code and in no filter of a transport; no

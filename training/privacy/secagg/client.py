@@ -112,13 +112,13 @@ def place_in(clients: Sequence[str], client: Client) -> int:
 
 def require_places(places: Sequence[int], allowed: Iterable[int], me: int, client: Client) -> None:
     """Refuse a list of clients with others than before, one twice, or without this one."""
-    told = set(places)
-    fits = len(told) == len(places) and told <= set(allowed) and me in told
+    distinct = set(places)
+    fits = len(distinct) == len(places) and distinct <= set(allowed) and me in distinct
     require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
 
 
 def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], client: Client) -> None:
-    """Refuse a part of a sum that is of all or of nobody."""
+    """Refuse a part of a sum that is of all clients or none."""
     there = set(places)
     gone = [name for place, name in enumerate(clients) if place not in there]
     require(
@@ -236,14 +236,14 @@ def withhold(
     kept = {name: bytes_tensor(pair.private) for name, pair in pairs.items()}
     keep(client, update, update.ask, SHARE, {**kept, TOPIC: json_tensor(asdict(topic))})
     public = [pair.public for pair in pairs.values()]
-    told = {KEYS: rows_tensor(public, KEY_BYTES), LAYOUT: layout_tensor(update.tensors)}
+    sent = {KEYS: rows_tensor(public, KEY_BYTES), LAYOUT: layout_tensor(update.tensors)}
     if identity is not None:
         statement = keys_statement(update, update.ask, topic.asked, b"".join(public))
-        told[SIGNATURE] = json_tensor(identity.sign(statement).model_dump())
+        sent[SIGNATURE] = json_tensor(identity.sign(statement).model_dump())
     before = earlier(client, topic)
     if before is not None:
-        told[EARLIER] = json_tensor(sorted(before))
-    return replace(update, tensors=told)
+        sent[EARLIER] = json_tensor(sorted(before))
+    return replace(update, tensors=sent)
 
 
 def answer(
@@ -382,7 +382,7 @@ def unmask(
     size, there = shamir.SHARE_BYTES, set(survivors)
     gone = [place for place in present if place not in there]
     note(client, topic, [clients[place] for place in survivors])
-    keep(client, broadcast, question.of, OVER, {})  # before the answer: nobody gets a second one
+    keep(client, broadcast, question.of, OVER, {})  # before the answer: there is no second one
     return reply(
         broadcast,
         tensors={

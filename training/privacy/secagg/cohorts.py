@@ -1,15 +1,15 @@
 """Cohorts: whose sum of which pictures a client has let be unmasked, so that no other sum of them ever is.
 
-Whoever has the sum of {A, B, C} and that of {A, B} has the counts of C. So a client keeps in its store, for
-all of a run, over whom each sum was that it gave its shares for, and takes part in a second one over the
-same clients alone.
+A coordinator that has the sum of {A, B, C} and that of {A, B} has the counts of C. So a client keeps in its
+store, for all of a run, over whom each sum was that it gave its shares for, and takes part in a second one
+over the same clients alone.
 
 - Counts of the test and the calibration split, and sums over the training split: one cohort for the whole
   run, whatever stage asks, and all of it or nothing. The same pictures are asked about many times.
 - Counts of the validation split: one for each round of a stage; its model is another in the next.
 - Weights: one for each round, model and question.
 
-The coordinator's own client is in no cohort: it hides nobody, and may come and go.
+The coordinator's own client is in no cohort: it hides no other, and may come and go.
 
 A sum is unmasked when t clients have noted its cohort. Any other sum is then of clients that have not: it
 lacks t of the first, and t is never below `fewest`. That holds of clients that keep to this, however the
@@ -36,7 +36,7 @@ class Topic:
 
     Attributes:
         name: sums of the same name are over the same clients.
-        counts: whether pictures are counted, and not weights: everybody is asked the same, and counts once.
+        counts: whether pictures are counted, and not weights: all are asked the same, and count once.
         whole: whether it is of all that began it, or not at all.
         asked: a digest of the question where all are asked the same, else empty.
     """
@@ -71,9 +71,9 @@ def note(client: Client, topic: Topic, cohort: Sequence[str]) -> None:
         MessageError: when an earlier one was over others.
     """
     refuse_others(client, topic, cohort)
-    told = entries(client)
-    if topic.name not in told:
-        state = State({ENTRIES: json_tensor({**told, topic.name: sorted(hospitals_of(cohort))})})
+    noted = entries(client)
+    if topic.name not in noted:
+        state = State({ENTRIES: json_tensor({**noted, topic.name: sorted(hospitals_of(cohort))})})
         client.store.save(client.id, LEDGER, 0, state)
 
 

@@ -7,8 +7,8 @@ Identities: a hospital's certificate and key, with which it signs what it says i
 
 Where clients are sites of a network, public keys for masks travel through the coordinator, which could put
 its own in their place. So each client signs its keys with the private key of its certificate, and checks
-everybody's: issued by the federation's authority, valid now, made out to the client's name, and with the
-public key that this name had before. Clients in one process have no identities, and nothing is signed.
+those of all others: issued by the federation's authority, valid now, made out to the client's name, and with
+the public key that this name had before. Clients in one process have no identities, and nothing is signed.
 
 Signatures are RSASSA-PSS with SHA-256 and the longest salt (RFC 8017), those of the package `cryptography`.
 """
@@ -114,7 +114,7 @@ PADDING = PSS(MGF1(SHA256()), PSS.MAX_LENGTH)
 
 
 class Signed(FrozenConfig):
-    """A statement's signature, and the certificate of whoever signed it.
+    """A statement's signature, and the certificate of its signer.
 
     Attributes:
         certificate: in PEM.

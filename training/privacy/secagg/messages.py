@@ -4,13 +4,13 @@ A client's answer to the question that is to be summed (`fit`, `evaluate`, …) 
 of its tensors, which wait at the client. The questions that follow are rounds 1 to 4 of Bonawitz et al. 2017
 (Figure 4); their round 0, the keys, has come with the answer:
 
-    share    everybody's public keys      → shares of the secrets, sealed for each of the others
+    share    all clients' public keys     → shares of the secrets, sealed for each of the others
     masked   the others' sealed shares    → y_u = x_u + PRG(b_u) + Σ_{u<v} PRG(s_uv) − Σ_{u>v} PRG(s_uv)
     confirm  whose y_v arrived            → a signature on their list
     unmask   t such signatures            → shares of b_v of those, of the mask key of those that are gone
 
 Where clients have identities, keys are signed and lists confirmed; where they have none, in one process,
-nobody signs and `confirm` is not asked.
+nothing is signed and `confirm` is not asked.
 """
 
 import hashlib
@@ -104,9 +104,9 @@ def session_about(message: Message, of: str, asked: str, clients: tuple[str, ...
 
 
 def masks_about(session: bytes, question: MaskedQuestion) -> bytes:
-    """What pair masks are derived for: clients that are told of different sums do not cancel each other's."""
-    told = question.model_dump(mode="json", include={"present", "total_weight", "layout"})
-    return hashlib.sha256(session + json.dumps(told, sort_keys=True).encode()).digest()
+    """What pair masks are derived for: clients that are sent different sums do not cancel each other's."""
+    sum_ = question.model_dump(mode="json", include={"present", "total_weight", "layout"})
+    return hashlib.sha256(session + json.dumps(sum_, sort_keys=True).encode()).digest()
 
 
 def keys_statement(message: Message, of: str, asked: str, public: bytes) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class SecureSum:
         return total, list(self.enough(MASKED, arrived))
 
     def confirmed(self, arrived: Sequence[int]) -> tuple[tuple[int, Signed], ...]:
-        """Signatures of U_4 on U_3; none where nobody has an identity."""
+        """Signatures of U_4 on U_3; none where no client has an identity."""
         signers = [place for place in arrived if self.signed and self.signed[place] is not None]
         if not signers:
             return ()
@@ -244,7 +244,7 @@ class SecureSum:
         Args:
             ask: what they answered.
             found: the answers; None for one that is none.
-            all_of_them: whether all must be there where the sum is of all or of nobody.
+            all_of_them: whether all must be there where the sum is of all or of none.
 
         Raises:
             QuorumError: when they are fewer than the threshold, or not all of whom all are needed.

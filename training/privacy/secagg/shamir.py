@@ -13,7 +13,7 @@ polynomial of degree below t are a word of a Reed-Solomon code, whose dual has t
 gives Σ_i v_i q(x_i) f(x_i) = 0 for shares of one polynomial, and for all others with probability 1/p = 2^−521
 (Cascudo and David 2017, "SCRAPE", Lemma 1).
 
-One wrong share at x_o, e beside the true one, is found from two such sums: with q of degree below m − t − 1,
+One wrong share at x_o, e off the true one, is found from two such sums: with q of degree below m − t − 1,
 S_0 = Σ_i v_i q(x_i) y_i = v_o q(x_o) e and S_1 = Σ_i v_i q(x_i) x_i y_i = x_o S_0 (Peterson 1960).
 """
 
@@ -116,9 +116,9 @@ class Recovery:
         return secret.to_bytes(SECRET_BYTES, "big")
 
     def wrong(self, shares: Mapping[int, bytes]) -> int | None:
-        """The place of the share that contradicts all others; None where it is not one, or cannot be told.
+        """The place of the share that contradicts all others; None where it is not one, or cannot be found.
 
-        It can be told from two shares beyond the threshold on.
+        It can be found from two shares beyond the threshold on.
         """
         values, points = self._values(shares), [place + 1 for place in self.places]
         degrees = len(points) - self.threshold - 1

@@ -291,7 +291,7 @@ def sum_answers(
 
 
 def as_update(summed: MaskedSum, updates: Sequence[Update]) -> Update:
-    """A sum as the answer of everybody together; pictures behind it are added up too."""
+    """A sum as the answer of all clients together; pictures behind it are added up too."""
     examples: dict[str, int] = {}
     for update in updates:
         if update.client in summed.clients:

@@ -17,7 +17,7 @@ from training.data.dataset import DECLARED_TONE, FOLDED_CLASSES, Examples, trait
 from training.data.folds import by_fold
 from training.messages.message import Tensors, Update
 from training.privacy.dp.counts import discrete_gaussian
-from training.rounds.client.ledger import ANSWERS, admit
+from training.rounds.client.ledger import ANSWERS, disclosable
 from training.rounds.requests import EvaluateQuestion, read_blocks
 
 
@@ -35,10 +35,10 @@ def sendable(
 ) -> dict[str, Examples]:
     """The labelled pictures of each wanted subgroup of which counts may leave, in a view of them.
 
-    One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
-    before is held back. Where counts get noise neither is done: it would tell of the pictures. `in_folds`
-    every fold of a subgroup is a part, and the account of releases holds each: models of a coordinator's own
-    making could tell of one alone.
+    One with fewer than the job's minimum is left out, and what would disclose few patients together with
+    what was disclosed before is held back. Where counts get noise neither is done: it would depend on the
+    pictures. `in_folds` every fold of a subgroup is a part, and the account of releases holds each: models of
+    a coordinator's own making could tell of one alone.
     """
     parts = {
         name: view(part.where(part.labels >= 0))
@@ -51,14 +51,13 @@ def sendable(
         parts = by_fold(parts)
     if question.one_per_lesion:
         parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
-    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
-    return admit(client.releases, client.id, ANSWERS, enough, client.min_count)
+    return disclosable(client, ANSWERS, parts)
 
 
 def one_of_each(part: Examples, least: int) -> Examples:
     """One picture of each lesion; all, where fewer than `least` patients have more than one of a lesion.
 
-    Counts of all pictures may have been told, or be asked for: the difference would tell these few.
+    Counts of all pictures may have been disclosed, or be requested: the difference would be of these few.
     """
     first = first_of_each(part.lesions)
     return part if 0 < part.where(~first).num_people < least else part.where(first)
@@ -89,13 +88,13 @@ def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[n
     """How many patients of each skin tone that a subgroup names some parts have, `(tones,)`.
 
     A tone of fewer patients than the job's minimum is 0, and must not follow from how many the subgroup has:
-    where there is one, every other tone of the subgroup is told as the minimum, which it has at least, or as
-    0 where even that would leave too few numbers open. So it is where exact numbers would tell a few patients
-    apart beside what was told before.
+    where there is one, every other tone of the subgroup is reported as the minimum, which it has at least, or
+    as 0 where even that would leave too few numbers open. So it is where exact numbers would tell a few
+    patients apart together with what was disclosed before.
     """
     traits, least = traits_of(client.dataset), max(client.min_count, 1)
     tones = list(traits.get(DECLARED_TONE, ()))[:-1]
-    told = np.zeros(len(tones), dtype=np.int64)
+    sent = np.zeros(len(tones), dtype=np.int64)
     for part in parts.values():
         if part.traits is None or not tones:
             continue
@@ -104,16 +103,16 @@ def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[n
         enough, few = sizes >= least, int(((sizes > 0) & (sizes < least)).sum())
         exact = {} if few else admitted_traits(client, part, traits, [DECLARED_TONE])
         if len(exact) == enough.sum():
-            told[enough] = sizes[enough]
+            sent[enough] = sizes[enough]
         elif part.num_people >= enough.sum() * least + few * (least - 1):
-            told[enough] = least
-    return told
+            sent[enough] = least
+    return sent
 
 
 def without_holding_back(client: Client, sets: Mapping[str, Examples]) -> list[str]:
-    """The names of the sets that may be told of as they are."""
+    """The names of the sets that may be disclosed as they are."""
     while sets:
-        kept = admit(client.releases, client.id, ANSWERS, sets, client.min_count)
+        kept = disclosable(client, ANSWERS, sets)
         whole = {name: part for name, part in kept.items() if len(part) == len(sets[name])}
         if len(whole) == len(kept):
             return list(whole)
@@ -149,15 +148,15 @@ def noisy_blocks(
         question: what was asked.
         client: of the pictures.
         noise: to add.
-        histogram: whether the histogram of scores is told too.
+        histogram: whether the histogram of scores is sent, too.
     """
     malignant = np.array([False, True]) if question.folded else malignant_classes(client.dataset.labels)
     both = bool(malignant.any() and not malignant.all())
     classes = len(FOLDED_CLASSES) if question.folded else len(malignant)
     points = {name: block.point for name, block in read_blocks(update.tensors).items()}
-    told = [name for name in question.subgroups if noise.together or name in points]
+    sent = [name for name in question.subgroups if noise.together or name in points]
     found: dict[str, torch.Tensor] = {}
-    for name in told:
+    for name in sent:
         exact = NoisyCounts.of(points.get(name, Counts.zeros(classes)), histogram=histogram, both_kinds=both)
         found |= {
             f"{array}/{name}": torch.from_numpy(values)
@@ -169,6 +168,6 @@ def noisy_blocks(
 
 def with_noise(counts: NoisyCounts, noise: Noise) -> NoisyCounts:
     """Counts with noise in every cell."""
-    told = {name: noise.added(values) for name, values in counts.parts.items()}
+    sent = {name: noise.added(values) for name, values in counts.parts.items()}
     marked = np.array([int(noise.variance * GRAIN), counts.both_kinds])
-    return NoisyCounts.from_arrays({**counts.to_arrays(), **told, NOISE: marked})
+    return NoisyCounts.from_arrays({**counts.to_arrays(), **sent, NOISE: marked})

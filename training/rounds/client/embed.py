@@ -30,7 +30,7 @@ from training.models.classifier import ENCODER_BATCH, to_model_input
 from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, triangle
 from training.progress import Watch
 from training.randomness import derive_seed
-from training.rounds.client.ledger import EMBEDDING_SUMS, admit
+from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable
 from training.rounds.requests import EVALUATION_BATCH, GRAM, MASS, SUM
 
 LOGGER = logging.getLogger("dermfed.features")
@@ -43,7 +43,7 @@ def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConf
     Args:
         broadcast: carries the encoder's weights, unless they are those that the job begins with.
         client: whose pictures.
-        augmentation: of the views of training pictures beside the first.
+        augmentation: of the views of training pictures after the first.
         views: how many of those each training picture has.
 
     Raises:
@@ -112,7 +112,7 @@ def seen_by(local_model: LocalModel) -> str:
 
 
 def tell_share(watch: Watch, before: int, total: int, made: int) -> None:
-    """Tell how much of all views is done, `made` of them beside those `before`."""
+    """Report how much of all views is done, `made` of them after those `before`."""
     watch((before + made) / total)
 
 
@@ -171,7 +171,7 @@ def make_features(
 ) -> ClientFeatures:
     """The features of these rows, each with so many augmented views after its own.
 
-    `made_so_far` is told how many views are made.
+    `made_so_far` is called with the number of views made.
     """
     model = local_model.model.eval()
     raw = model.encoder if isinstance(model.encoder, Encoders) else None
@@ -233,9 +233,8 @@ def answer_moments(broadcast: Broadcast, client: Client) -> Update:
         )
     train = client.examples("train")
     parts = {"labelled": train.where(train.labels >= 0), "unlabelled": train.where(train.labels < 0)}
-    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
-    told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
-    rows = np.unique(np.concatenate([np.empty(0, np.int64), *map(rows_of, told.values())]))
+    sets = disclosable(client, EMBEDDING_SUMS, parts)
+    rows = np.unique(np.concatenate([np.empty(0, np.int64), *map(rows_of, sets.values())]))
     if not client.masked and client.id != SERVER and 0 < len(rows) <= max(several.widths):
         raise DataError(
             f"{client.id} sends no sums of features in the clear: they would be of {len(rows)} pictures, and "

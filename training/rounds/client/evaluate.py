@@ -11,9 +11,9 @@ alone. A case is the mean of the directions of its pictures' features.
 Departures: where Wu et al. have one bank of all training pictures, each client has its own, so that no
 feature leaves it. A client with fewer than k training pictures looks at all of them.
 
-What is told is what a final test tells, at the same door. Training pictures of fewer patients than the job's
-minimum answer for nobody: the counts would tell how these few are labelled. Nor do they where so few have
-withdrawn from the run since they last did: the difference would tell how those were labelled.
+The same is disclosed as by a final test, by the same rules. Training pictures of fewer patients than the
+job's minimum classify nothing: the counts would disclose how these few are labelled. Nor do they where so few
+have withdrawn from the run since they last did: the difference would tell how those were labelled.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,14 +42,14 @@ FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
 
 @dataclass(frozen=True)
 class LocalResult:
-    """The result of one client's round beside the weights, which are left in the local model.
+    """The result of one client's round without the weights, which are left in the local model.
 
     Attributes:
         num_examples, losses: N_{c,s} and L_{c,s} by subgroup.
         outgoing: what the exchange carries back.
         kept: what the objective keeps at the client.
         optimizer: the optimizer's state, when the job keeps it.
-        scalars: what is logged beside.
+        scalars: what is logged.
     """
 
     num_examples: Mapping[str, int]
@@ -114,7 +114,7 @@ def run_epochs(
     model = local_model.model
     anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
     epochs = objective.epochs if work.steps is None else 1
-    steps = max(len(work.examples) // objective.batch_size, 1)  # a guess, until an epoch has told
+    steps = max(len(work.examples) // objective.batch_size, 1)  # a guess, until an epoch is over
     for epoch in range(epochs):
         factor = objective.schedule.factor(work.round, work.rounds, epoch, objective.epochs)
         for group in optimizer.param_groups:
@@ -198,7 +198,7 @@ def fit(
         sync: what travels and how it merges with what the client kept.
         rounds: how many rounds the stage has.
         subgroup: train on this subgroup's pictures alone.
-        needs: what the aggregator reads beside counts and training losses.
+        needs: what the aggregator reads in addition to counts and training losses.
         weighs_cells: what tells classes apart, where the aggregator weighs cells; None where it does not.
         image_size: to how many pixels pictures are scaled down in this round; None for as they are.
 
@@ -285,8 +285,8 @@ def cell_weights_in(
 
 def weights_in(broadcast: Broadcast) -> dict[str, Tensor]:
     """The weights among what arrived."""
-    beside = (PREFIX, SHARED_STATE)
-    return {name: value for name, value in broadcast.tensors.items() if not name.startswith(beside)}
+    others = (PREFIX, SHARED_STATE)
+    return {name: value for name, value in broadcast.tensors.items() if not name.startswith(others)}
 
 
 def open_exchange(broadcast: Broadcast, client: Client, objective: Objective, *, rounds: int) -> Update:
@@ -355,14 +355,14 @@ def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, floa
     """F_{c,s} as scalars, of the weights in the local model; nothing in it is changed."""
     examples = work.examples.where(work.examples.labels >= 0)
     if work.cell_weights is None:
-        told = mean_losses(local_model, work, examples)
+        means = mean_losses(local_model, work, examples)
     else:
         cells = work.cell_weights.cells
         in_cells = replace(work, subgroups=cells.names)
         losses = mean_losses(local_model, in_cells, cells.as_subgroups(examples))
         disclosed = cells.disclosed(examples, work.min_count)
-        told = {cell: loss for cell, loss in losses.items() if cell in disclosed}
-    return {RECEIVED + name: loss for name, loss in told.items()}
+        means = {cell: loss for cell, loss in losses.items() if cell in disclosed}
+    return {RECEIVED + name: loss for name, loss in means.items()}
 
 
 def mean_losses(local_model: LocalModel, work: LocalRound, examples: Examples) -> Mapping[str, float]:

@@ -39,7 +39,7 @@ from training.messages.message import Broadcast, Tensors, Update, reply
 from training.models.cases import CaseClassifier
 from training.models.classifier import as_inputs
 from training.randomness import derive_seed
-from training.rounds.client.ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, admit
+from training.rounds.client.ledger import ANSWERS, EMBEDDING_SUMS, GRADIENTS, disclosable
 from training.rounds.requests import BIAS, EVALUATION_BATCH, LOSS, MASS, SQUARES, SUBGROUP, SUM, WEIGHT
 
 LOGGER = logging.getLogger(__name__)
@@ -180,15 +180,14 @@ def told_of(
     """Which of these examples, or of those among which they are, a sum of a kind may leave of."""
     least = max(client.min_count, 1)
     parts = by_fold({called: some})
-    sets = {name: part for name, part in parts.items() if part.num_people >= least}
-    few = sum(len(part) for part in parts.values()) - sum(len(part) for part in sets.values())
+    few = sum(len(part) for part in parts.values() if part.num_people < least)
     if few:
         LOGGER.warning(
             "%s: %d pictures of %s are in no sum: too few patients in their fold or in all "
             "(privacy.min_count)",
             *(client.id, few, called),
         )
-    admitted = admit(client.releases, client.id, kind, sets, client.min_count)
+    admitted = disclosable(client, kind, parts)
     pictures = [part.identities[:, 0] for part in admitted.values()]
     within = some if among is None else among
     return np.isin(within.identities[:, 0], np.concatenate([np.empty(0, np.int64), *pictures]))

@@ -1,4 +1,4 @@
-"""The ledger of releases: what was told before of the same pictures decides what may be told now.
+"""The ledger of releases: what was disclosed of the same pictures decides what may be disclosed now.
 
 Sums over two populations that differ by few patients tell these patients, whatever each sum is over: of the
 test pictures before and after one more was taken, of all pictures and of one per lesion, of a clinic and its
@@ -7,7 +7,7 @@ releases of the same kind (over rounds, stages, splits and models; where the led
 runs), two releases at a time. Where they would differ by fewer patients than the job's minimum,
 
 1. pictures that were in none of the earlier sets are held back, if they are of fewer patients than that;
-2. else the smallest set is left out, and the next, until the rest differs enough or by nobody.
+2. else the smallest set is left out, and the next, until the rest differs enough or not at all.
 
 What is left leaves, and is written down before it does.
 
@@ -33,8 +33,8 @@ that both runs have with a label are held against each other by class, too: thos
 another class, or of none.
 
 Departures: combinations of three releases and more are not looked at; of patients who are gone together it is
-told how many had which class; a tone that is put right changes numbers too, and is only seen where a picture
-comes to another split or subgroup by it.
+disclosed how many had which class; a tone that is put right changes numbers too, and is only seen where a
+picture comes to another split or subgroup by it.
 """
 
 import hashlib
@@ -45,7 +45,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
+from training.algorithms.client import Client
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Examples, PictureList
 from training.errors import DataError
@@ -53,7 +55,7 @@ from training.errors import DataError
 
 @dataclass(frozen=True)
 class Release:
-    """Disjoint sets of pictures of which sums were told.
+    """Disjoint sets of pictures of which sums were disclosed.
 
     Attributes:
         pictures: an identity of each picture, the same in every run, `(n,)` int64.
@@ -71,6 +73,20 @@ class Release:
         whole = np.concatenate([np.empty((0, 2), dtype=np.int64), *identities])
         numbers = np.repeat(np.arange(len(identities)), [len(each) for each in identities])
         return cls(whole[:, 0], whole[:, 1], numbers)
+
+    @classmethod
+    def from_rows(cls, rows: NDArray[np.int64]) -> "Release":
+        """The release that `to_rows` wrote down."""
+        return cls(rows[1:, 0], rows[1:, 1], rows[1:, 2])
+
+    def to_rows(self, kind: str) -> NDArray[np.int64]:
+        """A release as `(1 + pictures, 3)`: the kind, then picture, patient and set of each picture."""
+        head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
+        return np.concatenate([head, np.column_stack([self.pictures, self.patients, self.sets])])
+
+    def where(self, keep: NDArray[np.bool_]) -> "Release":
+        """Some of its pictures."""
+        return Release(self.pictures[keep], self.patients[keep], self.sets[keep])
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -118,21 +134,9 @@ def overlaps(one: Release, other: Release) -> NDArray[np.int64]:
 
 def smallest_cut(between: NDArray[np.float64]) -> float:
     """The smallest cut above 0 of a graph with these weights (Stoer & Wagner 1997)."""
-    cuts = [_of_connected(between[np.ix_(part, part)]) for part in _connected(between > 0) if len(part) > 1]
-    return min(cuts, default=np.inf)
-
-
-def _connected(linked: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """The nodes of each connected part of a graph."""
-    left, parts = set(range(len(linked))), []
-    while left:
-        part, edge = set(), {left.pop()}
-        while edge:
-            part |= edge
-            edge = {int(node) for at in edge for node in np.flatnonzero(linked[at])} - part
-        left -= part
-        parts.append(np.array(sorted(part), dtype=np.int64))
-    return parts
+    number, part = connected_components(between > 0, directed=False)
+    parts = (np.flatnonzero(part == each) for each in range(number))
+    return min((_of_connected(between[np.ix_(of, of)]) for of in parts if len(of) > 1), default=np.inf)
 
 
 def _of_connected(weights: NDArray[np.float64]) -> float:
@@ -168,30 +172,31 @@ subgroup and by class.
 """
 
 
-def admit(
-    store: ReleaseStore, client: str, kind: str, sets: Mapping[str, Examples], least: int
-) -> dict[str, Examples]:
+def disclosable(client: Client, kind: str, sets: Mapping[str, Examples]) -> dict[str, Examples]:
     """The sets, or what is left of them, of which sums of a kind may leave; they are written down.
 
+    A set of fewer patients than the job's minimum is left out, and so is what would tell so few apart
+    together with what was disclosed before.
+
     Args:
-        store: what was told before.
-        client: whose pictures.
-        kind: of what sums are told.
+        client: whose pictures; its account of releases, and the job's minimum.
+        kind: of what the sums are.
         sets: disjoint, by name.
-        least: the fewest patients of a set, and of a difference to earlier releases.
 
     Raises:
         MessageError: the account cannot be kept.
     """
-    kept = {name: part for name, part in sets.items() if len(part)}
-    if not kept or least <= 1 or store.has(client, release_digest(kind, kept)):
+    store, least = client.releases, client.min_count
+    kept = {name: part for name, part in sets.items() if part.num_people >= max(least, 1)}
+    if not kept or least <= 1 or store.has(client.id, digest_of(kind, identities_of(kept))):
         return kept
-    earlier = [release_of(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
-    kept, lines = apart_from(earlier, kept, least, client)
+    earlier = [Release.from_rows(rows) for rows in store.all(client.id) if rows[0, 2] == kind_number(kind)]
+    kept, lines = apart_from(earlier, kept, least, client.id)
     for line in lines:
         warn_once(store, line)
     if kept:
-        store.add(client, release_digest(kind, kept), rows_of(kind, kept))
+        left = identities_of(kept)
+        store.add(client.id, digest_of(kind, left), Release.of(left).to_rows(kind))
     return kept
 
 
@@ -203,7 +208,7 @@ def is_first_question(store: ReleaseStore, client: str, model: str, question: st
         client: whose pictures.
         model: what names the model, and what is counted.
         question: all that it asks; the same again is the first.
-        least: the fewest patients that may be told of; where it is 1, every question counts as the first.
+        least: the fewest patients of whom sums may be disclosed; at 1, every question counts as the first.
 
     Raises:
         MessageError: the account cannot be kept.
@@ -227,13 +232,13 @@ def warn_once(store: ReleaseStore, line: str) -> None:
 def apart_from(
     earlier: Iterable[Release], sets: Mapping[str, Examples], least: int, client: str
 ) -> tuple[dict[str, Examples], list[str]]:
-    """The sets, or what is left of them, that differ enough from every earlier release, or by nobody.
+    """The sets, or what is left of them, that differ enough from every earlier release, or not at all.
 
-    Beside them a line for each thing that is held back or left out.
+    With a line for each thing that is held back or left out.
     """
     kept, releases, lines = dict(sets), list(earlier), []
     while kept:
-        near = next((told for told in releases if difference(kept, told, least) < least), None)
+        near = next((each for each in releases if difference(kept, each, least) < least), None)
         if near is None:
             break
         shorter = held_back(kept, near, least)
@@ -254,41 +259,33 @@ def apart_from(
     return kept, lines
 
 
-def held_back(sets: Mapping[str, Examples], told: Release, least: int) -> dict[str, Examples] | None:
+def held_back(sets: Mapping[str, Examples], earlier: Release, least: int) -> dict[str, Examples] | None:
     """The sets without pictures that an earlier release did not have; None where that does not help."""
-    shorter = {name: part.where(np.isin(part.identities[:, 0], told.pictures)) for name, part in sets.items()}
+    shorter = {
+        name: part.where(np.isin(part.identities[:, 0], earlier.pictures)) for name, part in sets.items()
+    }
     shorter = {name: part for name, part in shorter.items() if part.num_people >= least}
     dropped = np.concatenate(
-        [part.identities[~np.isin(part.identities[:, 0], told.pictures), 1] for part in sets.values()]
+        [part.identities[~np.isin(part.identities[:, 0], earlier.pictures), 1] for part in sets.values()]
     )
     few = 0 < len(np.unique(dropped)) < least
-    return shorter if few and shorter and difference(shorter, told, least) >= least else None
+    return shorter if few and shorter and difference(shorter, earlier, least) >= least else None
 
 
-def difference(sets: Mapping[str, Examples], told: Release, least: int) -> float:
+def difference(sets: Mapping[str, Examples], earlier: Release, least: int) -> float:
     """The smallest difference between these sets and an earlier release, where it is below `least`."""
-    return smallest_difference(Release.of([part.identities for part in sets.values()]), told, least)
+    return smallest_difference(Release.of(identities_of(sets)), earlier, least)
 
 
-def rows_of(kind: str, sets: Mapping[str, Examples]) -> NDArray[np.int64]:
-    """A release as `(1 + pictures, 3)`: the kind, then picture, patient and set of each picture."""
-    head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
-    release = Release.of([part.identities for part in sets.values()])
-    return np.concatenate([head, np.column_stack([release.pictures, release.patients, release.sets])])
-
-
-def release_of(rows: NDArray[np.int64]) -> Release:
-    """The release that `rows_of` wrote down."""
-    return Release(rows[1:, 0], rows[1:, 1], rows[1:, 2])
-
-
-def release_digest(kind: str, sets: Mapping[str, Examples]) -> str:
+def digest_of(kind: str, sets: Iterable[NDArray[np.int64]]) -> str:
     """What names a release, whatever the order of its sets and of their pictures."""
-    parts = sorted(
-        hashlib.sha256(part.identities[np.argsort(part.identities[:, 0])].tobytes()).digest()
-        for part in sets.values()
-    )
+    parts = sorted(hashlib.sha256(part[np.argsort(part[:, 0])].tobytes()).digest() for part in sets)
     return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]
+
+
+def identities_of(sets: Mapping[str, Examples]) -> list[NDArray[np.int64]]:
+    """The pictures of each set and their patients, each `(pictures, 2)`."""
+    return [part.identities for part in sets.values()]
 
 
 def kind_number(kind: str) -> int:
@@ -298,10 +295,10 @@ def kind_number(kind: str) -> int:
 
 @dataclass(frozen=True)
 class CensusAccount:
-    """What one client told of how many pictures it has.
+    """What one client disclosed of how many pictures it has.
 
     Attributes:
-        store: what was told before, over all runs.
+        store: what was disclosed before, over all runs.
         client: whose pictures.
     """
 
@@ -319,9 +316,10 @@ class CensusAccount:
             kind = int(rows[0, 2])
             if kind not in now:
                 continue
-            one, other = now[kind], release_of(rows)
+            one, other = now[kind], Release.from_rows(rows)
             if kind == kind_number(CLASS_NUMBERS):
-                one, other = in_both(one, other), in_both(other, one)
+                both = np.intersect1d(one.pictures, other.pictures)
+                one, other = (of.where(np.isin(of.pictures, both)) for of in (one, other))
             apart = patients_apart(one, other, least)
             if apart < least:
                 raise DataError(
@@ -333,14 +331,11 @@ class CensusAccount:
                 )
 
     def remember(self, pictures: PictureList) -> None:
-        """Write down what is told now."""
+        """Write down what is disclosed now."""
         for kind, sets in kinds_of(pictures).items():
-            digest = numbers_digest(kind, sets)
+            digest = digest_of(kind, sets)
             if not self.store.has(self.client, digest):
-                release = Release.of(sets)
-                head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
-                body = np.column_stack([release.pictures, release.patients, release.sets])
-                self.store.add(self.client, digest, np.concatenate([head, body]))
+                self.store.add(self.client, digest, Release.of(sets).to_rows(kind))
 
 
 def kinds_of(pictures: PictureList) -> dict[str, list[NDArray[np.int64]]]:
@@ -352,7 +347,8 @@ def patients_apart(one: Release, other: Release, enough: int) -> float:
     """The fewest patients, above 0, by whom sums of the one differ from sums of the other; inf for enough.
 
     A set that has pictures of one set of the other release alone, as that has of it, is held against that:
-    either number by itself is told anyway, however small. Where sets are cut in other ways, any unions are.
+    either number by itself is disclosed anyway, however small. Where sets are cut in other ways, any unions
+    are.
     """
     numbers, others = np.unique(one.sets), np.unique(other.sets)
     members = {number: one.pictures[one.sets == number] for number in numbers.tolist()}
@@ -362,39 +358,25 @@ def patients_apart(one: Release, other: Release, enough: int) -> float:
         for number, mine in members.items()
     }
     times = Counter(there for met in meets.values() for there in met)
+
+    def among(release: Release, numbers: Sequence[int]) -> Release:
+        return release.where(np.isin(release.sets, numbers))
+
     smallest: float = np.inf
     mixed: tuple[list[int], list[int]] = [], []
     for number, met in meets.items():
         if len(met) == 1 and times[met[0]] == 1:
-            few = len(patients_between(of_sets(one, [number]), of_sets(other, met)))
+            few = len(patients_between(among(one, [number]), among(other, met)))
             smallest = min(smallest, few) if 0 < few < enough else smallest
         elif met:
             mixed[0].append(number)
             mixed[1].extend(met)
     if not mixed[0]:
         return smallest
-    return min(smallest, smallest_difference(of_sets(one, mixed[0]), of_sets(other, mixed[1]), enough))
+    return min(smallest, smallest_difference(among(one, mixed[0]), among(other, mixed[1]), enough))
 
 
 def patients_between(one: Release, other: Release) -> NDArray[np.int64]:
     """Whose pictures are in one of two releases alone."""
     mine, theirs = (~np.isin(a.pictures, b.pictures) for a, b in ((one, other), (other, one)))
     return np.unique(np.concatenate([one.patients[mine], other.patients[theirs]]))
-
-
-def in_both(one: Release, other: Release) -> Release:
-    """The pictures of the one that the other has, too."""
-    keep = np.isin(one.pictures, other.pictures)
-    return Release(one.pictures[keep], one.patients[keep], one.sets[keep])
-
-
-def of_sets(release: Release, numbers: Sequence[int]) -> Release:
-    """Some sets of a release."""
-    keep = np.isin(release.sets, numbers)
-    return Release(release.pictures[keep], release.patients[keep], release.sets[keep])
-
-
-def numbers_digest(kind: str, sets: Sequence[NDArray[np.int64]]) -> str:
-    """What names numbers of a kind in the store, whatever the order of pictures and sets."""
-    parts = sorted(hashlib.sha256(part[np.argsort(part[:, 0])].tobytes()).digest() for part in sets)
-    return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]

@@ -26,7 +26,7 @@ from training.rounds.requests import Blocks, EvaluateQuestion, add_blocks, unpac
 
 
 def say_nothing(text: str) -> None:
-    """Where nobody reads along."""
+    """Log nothing."""
 
 
 def quorum_of(share: float, asked: int) -> int:
@@ -56,7 +56,7 @@ class Quorum:
         """Go on without those that did not answer, or not at all.
 
         Args:
-            broadcasts: the question to everybody, those that are missing among them.
+            broadcasts: the request to all clients, those that are missing among them.
             silent: who did not answer now, and why.
 
         Raises:
@@ -99,7 +99,7 @@ class Traffic:
 
 
 def traffic_text(up: int, down: int) -> str:
-    """The bytes that travelled, as text for whoever watches."""
+    """The bytes that travelled, as text for the log."""
     return f"{bytes_in_words(up)} up, {bytes_in_words(down)} down"
 
 
@@ -169,7 +169,7 @@ def ask_sums(
 ) -> list[Update]:
     """As `ask_all`, of all clients together: one answer about each model, their sum under masks.
 
-    A sum without a client is begun anew by those that are left: hospitals take part in one over others than
+    A sum without a client is begun again by those that are left: hospitals take part in one over others than
     before only where they have let none be unmasked.
 
     Raises:
@@ -223,7 +223,7 @@ def ask_blocks(
         broadcasts: the questions, of kind `EvaluateQuestion`.
         traffic: the bytes are added to it.
         masks: how counts are summed under masks; None for in the clear.
-        bounds: what counts may say at most; whoever says more is left out.
+        bounds: what counts may say at most; a client with more is left out.
 
     Raises:
         QuorumError: under masks, when too few answer or stay.
@@ -236,7 +236,7 @@ def ask_blocks(
         total = add_blocks(unpack_blocks(update) for update in sums)
         try:
             refuse_sum(total, broadcasts, bounds)
-        except MessageError as error:  # of a sum nobody can tell whose part is wrong
+        except MessageError as error:  # of a sum it cannot be known whose part is wrong
             return {}, [*gone, Failure(EVERYBODY, broadcasts[0].track, f"{error}")]
         return total, gone
     silent: list[Failure] = []

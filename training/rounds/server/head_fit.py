@@ -188,7 +188,7 @@ def fit_head(
     variances = (spread[SQUARES] / n - centre**2).clamp(min=0)
     mean = float(variances.mean())
     scale = mean**0.5 if mean > 0 else 1.0
-    share = (spread[MASS] / n).clamp(min=0.5 / n, max=1 - 0.5 / n)  # a class that nobody has counts half
+    share = (spread[MASS] / n).clamp(min=0.5 / n, max=1 - 0.5 / n)  # a class without examples counts half
     spreads = share * (1 - share)
     own = penalty if towards is not None else 0.0  # b is drawn to another head's alone
     steps = torch.cat([(spreads[:, None] * variances / scale**2 + penalty).flatten(), spreads + own]).rsqrt()

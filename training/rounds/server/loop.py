@@ -6,7 +6,7 @@ is a `Track`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -53,90 +53,11 @@ from training.rounds.server.ask import (
     traffic_text,
 )
 from training.rounds.server.checkpoint import Checkpoints, restore, save
-from training.rounds.server.metrics import MetricsLog, RoundMetrics
+from training.rounds.server.metrics import MetricsLog, note_on, round_line
 from training.rounds.server.plan import Plan, States, Track, TrackState, choose_cohort, weights_for
-from training.rounds.server.validation import admit
-
-
-def mix(
-    mixture: Mixture, updates: Sequence[Update], previous: Tensors, names: Sequence[str]
-) -> dict[str, Tensor]:
-    """θ ← Σ_c w_c θ_c + w_previous θ^t for the named tensors; those not named stay as they were.
-
-    Args:
-        mixture: the weights.
-        updates: in client order, at least one; each is read once and only one is in memory at a time if they
-            are spooled.
-        previous: θ^t.
-        names: what travelled.
-    """
-    total: dict[str, Tensor] = {}
-    for update in updates:
-        weight = mixture.clients.get(update.client, 0.0)
-        tensors = dict(update.tensors.items())
-        for name in names:
-            if name not in total:
-                total[name] = start(mixture, previous[name], tensors[name])
-            total[name].add_(tensors[name], alpha=weight)
-    return {**previous, **total}
-
-
-def start(mixture: Mixture, previous: Tensor, update: Tensor) -> Tensor:
-    """w_previous θ^t, laid out in memory as the updates are: adding across layouts is three times slower."""
-    total = torch.zeros_like(update, dtype=previous.dtype)
-    return total.add_(previous, alpha=mixture.previous) if mixture.previous else total
-
-
-def initialize_rounds(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:
-    """Initialise every model's state: the objective's shared state, and the exchange's memory.
-
-    Raises:
-        QuorumError: when a client does not answer; every client that trains is asked.
-    """
-    return {
-        track.name: initialize_track(plan, track, states[track.name], engine, traffic)
-        for track in plan.tracks
-    }
-
-
-def initialize_track(
-    plan: Plan, track: Track, state: TrackState, engine: Engine, traffic: Traffic
-) -> TrackState:
-    """Initialise one model's state."""
-
-    def ask(question: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
-        broadcasts = [
-            Broadcast(client, plan.stage, 0, question, track.name, tensors, options or {})
-            for client in track.trainers
-        ]
-        return ask_all(engine, broadcasts, traffic)
-
-    if plan.prepare is not None:
-        seed = derive_seed(plan.seed, plan.stage, track.name, "prepare")
-        state = replace(state, shared_state=plan.prepare(ask, seed))
-    if plan.exchange.opens:
-        memory = state.memory
-        for update in ask(OPEN, {**state.weights, **prefixed(state.shared_state, SHARED_STATE)}):
-            plan.exchange.check(update, memory)
-            memory = plan.exchange.collect(update, memory, plan.server_context)
-        state = replace(state, memory=memory)
-    return state
-
+from training.rounds.server.validation import validate_updates
 
 AfterRound = Callable[[int, States, Blocks], None]
-
-
-@dataclass(frozen=True)
-class RoundEvaluation:
-    """Counts of a round by subgroup, each from the model that is meant for it.
-
-    Attributes:
-        blocks: the counts.
-        silent: the clients that gave none.
-    """
-
-    blocks: Blocks = field(default_factory=dict)
-    silent: Sequence[Failure] = ()
 
 
 def run_rounds(
@@ -160,7 +81,9 @@ def run_rounds(
     metrics_log.begin(plan.stage, plan.rounds, done)
     before = replace(traffic)
     if done == 0:
-        states = initialize_rounds(plan, states, engine, traffic)
+        states = {
+            track.name: initialize(plan, track, states[track.name], engine, traffic) for track in plan.tracks
+        }
         if plan.canary:
             send_canary(first_questions(plan, states), engine, plan.min_clients, metrics_log.log)
     for round_ in range(done + 1, plan.rounds + 1):
@@ -172,10 +95,9 @@ def run_rounds(
             for client in cohorts[track.name]
         ]
         broadcasts = [broadcast for broadcast, _ in asked]
-        answers = engine.run_round(broadcasts)
-        traffic.count(broadcasts, answers)
-        sent = bytes_by_client(broadcasts, answers, beside=PREFIX)
-        updates, failures = admit(plan, states, broadcasts, answers)
+        sent: dict[str, dict[str, int]] = {}
+        answers = ask_and_record(engine, traffic, sent, broadcasts)
+        updates, failures = validate_updates(plan, states, broadcasts, answers)
         mixtures: dict[str, Mixture] = {}
         for track in plan.tracks:
             require_quorum(plan, track, round_, cohorts[track.name], updates[track.name], failures)
@@ -188,24 +110,17 @@ def run_rounds(
         states = conclude(plan, states, updates, round_)
         if round_ == plan.rounds and plan.stays and plan.average_at_end:
             states = average_stays(plan, states, engine, traffic)
-        found = evaluate_tracks(plan, states, engine, round_, traffic)
-        for failure in (*failures, *found.silent):
+        blocks, silent = evaluate_tracks(plan, states, engine, round_, traffic)
+        failures += silent
+        for failure in failures:
             about = "" if failure.track == GLOBAL else f" of {failure.track}"
             metrics_log.log(f"{plan.stage} {round_}{about}: without {failure.client}: {failure.reason}")
-        notes = notes_by_track(asked)
-        line = RoundMetrics.of(
-            plan.stage,
-            round_,
-            cohorts,
-            updates,
-            [*failures, *found.silent],
-            mixtures,
-            found.blocks,
-            notes,
+        line = round_line(
+            plan.stage, round_, cohorts, updates, failures, mixtures, blocks, notes_by_track(asked)
         )
         metrics_log.write(
             {
-                **line.to_json(),
+                **line,
                 "server": {name: dict(state.server) for name, state in states.items()},
                 "bytes_up": traffic.up - before.up,
                 "bytes_down": traffic.down - before.down,
@@ -215,14 +130,40 @@ def run_rounds(
             }
         )
         if after_round is not None:
-            after_round(round_, states, found.blocks)
+            after_round(round_, states, blocks)
         save(plan, round_, states, traffic, metrics_log, checkpoints)
         moved = traffic_text(traffic.up - before.up, traffic.down - before.down)
         before = replace(traffic)
         del asked, broadcasts, answers, updates  # the next round's messages need the room
-        metrics_log.advance(plan.stage, round_, plan.rounds, f"{line.note}, {moved}")
+        metrics_log.advance(plan.stage, round_, plan.rounds, f"{note_on(line)}, {moved}")
     metrics_log.end()
     return states, traffic
+
+
+def initialize(plan: Plan, track: Track, state: TrackState, engine: Engine, traffic: Traffic) -> TrackState:
+    """A model's state before round 1: the objective's shared state, and the exchange's memory.
+
+    Raises:
+        QuorumError: when a client does not answer; every client that trains is asked.
+    """
+
+    def ask(question: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
+        broadcasts = [
+            Broadcast(client, plan.stage, 0, question, track.name, tensors, options or {})
+            for client in track.trainers
+        ]
+        return ask_all(engine, broadcasts, traffic)
+
+    if plan.prepare is not None:
+        seed = derive_seed(plan.seed, plan.stage, track.name, "prepare")
+        state = replace(state, shared_state=plan.prepare(ask, seed))
+    if plan.exchange.opens:
+        memory = state.memory
+        for update in ask(OPEN, {**state.weights, **prefixed(state.shared_state, SHARED_STATE)}):
+            plan.exchange.check(update, memory)
+            memory = plan.exchange.collect(update, memory, plan.server_context)
+        state = replace(state, memory=memory)
+    return state
 
 
 def fit_broadcast(
@@ -302,6 +243,35 @@ def aggregate(
     return mixture, TrackState(weights, server, memory, participants, state.shared_state), left
 
 
+def mix(
+    mixture: Mixture, updates: Sequence[Update], previous: Tensors, names: Sequence[str]
+) -> dict[str, Tensor]:
+    """θ ← Σ_c w_c θ_c + w_previous θ^t for the named tensors; those not named stay as they were.
+
+    Args:
+        mixture: the weights.
+        updates: in client order, at least one; each is read once and only one is in memory at a time if they
+            are spooled.
+        previous: θ^t.
+        names: what travelled.
+    """
+    total: dict[str, Tensor] = {}
+    for update in updates:
+        weight = mixture.clients.get(update.client, 0.0)
+        tensors = dict(update.tensors.items())
+        for name in names:
+            if name not in total:
+                total[name] = start(mixture, previous[name], tensors[name])
+            total[name].add_(tensors[name], alpha=weight)
+    return {**previous, **total}
+
+
+def start(mixture: Mixture, previous: Tensor, update: Tensor) -> Tensor:
+    """w_previous θ^t, laid out in memory as the updates are: adding across layouts is three times slower."""
+    total = torch.zeros_like(update, dtype=previous.dtype)
+    return total.add_(previous, alpha=mixture.previous) if mixture.previous else total
+
+
 def ask_and_record(
     engine: Engine, traffic: Traffic, sent: dict[str, dict[str, int]], broadcasts: Sequence[Broadcast]
 ) -> Sequence[Answer]:
@@ -357,10 +327,10 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
 
 def evaluate_tracks(
     plan: Plan, states: States, engine: Engine, round_: int, traffic: Traffic
-) -> RoundEvaluation:
-    """The evaluation after a round, by all clients that hold pictures."""
+) -> tuple[Blocks, Sequence[Failure]]:
+    """Counts after a round by subgroup, each from the model meant for it, and the clients that gave none."""
     if plan.split is None or not plan.evaluates(round_):
-        return RoundEvaluation()
+        return {}, []
     question = {
         track.name: EvaluateQuestion(split=plan.split, subgroups=track.subgroups).model_dump()
         for track in plan.tracks
@@ -383,7 +353,7 @@ def evaluate_tracks(
         for track in plan.tracks
         for client in track.judges
     ]
-    return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds))
+    return ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds)
 
 
 def report_of(update: Update) -> Report:

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -96,138 +95,82 @@ class MetricsLog:
 Notes = Mapping[str, Mapping[str, Any]]  # by client
 
 
-@dataclass(frozen=True)
-class RoundMetrics:
-    """The metrics of one round.
+def round_line(
+    stage: str,
+    round_: int,
+    cohorts: Mapping[str, Sequence[str]],
+    updates: Mapping[str, Sequence[Update]],
+    failures: Iterable[Failure],
+    mixtures: Mapping[str, Mixture],
+    blocks: Blocks,
+    notes: Mapping[str, Notes],
+) -> dict[str, Any]:
+    """The metrics of one round, a line of `metrics.jsonl`.
 
-    Attributes:
-        asked, answered: client ids by model.
-        failed: what became of the others, with the reason.
-        losses: mean training loss by model.
-        weights: each client's weight in the new model, by model.
-        metrics: figures of the evaluation over all pictures.
-        by_subgroup: the same by subgroup.
+    Args:
+        stage: its key.
+        round_: its number.
+        cohorts: the clients that were asked, by model.
+        updates: those that were taken, by model.
+        failures: what became of the others, and of those that gave no counts.
+        mixtures: each client's weight in the new model, by model.
+        blocks: the counts of the evaluation, by subgroup.
         notes: what the exchange logs of what it sent, by model and client.
-        scalars: what the objective logs of its round, by model and client.
-        before: the weight of the model of the round before, by model.
     """
+    points = {name: block.point for name, block in blocks.items()}
+    everything = list(points.values())
+    answered = {name: [update.client for update in members] for name, members in updates.items()}
+    losses = {name: mean_loss(members) for name, members in updates.items()}
+    known = [loss for loss in losses.values() if loss is not None]
+    scalars = {
+        name: {update.client: update.scalars for update in members if update.scalars}
+        for name, members in updates.items()
+    }
+    return {
+        "stage": stage,
+        "round": round_,
+        "asked": distinct(cohorts),
+        "answered": distinct(answered),
+        "failed": [{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
+        "loss": sum(known) / len(known) if known else None,
+        "metrics": figures(sum(everything[1:], everything[0])) if everything else {},
+        "by_subgroup": {name: figures(point) for name, point in points.items()},
+        "models": {
+            name: {
+                "asked": list(cohorts[name]),
+                "answered": answered[name],
+                "loss": losses[name],
+                "weights": dict(mixtures[name].clients),
+                **({"weight_before": mixtures[name].previous} if mixtures[name].previous else {}),
+                **optional_entry("exchange", notes.get(name, {})),
+                **optional_entry("scalars", scalars[name]),
+            }
+            for name in cohorts
+        },
+    }
 
-    stage: str
-    round: int
-    asked: Mapping[str, Sequence[str]]
-    answered: Mapping[str, Sequence[str]]
-    failed: Sequence[Mapping[str, str]]
-    losses: Mapping[str, float | None]
-    weights: Mapping[str, Mapping[str, float]]
-    metrics: Mapping[str, float | None]
-    by_subgroup: Mapping[str, Mapping[str, float | None]]
-    notes: Mapping[str, Notes]
-    scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
-    before: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        stage: str,
-        round_: int,
-        cohorts: Mapping[str, Sequence[str]],
-        updates: Mapping[str, Sequence[Update]],
-        failures: Iterable[Failure],
-        mixtures: Mapping[str, Mixture],
-        blocks: Blocks,
-        notes: Mapping[str, Notes],
-    ) -> "RoundMetrics":
-        """The metrics of one round, by model where there are several."""
-        points = {name: block.point for name, block in blocks.items()}
-        everything = list(points.values())
-        return cls(
-            stage=stage,
-            round=round_,
-            asked=cohorts,
-            answered={track: [update.client for update in members] for track, members in updates.items()},
-            failed=[{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
-            losses={track: mean_loss(members) for track, members in updates.items()},
-            weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
-            before={track: mixture.previous for track, mixture in mixtures.items()},
-            metrics=figures(sum(everything[1:], everything[0])) if everything else {},
-            by_subgroup={name: figures(point) for name, point in points.items()},
-            notes=notes,
-            scalars={
-                track: {update.client: update.scalars for update in members if update.scalars}
-                for track, members in updates.items()
-            },
+def note_on(line: Mapping[str, Any]) -> str:
+    """A round's line of metrics in words."""
+    loss, balanced = line["loss"], line["metrics"].get("balanced_accuracy")
+    parts = ["no loss told" if loss is None else f"loss {loss:.3f}"]
+    if balanced is not None:
+        known = {name: row["balanced_accuracy"] for name, row in line["by_subgroup"].items()}
+        known = {name: value for name, value in known.items() if value is not None}
+        worst = min(known, key=lambda name: known[name]) if len(known) > 1 else None
+        parts.append(
+            f"balanced accuracy {balanced:.3f}{f' (worst {worst} {known[worst]:.3f})' if worst else ''}"
         )
-
-    @property
-    def loss(self) -> float | None:
-        """The mean over models of which a loss is told; None where it is of none."""
-        told = [loss for loss in self.losses.values() if loss is not None]
-        return sum(told) / len(told) if told else None
-
-    @property
-    def worst(self) -> str:
-        """The subgroup with the lowest balanced accuracy, and that; empty where there are not two."""
-        known = {
-            name: row["balanced_accuracy"]
-            for name, row in self.by_subgroup.items()
-            if row.get("balanced_accuracy") is not None
-        }
-        if len(known) < 2:
-            return ""
-        name = min(known, key=lambda name: known[name] or 0.0)
-        return f"{name} {known[name]:.3f}"
-
-    @property
-    def note(self) -> str:
-        """The line for whoever watches."""
-        parts = ["no loss told" if self.loss is None else f"loss {self.loss:.3f}"]
-        balanced = self.metrics.get("balanced_accuracy")
-        if balanced is not None:
-            worst = self.worst
-            parts.append(f"balanced accuracy {balanced:.3f}{f' (worst {worst})' if worst else ''}")
-        answered = len(distinct(self.answered))
-        parts.append(f"{answered} of {len(distinct(self.asked))} answered")
-        for how, clients in self.missing.items():
-            parts += [f"{how} {', '.join(clients)}"] if clients else []
-        return ", ".join(parts)
-
-    @property
-    def missing(self) -> dict[str, list[str]]:
-        """The clients of which something is missing, by how: no model, some models, or the counts alone."""
-        found: dict[str, set[str]] = {"without": set(), "in part without": set(), "no counts of": set()}
-        trained = distinct(self.answered)
-        for failure in self.failed:
-            client = failure["client"]
-            if client in self.answered.get(failure["model"], ()):
-                found["no counts of"].add(client)
-            else:
-                found["in part without" if client in trained else "without"].add(client)
-        return {how: sorted(clients) for how, clients in found.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        """The line of `metrics.jsonl`."""
-        return {
-            "stage": self.stage,
-            "round": self.round,
-            "asked": distinct(self.asked),
-            "answered": distinct(self.answered),
-            "failed": self.failed,
-            "loss": self.loss,
-            "metrics": self.metrics,
-            "by_subgroup": self.by_subgroup,
-            "models": {
-                name: {
-                    "asked": list(self.asked[name]),
-                    "answered": list(self.answered[name]),
-                    "loss": self.losses[name],
-                    "weights": dict(self.weights[name]),
-                    **({"weight_before": self.before[name]} if self.before.get(name) else {}),
-                    **optional_entry("exchange", self.notes.get(name, {})),
-                    **optional_entry("scalars", self.scalars.get(name, {})),
-                }
-                for name in self.asked
-            },
-        }
+    parts.append(f"{len(line['answered'])} of {len(line['asked'])} answered")
+    missing: dict[str, set[str]] = {"without": set(), "in part without": set(), "no counts of": set()}
+    for failure in line["failed"]:
+        client, model = failure["client"], line["models"].get(failure["model"], {"answered": ()})
+        if client in model["answered"]:
+            missing["no counts of"].add(client)
+        else:
+            missing["in part without" if client in line["answered"] else "without"].add(client)
+    parts += [f"{how} {', '.join(sorted(clients))}" for how, clients in missing.items() if clients]
+    return ", ".join(parts)
 
 
 def optional_entry(key: str, by_client: Notes) -> dict[str, Notes]:
@@ -241,7 +184,7 @@ def distinct(clients: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def mean_loss(updates: Sequence[Update]) -> float | None:
-    """The sample-weighted mean training loss over clients and subgroups; None where nobody tells one."""
+    """The sample-weighted mean training loss over clients and subgroups; None where none is reported."""
     known = [
         (update.num_examples.get(name, 0), loss) for update in updates for name, loss in update.losses.items()
     ]

@@ -61,11 +61,11 @@ class Plan:
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
         compressor: in what form weights travel.
-        update_limit: how far an update may go, see `training.rounds.server.validation`; None where nobody
-            looks.
+        update_limit: how far an update may go, see `training.rounds.server.validation`; None for no
+            limit.
         dismissed: clients that are asked no more, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.
-        bounds: what reports may say at most, by the census; None where nobody took one.
+        bounds: what reports may say at most, by the census; None without a census.
         canary: whether two batches are tried at every client before the first round.
     """
 

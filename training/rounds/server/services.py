@@ -1,7 +1,7 @@
 """What an exchange may call at the coordinator: the store of uploads, and a judge of models.
 
 A checkpoint says of which round each client's newest upload is; the file itself is written once and not again
-with every checkpoint. Beside it the client's upload before stays, which the last checkpoint may still name:
+with every checkpoint. The client's previous upload stays, too, which the last checkpoint may still name:
 two files of the model's size per client at most, and nothing of them in memory until it is read.
 
 Models are judged by their predictions on noise, and by their accuracy on pictures of the coordinator.

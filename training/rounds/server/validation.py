@@ -7,10 +7,10 @@ difference to what the client was sent is compared with the others': client c is
 
     ‖θ_c − θ^t‖₂ > limit · median_i ‖θ_i − θ^t‖₂ · max(1, n_c / median_i n_i)
 
-over all clients i that answered about this model, n being the training pictures that each told in the census:
-whoever has more of them takes more steps. The median is the lower one of two, so that it is an honest
-client's as long as fewer than half of three or more are not. With fewer than three answers nobody can be told
-apart, and where most do not move at all (a median of 0) there is nothing to compare with.
+over all clients i that answered about this model, n being the training pictures that each reported in the
+census: a client with more of them takes more steps. The median is the lower one of two, so that it is an
+honest client's as long as fewer than half of three or more are not. With fewer than three answers none can be
+singled out, and where most do not move at all (a median of 0) there is nothing to compare with.
 
 It catches what is broken or crude, an update multiplied by a hundred; not one that is made to look like
 others.
@@ -122,7 +122,7 @@ def too_far(client: str, part: str, norm: float, middle: float, allowed: float) 
     )
 
 
-def admit(
+def validate_updates(
     plan: Plan, states: States, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]
 ) -> tuple[dict[str, list[Update]], list[Failure]]:
     """Check the answers: the valid updates, by track in client order, and the failures of the others."""
@@ -133,7 +133,7 @@ def admit(
             failures.append(answer)
             continue
         weights = states[broadcast.track].weights
-        beside = PREFIX if plan.exchange.comes_back else None
+        extra = PREFIX if plan.exchange.comes_back else None
         expected = {name: weights[name].shape for name in plan.travels}
         try:
             if plan.masks is not None:
@@ -143,7 +143,7 @@ def admit(
                 answer = plan.compressor.up(
                     answer, weights_for(plan, states[broadcast.track], broadcast.client)
                 )
-                check_update(answer, broadcast, expected, beside)
+                check_update(answer, broadcast, expected, extra)
             check_trained(answer)
             if plan.bounds is not None:
                 plan.bounds.refuse_training(answer)

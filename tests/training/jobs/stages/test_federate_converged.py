@@ -241,11 +241,11 @@ def test_a_question_cannot_choose_a_cohort_of_its_own(options):
 
 def test_examples_that_are_held_back_are_counted_and_said(make_job, run_job, monkeypatch):
     """A hospital whose account lets nothing leave is not in the head: a line says so, and the facts do."""
-    admitted, said = head_gradient.admit, []
+    disclosable, said = head_gradient.disclosable, []
     monkeypatch.setattr(
         head_gradient,
-        "admit",
-        lambda releases, client, *rest: {} if client == "west" else admitted(releases, client, *rest),
+        "disclosable",
+        lambda client, *rest: {} if client.id == "west" else disclosable(client, *rest),
     )
     monkeypatch.setattr(MetricsLog, "log", lambda self, text: said.append(text))
     told = run_job(make_job(stages=STAGES, privacy={"min_count": 1})).result.stages["0-federate"]

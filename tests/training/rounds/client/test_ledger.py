@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.algorithms import release_store
+from training.algorithms.client import Client
 from training.algorithms.release_store import FolderReleases, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
@@ -16,7 +17,7 @@ from training.rounds.client.ledger import (
     ANSWERS,
     EMBEDDING_SUMS,
     Release,
-    admit,
+    disclosable,
     smallest_cut,
     smallest_difference,
 )
@@ -132,9 +133,13 @@ def store(request, tmp_path):
     return MemoryReleases() if request.param == "memory" else FolderReleases(tmp_path / "releases")
 
 
-def told(store, kind=ANSWERS, client="north", **sets):
+def client(store, name="north", least=LEAST):
+    return Client(name, 0, least, None, None, None, releases=store)
+
+
+def told(store, kind=ANSWERS, name="north", **sets):
     """What of some sets is admitted."""
-    return numbers(admit(store, client, kind, {k: pictures(*v) for k, v in sets.items()}, LEAST))
+    return numbers(disclosable(client(store, name), kind, {k: pictures(*v) for k, v in sets.items()}))
 
 
 def test_the_same_sets_are_told_again_in_any_order(store):
@@ -165,19 +170,19 @@ def test_a_set_that_lost_few_patients_is_not_told(store, caplog):
 def test_patients_count_and_not_their_pictures(store):
     before, after = pictures(*range(20), per_patient=2), pictures(*range(26), per_patient=2)
     for part in (before, after):
-        admit(store, "north", ANSWERS, {"light": part}, LEAST)
+        disclosable(client(store), ANSWERS, {"light": part})
     assert len(list(store.all("north"))) == 1, "six pictures more are of three patients"
 
 
 def test_other_kinds_of_sums_and_other_clients_are_no_part_of_it(store):
     told(store, light=range(10))
     assert told(store, EMBEDDING_SUMS, light=range(11)) == {"light": list(range(11))}
-    assert told(store, client="south", light=range(11)) == {"light": list(range(11))}
+    assert told(store, name="south", light=range(11)) == {"light": list(range(11))}
 
 
 def test_where_single_patients_may_be_told_of_no_account_is_kept(store):
     part = {"light": pictures(1)}
-    assert admit(store, "north", ANSWERS, part, 1) == part
+    assert disclosable(client(store, least=1), ANSWERS, part) == part
     assert list(store.all("north")) == []
 
 
