@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.algorithms.augmentations.operations import OPERATIONS
 from training.algorithms.augmentations.rand_augment import (
+    OPERATIONS,
     RandAugmentConfig,
+    cut_out,
     draw_levels,
     rand_augment,
 )
@@ -182,14 +183,45 @@ def test_a_level_is_the_magnitudes_share_of_thirty_with_a_random_sign():
     assert (levels > 0).sum().item() == pytest.approx(500, abs=80)
 
 
+def test_a_random_level_is_uniform_up_to_the_magnitudes_share():
+    levels = draw_levels(4000, RandAugmentConfig(magnitude=12, random_magnitude=True), seeded()).numpy()
+    assert np.abs(levels).max() <= 0.4
+    np.testing.assert_allclose(
+        np.quantile(levels, [0.1, 0.25, 0.5, 0.75, 0.9]), [-0.32, -0.2, 0, 0.2, 0.32], atol=0.03
+    )
+
+
+def test_cutout_is_a_grey_square_cut_off_at_the_border():
+    images = torch.ones(4000, 3, 20, 30)
+    cut = cut_out(images, 0.5, seeded()) == 0.5
+    rows, columns = cut.any(dim=3, keepdim=True), cut.any(dim=2, keepdim=True)
+    assert torch.equal(cut, rows & columns)
+    assert torch.equal(cut[:, :1].expand_as(cut), cut)
+    heights, widths = (some[:, 0].flatten(1).sum(dim=1) for some in (rows, columns))
+    assert (heights.max(), widths.max()) == (10, 10)
+    assert heights.min() >= 4
+    # A side a of a picture's side 1 covers a - a^2 / 4 of it on the average.
+    assert heights.float().mean().item() == pytest.approx(20 * (0.5 - 0.25 / 4), abs=0.2)
+    assert widths.float().mean().item() == pytest.approx(30 * (1 / 3 - 1 / 36), abs=0.2)
+    inside = (heights == 10) & (widths == 10)
+    # The centre may come half a pixel nearer to the border before a pixel is lost.
+    assert inside.float().mean().item() == pytest.approx(11 / 20 * 21 / 30, abs=0.03)
+
+
 @given(
     shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
     magnitude=st.floats(0, 30),
+    random_magnitude=st.booleans(),
+    cutout=st.floats(0, 1),
     dtype=st.sampled_from([torch.float32, torch.float64]),
     seed=st.integers(0, 2**32),
 )
-def test_any_batch_keeps_its_shape_its_kind_and_its_range(shape, magnitude, dtype, seed):
-    config = RandAugmentConfig(operations=3, magnitude=magnitude)
+def test_any_batch_keeps_its_shape_its_kind_and_its_range(
+    shape, magnitude, random_magnitude, cutout, dtype, seed
+):
+    config = RandAugmentConfig(
+        operations=3, magnitude=magnitude, random_magnitude=random_magnitude, cutout=cutout
+    )
     images = torch.rand(shape, generator=seeded(seed), dtype=dtype)
     changed = rand_augment(images, config, seeded(seed + 1))
     assert (changed.shape, changed.dtype) == (images.shape, dtype)
@@ -198,7 +230,9 @@ def test_any_batch_keeps_its_shape_its_kind_and_its_range(shape, magnitude, dtyp
     assert changed.max() <= 1
 
 
-@pytest.mark.parametrize("values", [{"operations": -1}, {"magnitude": 31}, {"magnitude": -1}])
+@pytest.mark.parametrize(
+    "values", [{"operations": -1}, {"magnitude": 31}, {"magnitude": -1}, {"cutout": 1.1}, {"cutout": -0.1}]
+)
 def test_settings_out_of_range_are_refused(values):
     with pytest.raises(ValidationError, match=next(iter(values))):
         RandAugmentConfig(**values)
