@@ -95,7 +95,8 @@ class ClientStore:
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise ClientDataError(
-                f"cannot keep the state of client {client!r} in {path.parent}: {error}"
+                f"cannot keep the state of client {client!r} in {path.parent}: {error}. Make room on "
+                "that disk, or let this user write there"
             ) from error
 
     def _put(self, temporary: Path, path: Path) -> None:

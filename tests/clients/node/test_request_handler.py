@@ -1,5 +1,6 @@
 """A node's request handler: whom it greets, what it answers, and what it refuses."""
 
+import errno
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -7,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.loopback.permissive import permissive
+from clients.data.errors import LabelError
 from clients.data.manifests.manifest import Row
-from clients.node.request_handler import RequestHandler
+from clients.node.request_handler import RequestHandler, task_line
 from clients.store import ClientStore
 from training.algorithms.client import State
 from training.engines.flare.roster import WEIGHTS, ClientProperties, agree, shake_hands
 from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
-from training.errors import MessageError
+from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
-from training.messages.message import Broadcast
+from training.messages.message import Broadcast, Failure
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.compression import lost_key
@@ -197,3 +199,17 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
     assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
+
+
+def test_whoever_watches_reads_whether_a_task_is_asked_again():
+    """A full disk passes; wrong labels do not."""
+    stamp = stamp_of(Broadcast("north", "0-federate", 2, "fit"), "sha256:1", "one", 3)
+    full = CheckpointError("cannot write")
+    full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    lines = [
+        task_line("skin", stamp, Failure("north", "global", public_message(error)), 2.5, 0)
+        for error in (full, LabelError("CAT"))
+    ]
+    start = "job skin, 0-federate round 2, fit: not done after 2.5 s: "
+    assert all(line.startswith(start) for line in lines)
+    assert [line.endswith("The run waits and asks again: nothing is lost") for line in lines] == [True, False]
