@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.training.engines.test_nvflare_same_weights import bytes_of
+from tests.training.engines.test_flare_same_weights import bytes_of
 from training.algorithms.objectives.dp_sgd import DPSGDTask
 from training.algorithms.objectives.supervised import SupervisedTask
 from training.errors import QuorumError

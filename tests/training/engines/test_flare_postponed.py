@@ -9,9 +9,9 @@ import pytest
 from clients.data.errors import ClientDataError
 from clients.federation.errors import ClosedHoursError, LimitsError
 from clients.node import request_handler
-from tests.training.engines.test_nvflare_privacy import MASKS
-from tests.training.engines.test_nvflare_same_weights import bytes_of
-from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS
+from tests.training.engines.test_flare_privacy import MASKS
+from tests.training.engines.test_flare_same_weights import bytes_of
+from tests.training.engines.test_flare_supervision import KEPT, OTHERS
 from training.engines.flare import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
 from training.messages.message import Failure

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.training.engines.test_nvflare_same_weights import bytes_of
+from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare import network_round as module
 from training.engines.flare.engine import NvflareEngine
 from training.messages.tensor_file import Spool

@@ -3,7 +3,7 @@
 import pytest
 from safetensors.torch import save_file
 
-from tests.training.engines.test_nvflare_same_weights import bytes_of
+from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare.wire import AnswerHeader, read_payload
 from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
 from training.jobs.job import Job
