@@ -1,11 +1,17 @@
-"""What whoever watches sees: where a run stands, and what a node's processes say."""
+"""A node's log on its console, its turning over, and folders of ended jobs."""
 
 import io
+import json
 import logging
 import logging.config
+import os
 import threading
+from uuid import UUID
 
-from clients.federation.logs import MARK, ConsoleLog
+import pytest
+
+from clients.federation.kit import Federation, Kit, KitFacts
+from clients.federation.logs import FOLDERS, MARK, ConsoleLog, prune, prune_folders
 from clients.federation.site_policy import log_settings
 from clients.federation.status import rounds_line, status_line
 from clients.node.hospital import log_error
@@ -119,3 +125,59 @@ def test_progress_is_written_and_said_by_whole_lines(caplog):
     spoken.write("ss 0.5\n\n0-fed")
     assert file.getvalue() == "0-federate 1/2 loss 0.5\n\n0-fed"
     assert caplog.messages == ["0-federate 1/2 loss 0.5"]
+
+
+@pytest.fixture
+def kit(tmp_path):
+    federation = Federation.model_validate(
+        {"name": "skin", "coordinator": {"host": "x"}, "hospitals": [{"name": "north"}]}
+    )
+    facts = KitFacts(role="server", name="server", identity="x", organisation="o")
+    return Kit(tmp_path, facts, federation)
+
+
+def left(place, number, **meta):
+    """The folder of a job that ended `number` seconds after the first."""
+    folder = place / str(UUID(int=number))
+    folder.mkdir(parents=True)
+    (folder / "meta").write_text(json.dumps(meta))
+    os.utime(folder, (1e9 + number, 1e9 + number))
+    return folder.name
+
+
+def names(place):
+    return sorted(path.name for path in place.iterdir())
+
+
+def test_the_newest_folders_of_jobs_stay_and_nothing_else_is_touched(kit):
+    made = [left(kit.path, number) for number in range(FOLDERS + 3)]
+    (kit.path / "local").mkdir()
+    (kit.path / "private" / "runs" / "skin-1").mkdir(parents=True)
+    prune_folders(kit)
+    assert names(kit.path) == sorted([*made[3:], "local", "private"])
+    assert (kit.path / "private" / "runs" / "skin-1").is_dir()
+
+
+def test_a_job_that_died_with_its_coordinator_goes_and_one_that_waits_or_ended_stays(kit):
+    store = kit.private / "jobs"
+    dead = [left(store, number, status=status) for number, status in enumerate(("RUNNING", "DISPATCHED"))]
+    there = [
+        left(store, 10 + number, status=status)
+        for number, status in enumerate(("SUBMITTED", "FINISHED:COMPLETED", "FINISHED:ABORTED"))
+    ]
+    (store / str(UUID(int=20))).mkdir()  # what cannot be read is not judged
+    prune(kit)
+    assert names(store) == [*there, str(UUID(int=20))]
+    assert not set(dead) & set(names(store))
+
+
+def test_what_nobody_fetched_is_bounded(kit):
+    store = kit.private / "jobs"
+    made = [left(store, number, status="FINISHED:COMPLETED") for number in range(FOLDERS + 2)]
+    prune(kit)
+    assert names(store) == sorted(made[2:])
+
+
+def test_a_kit_that_never_had_a_job_is_left_as_it_is(kit):
+    prune(kit)
+    assert names(kit.path) == []
