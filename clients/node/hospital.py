@@ -9,6 +9,10 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.runtime import dispatch
 
+from dermfed.own_names import refuse_foreign
+
+refuse_foreign()
+
 from clients.data.pictures.cache import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
@@ -21,7 +25,6 @@ from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
 from clients.node.policy import POLICY
 from clients.node.request_handler import RequestHandler
-from dermfed.own_names import refuse_foreign
 from training.files import plain_segment
 from training.jobs.disclosure_report import over_network
 
@@ -46,9 +49,6 @@ def keep_traces(log: logging.Logger) -> None:
         assert hasattr(dispatch, name), f"nvflare has no {name} any more; look how it answers a failed call"
     dispatch.secure_format_traceback = trace
     dispatch.secure_format_exception = lambda error: WITHHELD
-
-
-refuse_foreign()
 
 
 LOGGER = logging.getLogger("dermfed.node")

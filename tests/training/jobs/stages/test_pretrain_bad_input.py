@@ -55,7 +55,7 @@ WRONG = {
     "an exchange of what the objective does not have": (
         pretraining(MAE, **FEATURES),
         vit(),
-        "mae shares no features; use the exchange features with",
+        "mae does not share features; use the exchange features with",
     ),
     "an objective without what it contrasts with": (
         pretraining({**MOCO, "local_negatives": False}),
