@@ -108,7 +108,7 @@ def test_wrong_lines_are_refused_alone_each_with_a_reason(store):
         (f"{one.id},MEL,histopathology,{TODAY}", None),
         (f"{two.id},XYZ,histopathology,{TODAY}", "the label 'XYZ' is none"),
         (f"{two.id},NV,biopsy,{TODAY}", "confirmed_by is 'biopsy'"),
-        (f"{two.id},NV,follow-up,{TODAY + timedelta(days=2)}", "in the future"),
+        (f"{two.id},NV,follow-up,{TODAY + timedelta(days=3)}", "in the future"),
         (f"{two.id},NV,follow-up,1989-12-31", "before 1990-01-01; check the year"),
         (f"{two.id},NV,follow-up,31.03.2026", "YEAR-MONTH-DAY"),
         (f"{two.id},NV\0,follow-up,{TODAY}", "the label"),

@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry.bundle.conclusions import Conclusions
@@ -153,6 +153,9 @@ def test_the_last_reason_is_the_routes(ask, route, parameters, parts, words):
 
 
 @given(threshold_bin=st.integers(at_log_odds(-3), SCORE_BINS - 1), beside=st.sampled_from([-1, 0, 1]))
+@example(at_log_odds(0), -1)
+@example(at_log_odds(0), 0)
+@example(at_log_odds(0), 1)
 def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, threshold_bin, beside):
     """At the working point itself and at the numbers next to it, of double precision."""
     edge = LOGIT_BINS.lower(threshold_bin)
@@ -161,7 +164,7 @@ def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, threshold
         (malignancy, 1 - malignancy, 0.0), conclusions=Conclusions(), working_point=point(threshold_bin)
     )
     found = re.findall(r"\d\.\d+", said.get("possible-malignancy", ""))
-    assert (len(found) == 2) is (malignancy >= edge and malignancy <= 0.5)
+    assert (len(found) == 2) is (edge <= malignancy < 0.5)
     assert not found or float(found[0]) >= float(found[1])
 
 
