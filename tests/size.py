@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_596,
+    "lines of code": 60_601,
     "modules": 542,
     "folders": 66,
     "imports, in thousandths of code": 117,
-    "words of the dialect in docstrings": 493,
-    "lines of tests": 86_871,
+    "words of the dialect in docstrings": 492,
+    "lines of tests": 86_887,
     "lines of benchmarks": 19_043,
     "recipes": 45,
     "decision records": 55,
-    "words of docs": 146_376,
+    "words of docs": 146_378,
     "words of the dialect in docs": 681,
 }
 

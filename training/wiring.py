@@ -31,7 +31,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
 from training.files import write_text
 from training.jobs.contexts import try_model
-from training.jobs.disclosure_report import Seen, nobody_to_spare, over_network, who_sees_what
+from training.jobs.disclosure_report import Seen, needs_every_hospital, over_network, who_sees_what
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.preflight import Preflight, preflight
@@ -233,5 +233,5 @@ def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Prefli
 def check_federation(job: Job, kit: Path) -> CheckedFederation:
     """Who will see what of a job over a federation; the pictures are the hospitals', and not looked at."""
     job, hospitals = over_network(job), open_kit(kit, "admin", "server").federation.names
-    note = nobody_to_spare(job, hospitals)
+    note = needs_every_hospital(job, hospitals)
     return CheckedFederation(hospitals, who_sees_what(job, hospitals), () if note is None else (note,))

@@ -56,6 +56,7 @@ class AdminClient:
     """
 
     def __init__(self, kit: Kit) -> None:
+        logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
         self._kit = kit
         self._session: Session | None = None
 
@@ -220,7 +221,6 @@ def run_federated(
         FederationError: the kit is none, is refused, or FLARE will not run the job.
         CheckpointError: `out` holds something else.
     """
-    logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
     opened = open_kit(kit, "admin")
     admin = AdminClient(opened)
     try:
@@ -243,7 +243,6 @@ def change_standing(kit: Kit, name: str, how: Literal["disable", "enable"], *, l
         FederationError: there is no such hospital, or the coordinator is not reached or does not do so.
     """
     refuse_stranger(name, kit.federation.names, left=left)
-    logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
     admin = AdminClient(kit)
     try:
         return admin.disable(name) if how == "disable" else admin.enable(name)

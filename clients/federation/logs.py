@@ -1,19 +1,34 @@
 """A node's log: its marked lines on the console, a new file where it is full, and folders of ended jobs."""
 
 import json
+import logging
 import os
 import re
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from clients.federation.kit import PRIVATE_FILE, Kit
+if TYPE_CHECKING:  # FLARE's processes format their lines by this module, and import no more for it
+    from clients.federation.kit import Kit
 
 FULL = 20_000_000  # bytes of a log that begins anew
 KEPT = 5  # earlier logs, `node.log.1` the newest
+OWN = 0o600  # what of a log that was put aside its owner alone may do
 POLL = 0.5  # seconds between looks at the log
 MARK = " dermfed: "  # in each line that is of interest to whoever watches the node
+
+
+class WithoutTraces(logging.Formatter):
+    """Formats a record without the trace of its error, which another handler writes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        line = copy(record)
+        line.exc_info = line.exc_text = line.stack_info = None
+        return super().format(line)
 
 
 class ConsoleLog:
@@ -76,7 +91,7 @@ class ConsoleLog:
                 older.replace(self._log.with_name(f"{self._log.name}.{number + 1}"))
         aside = self._log.with_name(f"{self._log.name}.1")
         shutil.copyfile(self._log, aside)
-        aside.chmod(PRIVATE_FILE)
+        aside.chmod(OWN)
         os.truncate(self._log, 0)
         self._offset = 0
 
@@ -86,7 +101,7 @@ ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # what FLARE call
 UNDER_WAY = ("RUNNING", "DISPATCHED")
 
 
-def prune(kit: Kit) -> None:
+def prune(kit: "Kit") -> None:
     """Remove folders of old and dead jobs from a kit, while FLARE's process does not run.
 
     FLARE removes nothing: a hospital keeps a folder for every job, and so does a coordinator for one that was
@@ -99,7 +114,7 @@ def prune(kit: Kit) -> None:
     remove([folder for folder in stored if folder not in dead][:-FOLDERS])
 
 
-def prune_folders(kit: Kit) -> None:
+def prune_folders(kit: "Kit") -> None:
     """Remove the folders of all jobs but the newest; the one that runs is among these."""
     remove(job_folders(kit.path)[:-FOLDERS])
 

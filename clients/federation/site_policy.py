@@ -13,7 +13,8 @@ COORDINATOR = "training.coordinator.Coordinator"
 HOSPITAL = "clients.node.hospital.Hospital"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-CONSOLE_LOGGERS = ("dermfed.node", "dermfed.coordinator")  # loggers whose lines are on the node's console
+# Loggers whose lines are on the node's console: all of ours, so that no picture is left out in silence.
+CONSOLE_LOGGERS = ("dermfed", "clients", "personalization", "registry", "training")
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 NEVER = 1_000_000  # attempts to schedule a job: whoever sent it decides when to give up, not the server
 
@@ -121,7 +122,7 @@ def component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
 def log_settings() -> dict[str, Any]:
     """`local/log_config.json`: all that FLARE says in `log.txt`; on standard output a line an event of ours.
 
-    What our own loggers say with `DEBUG`, such as the trace of an error, is in `log.txt` alone.
+    The traces of errors are in `log.txt` alone.
     """
     return {
         "version": 1,
@@ -131,7 +132,11 @@ def log_settings() -> dict[str, Any]:
                 "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
                 "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s",
             },
-            "ours": {"format": "%(asctime)s" + MARK + "%(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"},
+            "ours": {
+                "()": "clients.federation.logs.WithoutTraces",
+                "fmt": "%(asctime)s" + MARK + "%(message)s",
+                "datefmt": "%Y-%m-%d %H:%M:%S",
+            },
         },
         "handlers": {
             "ourHandler": {
@@ -142,7 +147,7 @@ def log_settings() -> dict[str, Any]:
             },
             "logFileHandler": {
                 "class": "logging.handlers.RotatingFileHandler",
-                "level": "DEBUG",
+                "level": "INFO",
                 "formatter": "base",
                 "filename": "log.txt",
                 "mode": "a",
@@ -152,6 +157,6 @@ def log_settings() -> dict[str, Any]:
         },
         "loggers": {
             "root": {"level": "INFO", "handlers": ["logFileHandler"]},
-            **{name: {"level": "DEBUG", "handlers": ["ourHandler"]} for name in CONSOLE_LOGGERS},
+            **{name: {"level": "INFO", "handlers": ["ourHandler"]} for name in CONSOLE_LOGGERS},
         },
     }

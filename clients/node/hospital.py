@@ -39,10 +39,7 @@ def keep_traces(log: logging.Logger) -> None:
     """
 
     def trace() -> str:
-        log.error(
-            "a call of the coordinator failed before it was answered: another version of dermfed there?"
-        )
-        log.debug("its trace", exc_info=True)
+        log.exception("a call failed before it was answered; does the coordinator run another dermfed?")
         return WITHHELD
 
     for name in ("secure_format_traceback", "secure_format_exception"):
@@ -60,9 +57,8 @@ def say(text: str) -> None:
 
 
 def log_error(text: str, error: Exception) -> None:
-    """Log what went wrong: a line for whoever watches the node, and its trace in FLARE's log here."""
-    LOGGER.error("%s", text)
-    LOGGER.debug("its trace", exc_info=error)
+    """Log what went wrong, whole, in this node's own log."""
+    LOGGER.error("%s", text, exc_info=error)
 
 
 class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types

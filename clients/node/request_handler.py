@@ -323,6 +323,6 @@ def task_line(job: str, question: Stamp, answer: Answer, seconds: float, sent: i
     about = "" if question.track == "global" else f" ({question.track})"
     asked = f"job {job}, {question.stage} round {question.round}, {question.ask}{about}"
     if isinstance(answer, Failure):
-        again = ". The run waits and asks again: nothing is lost" if answer.passes else ""
+        again = ". The coordinator asks again, or goes on without it" if answer.passes else ""
         return f"{asked}: not done after {seconds:.1f} s: {answer.reason}{again}"
     return f"{asked}: done in {seconds:.1f} s, {sent:,} bytes sent"

@@ -16,9 +16,6 @@ from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.metrics.selective import mean_interval, mean_of, share_interval
 from training.messages.message import GLOBAL
 
-Routes = Mapping[str, CalibratedModel]
-"""Per subgroup, the calibrated model that answers its pictures."""
-
 Blocks = Mapping[str, Block]
 """The test counts of some subgroups."""
 

@@ -24,6 +24,7 @@ from training.data.dataset import SERVER
 from training.data.settings import DataConfig, selecting_columns
 from training.data.subgroups import ToneGroups
 from training.jobs.job import Job
+from training.jobs.pipeline import more_hospitals
 from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
@@ -88,22 +89,20 @@ def why_open(job: Job, hospitals: Iterable[str] | None) -> str | None:
     return None
 
 
-def nobody_to_spare(job: Job, hospitals: Iterable[str]) -> str | None:
-    """What follows where sums under masks need every hospital there is; None where one may be missing.
+def needs_every_hospital(job: Job, hospitals: Iterable[str]) -> str | None:
+    """What follows where masked counts need all hospitals there are; None where one may be missing.
 
     Args:
         job: the job.
         hospitals: all of its federation.
     """
-    privacy, taking_part = decide_masks(job, hospitals).privacy, hospitals_of(job.data, hospitals)
-    masks = privacy.secure_aggregation or privacy.masked_counts
-    if masks is None or len(taking_part) > masks.fewest:
+    masks, there = decide_masks(job, hospitals).privacy.masked_counts, hospitals_of(job.data, hospitals)
+    if masks is None or len(there) > masks.fewest:
         return None
     return (
-        f"what leaves under masks is summed over {masks.fewest} hospitals or more, and {len(taking_part)} "
-        "take part: where one may not (its labels are not in the job's label map, it has no pictures), the "
-        "run does not begin, whatever engine.min_clients says. Bring another, or set privacy.counts.masks: "
-        "false, and each hospital's counts are seen by the coordinator"
+        f"counts leave hospitals as sums over {masks.fewest} or more, and {len(there)} take part: where one "
+        "may not (its labels are not in the job's label map, it has no pictures), the run does not begin, "
+        f"whatever engine.min_clients says. {more_hospitals(job.privacy)}"
     )
 
 

@@ -136,6 +136,13 @@ def ask_census(job: Job, dataset: Dataset, engine: Engine, dismissed: Collection
     return census
 
 
+def more_hospitals(privacy: PrivacyConfig) -> str:
+    """What to do where masks need more hospitals than there are."""
+    if privacy.secure_aggregation is not None:
+        return "Bring more, or lower privacy.secure_aggregation.fewest"
+    return "Bring more, or set privacy.counts.masks: false: the coordinator then sees each hospital's counts"
+
+
 def require_hospitals(privacy: PrivacyConfig, census: Census) -> None:
     """Refuse to begin with fewer hospitals than a sum of counts is ever over.
 
@@ -146,8 +153,7 @@ def require_hospitals(privacy: PrivacyConfig, census: Census) -> None:
     if masks is not None and len(hospitals) < masks.fewest:
         raise QuorumError(
             f"counts leave hospitals as sums over {masks.fewest} or more, and this run has {len(hospitals)}: "
-            f"{', '.join(hospitals)}. Bring more, or set privacy.counts.masks: false, and each hospital's "
-            "counts are seen by the coordinator"
+            f"{', '.join(hospitals)}. {more_hospitals(privacy)}"
         )
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from training.models.encoders.files import (
     Normalisation,
     is_safetensors,
     prepare_torchvision,
-    read_file,
 )
 from training.models.encoders.loading import load_tensors
 from training.models.encoders.several import Encoders, OneOfSeveral, View
@@ -257,12 +255,3 @@ def nearest_model(name: str) -> str:
         nearest(name, get_close_matches(name, known, n=8) or ["resnet18", "vgg11", "vit_tiny_patch16_224"])
         + f", ... ({len(known)} in all)"
     )
-
-
-def load_weights(model: Classifier, path: Path) -> None:
-    """Copy a file's tensors into a model; a head that does not fit is left as it is.
-
-    Raises:
-        JobError: when the file is missing or its tensors do not fit the model.
-    """
-    load_tensors(model, read_file(path), str(path), type(model.encoder).__name__)

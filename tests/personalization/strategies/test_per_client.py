@@ -10,8 +10,9 @@ from personalization.stages.per_client import personal_file
 from training.errors import JobError
 from training.messages.message import GLOBAL
 from training.models import build_model
-from training.models.build import load_weights
 from training.models.classifier import float_state
+from training.models.encoders.files import read_file
+from training.models.encoders.loading import load_tensors
 
 FINETUNE = {"name": "finetune", "epochs": 2}
 BAND = {"band": 1.0, "rule": "paper"}  # binds nobody
@@ -68,7 +69,8 @@ def test_a_hospital_can_begin_with_its_own_model(stages, make_job, stand, mixed)
     stage.run()
     job.stages[0].tidy(stage.context.folder)
     model = build_model(job.model, 3, seed=9)
-    load_weights(model, personal_file(stage.context.folder, "north"))
+    path = personal_file(stage.context.folder, "north")
+    load_tensors(model, read_file(path), "north", "model")
     assert all(value.equal(own(stage, "north")[name]) for name, value in float_state(model).items())
 
 

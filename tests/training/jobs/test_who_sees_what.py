@@ -2,7 +2,13 @@
 
 import pytest
 
-from training.jobs.disclosure_report import MASKED, nobody_to_spare, over_network, who_sees_what, why_open
+from training.jobs.disclosure_report import (
+    MASKED,
+    needs_every_hospital,
+    over_network,
+    who_sees_what,
+    why_open,
+)
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import read_recipes
 from training.jobs.stages import Federate
@@ -48,11 +54,12 @@ def test_three_hospitals_of_a_network_are_seen_in_sums_and_two_are_not(make_job)
 )
 def test_masks_that_need_every_hospital_are_named_before_the_run(make_job, hospitals, privacy, needs_all):
     job = over_network(make_job(privacy={"min_count": 1, **privacy}))
-    note = nobody_to_spare(job, hospitals)
+    note = needs_every_hospital(job, hospitals)
     assert (note is not None) == needs_all
     if note is not None:
         assert f"{len(hospitals)} take part" in note
         assert "does not begin" in note
+        assert ("privacy.counts.masks" in note) == (job.privacy.secure_aggregation is None)
 
 
 @pytest.mark.parametrize(
