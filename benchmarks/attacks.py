@@ -94,7 +94,7 @@ def distances(draws: int, pictures: int) -> Row:
     return row("distances (to 1.2 %)", 2, str(pictures), mean(before), now, mean(less), guessed)
 
 
-def chosen(draws: int, pictures: int, questions: int) -> Row:
+def chosen(draws: int, pictures: int, requests: int) -> Row:
     rng = np.random.default_rng(9)
     own = draw(rng, 5000, 2)
     read: list[int] = []
@@ -102,10 +102,10 @@ def chosen(draws: int, pictures: int, questions: int) -> Row:
     for _ in range(draws):
         hospital = draw(rng, pictures, 2)
         truth = Records.of(hospital)
-        read.append(recovered(sweep(hospital, questions), truth))
+        read.append(recovered(sweep(hospital, requests), truth))
         for name, guess in guesses(arrays_of(ask(hospital)), own, rng).items():
             guessed.setdefault(name, []).append(recovered(guess, truth))
-    return row(f"{questions} models made to ask", 2, str(pictures), "the same", read, "–", guessed)
+    return row(f"{requests} models made to ask", 2, str(pictures), "the same", read, "–", guessed)
 
 
 def main(
@@ -131,7 +131,7 @@ def main(
     ]
     rows += [sums(few if pictures > 10 else draws, pictures) for pictures in sizes]
     rows += [distances(few if pictures == 500 else draws, pictures) for pictures in sizes]
-    rows += [chosen(few, pictures, questions) for pictures in sizes[1:] for questions in (30, 300)]
+    rows += [chosen(few, pictures, requests) for pictures in sizes[1:] for requests in (30, 300)]
     print_table(HEADER, rows)
 
 

@@ -116,11 +116,11 @@ def shares(
         )
         changed = sum(told.versions.get(seed) != version for seed, version in again.versions.items())
         n = len(told.versions)
-        away = (got - n * share) / (n * share * (1 - share)) ** 0.5
+        offline = (got - n * share) / (n * share * (1 - share)) ** 0.5
         failed = len(told.failed) + len(again.failed)
-        good = good and abs(away) <= 4 and not (other or changed or failed)
+        good = good and abs(offline) <= 4 and not (other or changed or failed)
         rows.append(
-            [share, n, got, f"{got / n:.4f}", f"{away:+.1f}", failed, other, len(again.versions), changed]
+            [share, n, got, f"{got / n:.4f}", f"{offline:+.1f}", failed, other, len(again.versions), changed]
         )
     return rows, good
 

@@ -3,8 +3,8 @@
 A server and four hospitals as processes of their own, with certificates, over loopback; every hospital, and
 whoever sends the job, behind a cable that can be cut. A schedule drawn from a seed has each kind of
 disturbance at least once (`loopback/disturbances.py`): processes killed and machines without power, nodes
-that stand still for longer than `engine.network.silence`, connections reset, cut and stalled in one direction
-or in both, the coordinator without power three times, `run.py` killed and resumed.
+that stand still for longer than `engine.network.heartbeat_timeout`, connections reset, cut and stalled in one
+direction or in both, the coordinator without power three times, `run.py` killed and resumed.
 
 The run must end by itself. Every round must tell of everybody that was asked: an answer, or a reason. And the
 weights must be, to the last byte, those of an undisturbed run on one machine with the same answers: with
@@ -47,7 +47,7 @@ def job_of(rounds: int, quorum: int, hospitals: Sequence[str]) -> dict[str, Any]
     }
     engine: dict[str, Any] = {
         **JOB["engine"],
-        "network": {"silence": SILENCE, "deadline": 600},
+        "network": {"heartbeat_timeout": SILENCE, "deadline": 600},
     }
     if quorum:
         engine["min_clients"] = quorum
@@ -123,7 +123,7 @@ def main(
             "federation": f"a server and {len(HOSPITALS)} hospitals, mTLS over loopback, each behind a cable",
             "job": f"{rounds} rounds, then {', '.join(stage['stage'] for stage in job['stages'][1:])}",
             "answers that a round needs": quorum or "everybody's",
-            "silence": f"{SILENCE:g} s",
+            "heartbeat_timeout": f"{SILENCE:g} s",
             "disturbances": len(plan),
         },
     )

@@ -43,13 +43,11 @@ def learn(tokenizer: Codebook, job: Job, data: Dataset, grid: PatchGrid, *, part
             for name in data.clients
         ]
 
-        def ask(
-            question: str, tensors: Tensors, options: Mapping[str, Any] | None = None
-        ) -> Sequence[Update]:
+        def ask(request: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
             given = dict(options or {})
-            asked = [Broadcast(c.id, "0-pretrain", 0, question, "global", tensors, given) for c in clients]
+            asked = [Broadcast(c.id, "0-pretrain", 0, request, "global", tensors, given) for c in clients]
             if not parts:
-                codebook.parts_of = of_step(given["step"] if question == CELLS else 0)
+                codebook.parts_of = of_step(given["step"] if request == CELLS else 0)
             return [tokenizer.answer(each, c, grid) for each, c in zip(asked, clients, strict=True)]
 
         once = codebook.parts_of

@@ -50,13 +50,13 @@ class SocketChannel:
         self._address = address
         self._transfer = ChunkedTransfer(name, self, folder, SILENCE, in_flight)
 
-    def greet(self, greeting: str, seconds: float) -> str:
+    def handshake(self, handshake: str, seconds: float) -> str:
         """See `Channel`."""
-        return str(self._call("greet", greeting))
+        return str(self._call("handshake", handshake))
 
-    def introduce(self, seconds: float) -> str:
+    def register(self, seconds: float) -> str:
         """See `Channel`."""
-        return str(self._call("introduce"))
+        return str(self._call("register"))
 
     def join(self, roster: str, seconds: float) -> str:
         """See `Channel`."""
@@ -162,7 +162,7 @@ def with_hospitals(count: int, rounds: int, in_memory: float, folder: Path) -> d
         model=MODEL,
         objective=OBJECTIVE,
         rounds=rounds,
-        engine={"network": {"silence": SILENCE}},
+        engine={"network": {"heartbeat_timeout": SILENCE}},
     )
     address = str(folder / "socket")
     with HospitalProcess(read_job(job_file), manifests, folder / "hospitals").listening(address):

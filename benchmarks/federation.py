@@ -76,7 +76,7 @@ def compared(steps: Sequence[int], rounds: int, weights: Path) -> dict[str, dict
         **small_job(max(steps), rounds),
         "size": WIDE_SIZE,
         "model": {**WIDE, "weights": str(weights)},
-        "stage": {"trains": {"name": "head"}},
+        "stage": {"trainable": {"name": "head"}},
     }
     return {
         **{in_words(count): small_job(count, rounds) for count in steps},

@@ -1,7 +1,7 @@
 """What FLARE alone takes of a coordinator: memory for each further site, and processor time for each byte.
 
 No dermfed is in it but the search for leftovers. Three processes, as in a federation: FLARE's server, which
-passes on; the coordinator's job, which is measured; and all sites in one. The job sends each site a question
+passes on; the coordinator's job, which is measured; and all sites in one. The job sends each site a request
 of so many pieces of 4 MiB, a call each as in `training.engines.flare.calls`, asks it, and fetches an
 answer as long. There is no TLS: what that costs is not in it, and the lines are within this machine.
 
@@ -214,7 +214,7 @@ def rows_of(sites: Sequence[int], forms: Sequence[Form], pieces: int, at_once: S
 def main(
     sites: Annotated[list[int] | None, typer.Option(help="How many sites; may be repeated.")] = None,
     form: Annotated[list[Form] | None, typer.Option(help="All by default.")] = None,
-    pieces: Annotated[int, typer.Option(help="Pieces of a question, and of an answer.")] = 3,
+    pieces: Annotated[int, typer.Option(help="Pieces of a request, and of an answer.")] = 3,
     at_once: Annotated[list[int] | None, typer.Option(help="Pieces in flight.")] = None,
     table: Annotated[Path | None, typer.Option(help="Where the table is written.")] = None,
     role: Annotated[Role | None, typer.Option(hidden=True)] = None,
@@ -233,7 +233,7 @@ def main(
             os._exit(0)  # FLARE's threads would go on
     if role is not None:
         return
-    print_conditions("FLARE's calls alone", {"piece": "4 MiB", "pieces of a question": f"{pieces}"})
+    print_conditions("FLARE's calls alone", {"piece": "4 MiB", "pieces of a request": f"{pieces}"})
     rows = rows_of(counts, forms, pieces, many)
     print_table(HEADER, rows)
     if table is not None:

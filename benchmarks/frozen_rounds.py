@@ -29,11 +29,11 @@ from training.models.classifier import float_state
 from training.rounds.server.metrics import MetricsLog
 
 
-def job_of(weights: Path, model: str, size: int, rounds: int, trains: str) -> Job:
+def job_of(weights: Path, model: str, size: int, rounds: int, trainable: str) -> Job:
     """One stage of rounds."""
     return Job.model_validate(
         {
-            "name": trains,
+            "name": trainable,
             "data": {"manifest": "noise", "image_size": size},
             "model": {"name": model, "weights": str(weights)},
             "engine": {"workers": 1, "threads_per_client": torch.get_num_threads(), "device": "cpu"},
@@ -43,7 +43,7 @@ def job_of(weights: Path, model: str, size: int, rounds: int, trains: str) -> Jo
                     "stage": "federate",
                     "rounds": rounds,
                     "evaluate_on": None,
-                    "trains": {"name": trains},
+                    "trainable": {"name": trainable},
                     "objective": {"name": "supervised", "batch_size": 32, "sampling": "uniform"},
                     "aggregator": {"name": "fedavg"},
                 }
@@ -87,9 +87,9 @@ def main(
         for count in map(int, clients.split(",")):
             held = NoisePictures(count, max(pictures // count, 2), size)
             found = {}
-            for trains, rounds in (("head", frozen_rounds), ("all", whole_rounds)):
-                folder = Path(scratch) / f"{trains}-{count}"
-                found[trains] = timed(job_of(weights, model, size, rounds, trains), held, folder)
+            for trainable, rounds in (("head", frozen_rounds), ("all", whole_rounds)):
+                folder = Path(scratch) / f"{trainable}-{count}"
+                found[trainable] = timed(job_of(weights, model, size, rounds, trainable), held, folder)
             (head, making, up), (whole, _, whole_up) = found["head"], found["all"]
             rows.append(
                 [

@@ -221,12 +221,12 @@ class JudgedPicture:
     """A picture that maps are judged on.
 
     Attributes:
-        question: it alone, with its kind where the model takes cases.
+        request: it alone, with its kind where the model takes cases.
         subgroup: of whom it is; None where nobody knows.
         mask: where the lesion is in what the model sees, `(height, width)`; None where nobody knows.
     """
 
-    question: Question
+    request: Question
     subgroup: str | None = None
     mask: NDArray[np.bool_] | None = None
 
@@ -297,20 +297,20 @@ def look(graph: Graph, other: Graph, pictures: Iterable[JudgedPicture], seed: in
         raise GraphError("the graph has no map, and nothing can be judged; export the model again")
     random = np.random.default_rng(seed)
     shown = list(pictures)
-    answers = [ask(graph, [replace(one.question, with_map=True)]) for one in shown]
+    answers = [ask(graph, [replace(one.request, with_map=True)]) for one in shown]
     chosen = [int(one.probabilities[0].argmax()) for one in answers]
     ours = [
-        _grid(answer, one.question, which) for answer, one, which in zip(answers, shown, chosen, strict=True)
+        _grid(answer, one.request, which) for answer, one, which in zip(answers, shown, chosen, strict=True)
     ]
     ring = random.permutation(len(shown))
     of_another = dict(zip(ring.tolist(), np.roll(ring, 1).tolist(), strict=True))
     for place, picture in enumerate(shown):
-        asked = replace(picture.question, with_map=True)
+        asked = replace(picture.request, with_map=True)
         theirs = _grid(ask(other, [asked]), asked, chosen[place])
         maps = (ours[place], _moved(ours[place], random), ours[of_another[place]], theirs)
         curves = np.stack(
             [
-                deletion_curve(graph, picture.question, by_strength(one), graph.map_shape, chosen[place])
+                deletion_curve(graph, picture.request, by_strength(one), graph.map_shape, chosen[place])
                 for one in maps
             ]
         )
@@ -328,20 +328,20 @@ def _moved(grid: NDArray[np.float32], random: np.random.Generator) -> NDArray[np
     return np.roll(grid, (down, across), axis=(0, 1))
 
 
-def _grid(outputs: Outputs, question: Question, chosen: int) -> NDArray[np.float32]:
+def _grid(outputs: Outputs, request: Question, chosen: int) -> NDArray[np.float32]:
     found = outputs.map
     assert found is not None, "the graph has a map, and was asked for it"
-    of_picture = found[0] if question.given is None else found[0, 0]
+    of_picture = found[0] if request.given is None else found[0, 0]
     grid: NDArray[np.float32] = of_picture[chosen]
     return grid
 
 
 def deletion_curve(
-    graph: Graph, question: Question, order: NDArray[np.int64], shape: tuple[int, int], chosen: int
+    graph: Graph, request: Question, order: NDArray[np.int64], shape: tuple[int, int], chosen: int
 ) -> Curves:
     """The probability of a class as cells are covered in an order, one for each of `SHARES`."""
-    made = covered(question.images[0], order, shape)
-    answers = [ask(graph, [replace(question, images=one[None])]) for one in made]
+    made = covered(request.images[0], order, shape)
+    answers = [ask(graph, [replace(request, images=one[None])]) for one in made]
     return np.array([one.probabilities[0, chosen] for one in answers], dtype=np.float64)
 
 

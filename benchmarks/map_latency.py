@@ -78,7 +78,7 @@ def version_of(content: bytes, size: int) -> LoadedVersion:
 def answer(loaded: LoadedVersion, picture: bytes, *, explain: bool) -> int:
     """The bytes of an answer, from those of a picture."""
     decoded = decode(loaded, [picture], 10**8, explain=explain)
-    (outputs,) = run_batch(loaded.graph, [decoded.question])
+    (outputs,) = run_batch(loaded.graph, [decoded.request])
     assert not isinstance(outputs, Exception)
     asked = Parameters(explain=explain)
     told = build_diagnosis(loaded, decoded, outputs, asked, "unknown-tone", request_id="0")

@@ -179,8 +179,8 @@ def judged(
     assert shape is not None
     middle = from_the_middle(shape)
     for picture, found in zip(pictures, look(graph, other, pictures, seed), strict=True):
-        chosen = int(ask(graph, [picture.question]).probabilities[0].argmax())
-        curve = deletion_curve(graph, picture.question, middle, shape, chosen)
+        chosen = int(ask(graph, [picture.request]).probabilities[0].argmax())
+        curve = deletion_curve(graph, picture.request, middle, shape, chosen)
         yield found, float(found.curves[0].mean()), float(curve.mean())
 
 

@@ -27,7 +27,7 @@ from training.algorithms.client import Client, State
 from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.fixed_point import Entry, FixedPointVector
-from training.privacy.secagg.sums import MaskedSum, sum_withheld
+from training.privacy.secagg.sums import MaskedSum, sum_masked_updates
 from training.privacy.settings import SecureAggregationConfig
 
 COUNTS, CLASSES, FEATURES = 1000, 7, 512
@@ -93,17 +93,17 @@ class Hospitals:
         self.seconds += process_time() - begun
         return updates
 
-    def ask(self, questions: Sequence[Broadcast]) -> list[Answer]:
+    def ask(self, requests: Sequence[Broadcast]) -> list[Answer]:
         """Answers of those that are there."""
-        return [self._answer(question) for question in questions]
+        return [self._answer(request) for request in requests]
 
-    def _answer(self, question: Broadcast) -> Answer:
-        self.down += tensor_bytes(question.tensors) + len(json.dumps(question.options))
-        if question.ask != "share" and question.client in self.leaving:
-            return Failure(question.client, question.track, "no sign of life")
+    def _answer(self, request: Broadcast) -> Answer:
+        self.down += tensor_bytes(request.tensors) + len(json.dumps(request.options))
+        if request.ask != "share" and request.client in self.leaving:
+            return Failure(request.client, request.track, "no heartbeat")
         begun = process_time()
-        name = question.client
-        update = answer(question, self.clients[name], self.config, self.identities[name])
+        name = request.client
+        update = answer(request, self.clients[name], self.config, self.identities[name])
         self.seconds += process_time() - begun
         self.up += tensor_bytes(update.tensors)
         return update
@@ -125,7 +125,7 @@ def measure(count: int, *, signed: bool) -> list[Any]:
     whole = 0.0
     for ask in hospitals.held:
         begun = process_time()
-        summed = sum_withheld(hospitals.ask, hospitals.withheld(ask), hospitals.config)
+        summed = sum_masked_updates(hospitals.ask, hospitals.withheld(ask), hospitals.config)
         whole += process_time() - begun
         hospitals.require_right(ask, summed)
     parts = [whole, whole - hospitals.seconds, hospitals.seconds / count * 1000]

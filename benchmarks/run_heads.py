@@ -92,10 +92,10 @@ class Study:
     ) -> HeadFit:
         """Heads fitted as the stage `federate` does, or `shrink`, on sums over hospitals."""
 
-        def ask(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
+        def ask(request: str, tensors: Tensors, shapes: Shapes) -> Tensors:
             answers = [
                 sums_of_rows(each, self.classes)
-                if question == SPREAD
+                if request == SPREAD
                 else sums_of_gradient(each, tensors[WEIGHT], tensors[BIAS])
                 for each in held
             ]

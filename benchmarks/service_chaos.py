@@ -182,10 +182,10 @@ class Chaos:
 
     def move_registry(self) -> None:
         """The registry's file is away for half a second."""
-        database, away = self.folder / "registry.db", self.folder / "away.db"
-        database.rename(away)
+        database, offline = self.folder / "registry.db", self.folder / "away.db"
+        database.rename(offline)
         time.sleep(0.5)
-        away.rename(database)
+        offline.rename(database)
 
     def send_bombs(self) -> None:
         """Hostile pictures, each over a connection of its own; whatever is answered."""

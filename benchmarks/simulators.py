@@ -87,7 +87,7 @@ class Simulators:
     @property
     def frozen(self) -> bool:
         """Whether the head alone learns."""
-        return self._stage.trains.name == "head"
+        return self._stage.trainable.name == "head"
 
     def run(self, name: str) -> Ran:
         """One whole run."""
@@ -174,7 +174,7 @@ class Simulators:
             "batch_size": objective.batch_size,
             "lr": objective.optimizer.lr,
             "momentum": objective.optimizer.momentum,
-            "trains": self._stage.trains.name,
+            "trainable": self._stage.trainable.name,
             "evaluates": self._stage.evaluate_on is not None,
         }
         (self._plain / SETTINGS).write_text(json.dumps(settings))

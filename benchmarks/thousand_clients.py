@@ -5,7 +5,7 @@ in each split, one step a client, one in twenty clients in each round, each roun
 and checkpointed. Two clients in a hundred hold pictures of a subgroup that the others lack. Each run is a
 process of its own, one after another.
 
-With `--repeated` clients do not work: each gives the first answer to a question that a client like it gave in
+With `--repeated` clients do not work: each gives the first answer to a request that a client like it gave in
 the round, so that what is left is the coordinator's time.
 
 Seconds are processor time of the process, since others may work on the machine. "At clients" is what is spent
@@ -109,7 +109,7 @@ def is_rare(client: str) -> bool:
 
 
 class Clock:
-    """Processor time within the clients' own code, by question."""
+    """Processor time within the clients' own code, by request."""
 
     def __init__(self, *, repeated: bool) -> None:
         self.spent = {FIT: 0.0, EVALUATE: 0.0}

@@ -229,7 +229,7 @@ class Canary:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteStatus:
     """What may answer under an alias at one moment, and what must not.
 
     Attributes:

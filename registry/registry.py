@@ -285,7 +285,7 @@ class Registry:
         """Every model's release under the alias, by model; models without one are left out."""
         return self._read(lambda found: queries.current_releases(found, alias))
 
-    def standing(self, alias: str = PRODUCTION) -> records.Standing:
+    def standing(self, alias: str = PRODUCTION) -> records.SiteStatus:
         """What may answer under the alias, and what must not, at one moment."""
         return self._read(lambda found: queries.standing(found, alias))
 

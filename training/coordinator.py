@@ -27,7 +27,7 @@ from clients.data.pictures.cache import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.processes import end_with_parent
-from clients.federation.standing import DisabledHospitals
+from clients.federation.site_status import DisabledHospitals
 from clients.federation.status import log_delta
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
@@ -37,7 +37,7 @@ from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SERVER
 from training.engines.flare.calls import AT_ONCE, GuardedChannel, StoppedError
 from training.engines.flare.flare_calls import CallLeftovers, FlareChannel, spare_what_is_here
-from training.engines.flare.registration import AwayError
+from training.engines.flare.registration import OfflineError
 from training.engines.flare.roster import Roster
 from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
 from training.engines.in_process import keep_freed_memory
@@ -60,7 +60,7 @@ FOLLOW = "follow"  # the command by which whoever follows the run asks where it 
 WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
 LOGS = "logs"  # of FLARE's jobs, in a run's folder
-DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
+DONE, OFFLINE, STOPPED, REFUSED, WRONG = "done", "offline", "stopped", "refused", "wrong"
 FULL = "full"  # its own disk
 
 
@@ -102,7 +102,7 @@ class Coordinator:
         leave_results(Path(collab.workspace.get_run_dir(session)), folder, session, outcome)
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
-        context, silence = get_call_context(), job.engine.network.silence
+        context, heartbeat_timeout = get_call_context(), job.engine.network.heartbeat_timeout
         moving, leftovers = threading.BoundedSemaphore(AT_ONCE), CallLeftovers()
         spare_what_is_here()
         disabled, over = DisabledHospitals(kit.path), Signal(parent=context.abort_signal)
@@ -112,7 +112,9 @@ class Coordinator:
             session,
             {
                 proxy.name: GuardedChannel(
-                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers, over, model_bytes),
+                    FlareChannel(
+                        proxy, context, folder.spool, heartbeat_timeout, moving, leftovers, over, model_bytes
+                    ),
                     partial(disabled.refuse, proxy.name),
                 )
                 for proxy in collab.clients
@@ -134,14 +136,14 @@ class Coordinator:
             write_text(folder.report, render_report(data))
 
     def _report(self, folder: RunFolder, asked: object) -> dict[str, Any]:
-        """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
+        """What whoever follows the run wants to know: the lines since, who is offline, for whom it waits."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
         progress = folder.path / PROGRESS
         content = progress.read_bytes() if progress.exists() else b""
         report: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
         if self._session is not None:
             status = self._session.status
-            report |= {"away": status.away, "waiting": list(status.waiting), "asking": status.asking}
+            report |= {"offline": status.offline, "waiting": list(status.waiting), "asking": status.asking}
             report |= {"answered": list(status.answered), "pending": list(status.pending)}
             report |= {"seconds": status.seconds}
             report["outside"] = list(self._session.unreached)
@@ -157,8 +159,8 @@ def outcome_of(error: Exception) -> dict[str, str]:
 
 def end_state(error: Exception) -> str:
     """How a run ended that an error ended."""
-    if isinstance(error, AwayError):
-        return AWAY
+    if isinstance(error, OfflineError):
+        return OFFLINE
     if isinstance(error, StoppedError):
         return STOPPED
     if is_of_a_full_disk(error):

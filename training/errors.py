@@ -134,7 +134,7 @@ def tell(error: Told) -> Told:
     """Let an error's text leave its site as it is.
 
     For texts of what the other site sent or is told anyway, such as versions, digests and the fields of a
-    question; never for one that quotes a file, a table, a setting of the site, or another error.
+    request; never for one that quotes a file, a table, a setting of the site, or another error.
     """
     error.told = True
     return error

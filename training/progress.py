@@ -71,7 +71,7 @@ def left_text(seconds: float, *, stages_follow: int = 0) -> str:
 
 @dataclass
 class Question:
-    """A question under way: how many answers there are, and what is done of those that are not there yet.
+    """A request under way: how many answers there are, and what is done of those that are not there yet.
 
     Attributes:
         what: what is asked, in words.
@@ -113,7 +113,7 @@ class Question:
 
 
 class Progress:
-    """Shows a run's stages, rounds and questions to whoever waits.
+    """Shows a run's stages, rounds and requests to whoever waits.
 
     Args:
         console: where.
@@ -187,10 +187,10 @@ class Progress:
                 self.advance(int(self._task.completed) + 1)
 
     @contextmanager
-    def question(
+    def request(
         self, what: str, total: int, under_way: Callable[[], float] = nothing_under_way
     ) -> Iterator[Question]:
-        """Show a question to `total` clients while it lasts."""
+        """Show a request to `total` clients while it lasts."""
         self._question = Question(what, total, self._clock, under_way)
         try:
             yield self._question
@@ -213,13 +213,13 @@ class Progress:
     @property
     def now(self) -> str:
         """What goes on at this moment, in one line; empty where nothing does."""
-        task, question = self._task, self._question
-        if question is None and not self._name:
+        task, request = self._task, self._question
+        if request is None and not self._name:
             return ""
-        if task is not None and not self._rounds and question is None:
+        if task is not None and not self._rounds and request is None:
             return f"{self._name}: {task.completed:.0f} of {task.total:.0f}{self._left}"
         place = "" if task is None else f" {min(task.completed + 1, task.total or 0):.0f}/{task.total:.0f}"
-        text = f"{in_words(self._clock() - self._ended_at)} so far" if question is None else question.text
+        text = f"{in_words(self._clock() - self._ended_at)} so far" if request is None else request.text
         return f"{self._name}{place}: {text}{self._left}" if self._name else text
 
     @property

@@ -31,7 +31,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
 from training.files import write_text
 from training.jobs.contexts import try_model
-from training.jobs.disclosure_report import Seen, needs_every_hospital, over_network, who_sees_what
+from training.jobs.disclosure_report import Seen, disclosures, needs_every_hospital, over_network
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.preflight import Preflight, preflight
@@ -234,4 +234,4 @@ def check_federation(job: Job, kit: Path) -> CheckedFederation:
     """Who will see what of a job over a federation; the pictures are the hospitals', and not looked at."""
     job, hospitals = over_network(job), open_kit(kit, "admin", "server").federation.names
     note = needs_every_hospital(job, hospitals)
-    return CheckedFederation(hospitals, who_sees_what(job, hospitals), () if note is None else (note,))
+    return CheckedFederation(hospitals, disclosures(job, hospitals), () if note is None else (note,))

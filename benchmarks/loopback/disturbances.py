@@ -75,35 +75,36 @@ def mend(net: Federated, whom: str) -> None:
     net.cables[whom].mend()
 
 
-def kinds(silence: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
+def kinds(heartbeat_timeout: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
     """What can be done to a hospital, to the coordinator, and to whoever sends the job.
 
     Args:
-        silence: the job's `engine.network.silence`; some disturbances last longer, some not.
+        heartbeat_timeout: the job's `engine.network.heartbeat_timeout`; some disturbances last longer, some
+            not.
     """
-    long = {"shortest": 1.5 * silence, "longest": 3 * silence}
-    away = {"shortest": 1.0, "longest": 3 * silence}
+    long = {"shortest": 1.5 * heartbeat_timeout, "longest": 3 * heartbeat_timeout}
+    offline = {"shortest": 1.0, "longest": 3 * heartbeat_timeout}
     at_hospital = [
-        Kind("power cut", power_cut, start, **away),
+        Kind("power cut", power_cut, start, **offline),
         Kind("FLARE's process killed", kill_flare),
         Kind("the job's process killed", kill_job),
         Kind("dermfed-node killed and started", kill_command, start),
         Kind("paused", pause, go_on, **long),
         Kind("connections reset", lambda net, whom: net.cables[whom].drop()),
-        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **away),
+        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **offline),
         Kind("nothing arrives from it", lambda net, whom: net.cables[whom].stall(UP), mend, **long),
         Kind("nothing arrives at it", lambda net, whom: net.cables[whom].stall(DOWN), mend, **long),
         Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
     ]
     at_coordinator = [
-        Kind("power cut", power_cut, start, **away),
+        Kind("power cut", power_cut, start, **offline),
         Kind("FLARE's process killed", kill_flare),
         Kind("the job's process killed", kill_job),
         Kind("dermfed-node killed and started", kill_command, start),
         Kind("paused", pause, go_on, **long),
     ]
     at_admin = [
-        Kind("run.py killed and resumed", power_cut, resume, **away),
+        Kind("run.py killed and resumed", power_cut, resume, **offline),
         Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **long),
         Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
     ]

@@ -34,7 +34,7 @@ class Replay:
         }
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
-        """Answers in the order of the questions."""
+        """Answers in the order of the requests."""
         heard = [self._was_heard(each) for each in broadcasts]
         asked = [each for each, was_heard in zip(broadcasts, heard, strict=True) if was_heard]
         answers = iter(self._engine.run_round(asked))
@@ -43,9 +43,9 @@ class Replay:
             for each, was_heard in zip(broadcasts, heard, strict=True)
         ]
 
-    def _was_heard(self, question: Broadcast) -> bool:
-        heard = self._answered.get((question.stage, question.round, question.track))
-        return question.ask != FIT or heard is None or question.client in heard
+    def _was_heard(self, request: Broadcast) -> bool:
+        heard = self._answered.get((request.stage, request.round, request.track))
+        return request.ask != FIT or heard is None or request.client in heard
 
 
 def replay(job_file: Path, out: Path, cache: Path, lines: Sequence[Mapping[str, Any]]) -> None:

@@ -47,17 +47,17 @@ class Done:
     rounds: int
 
 
-def schedule(hospitals: Sequence[str], silence: float, rounds: int, seed: int) -> list[Disturbance]:
+def schedule(hospitals: Sequence[str], heartbeat_timeout: float, rounds: int, seed: int) -> list[Disturbance]:
     """Every kind at least once, in an order, at moments and at hospitals drawn from the seed.
 
     Args:
         hospitals: of the federation.
-        silence: see `kinds`.
+        heartbeat_timeout: see `kinds`.
         rounds: of the job; disturbances are spread over them.
         seed: of the draws.
     """
     random = Random(seed)
-    hospital, coordinator, admin = kinds(silence)
+    hospital, coordinator, admin = kinds(heartbeat_timeout)
     deeds = [(kind, random.choice(hospitals)) for kind in hospital]
     deeds += [(kind, SERVER) for kind in coordinator]
     deeds += [(kind, SERVER) for kind in coordinator if kind.name == "power cut"] * (POWER_CUTS - 1)

@@ -48,7 +48,7 @@ def network(folder):
     torch.set_num_threads(1)
     model = Network(**settings(folder)["network"])
     model.load_state_dict(load_file(Path(folder) / "initial.safetensors"), strict=False)
-    if settings(folder)["trains"] == "head":
+    if settings(folder)["trainable"] == "head":
         for name, value in model.named_parameters():
             value.requires_grad_(name.startswith(HEAD))
     return model
@@ -56,14 +56,14 @@ def network(folder):
 
 def travelling(model, folder):
     """What of the model learns, and goes to and fro."""
-    head = settings(folder)["trains"] == "head"
+    head = settings(folder)["trainable"] == "head"
     return {name: value for name, value in model.state_dict().items() if not head or name.startswith(HEAD)}
 
 
 def train(model, folder, client, round_):
     """One client's steps of a round, counted from 0; returns how many pictures it has."""
     said = settings(folder)
-    head, keeps = said["trains"] == "head", said["keeps_features"]
+    head, keeps = said["trainable"] == "head", said["keeps_features"]
     shown, labels, orders = features(folder, client) if keeps else pictures(folder, client)
     learning = [value for value in model.parameters() if value.requires_grad]
     optimizer = torch.optim.SGD(learning, said["lr"], momentum=said["momentum"])

@@ -27,7 +27,7 @@ from nvflare.fuel.hci.proto import MetaStatusValue
 
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.kit import Kit, open_kit
-from clients.federation.standing import Standing, read_standing, refuse_stranger
+from clients.federation.site_status import SiteStatus, read_site_status, refuse_stranger
 from clients.federation.supervise import Supervisor
 from training.jobs.job import Job
 
@@ -116,13 +116,13 @@ class AdminClient:
 
         return self._in_session(ask) if names else {}
 
-    def disable(self, name: str) -> Standing:
+    def disable(self, name: str) -> SiteStatus:
         """Have the coordinator let a hospital in no more, and drop it where it is connected."""
-        return self._set_standing(name, lambda session: session.disable_client(name))
+        return self._set_site_status(name, lambda session: session.disable_client(name))
 
-    def enable(self, name: str) -> Standing:
+    def enable(self, name: str) -> SiteStatus:
         """Have the coordinator let a hospital in again that was disabled."""
-        return self._set_standing(name, lambda session: session.enable_client(name))
+        return self._set_site_status(name, lambda session: session.enable_client(name))
 
     def stop(self, job: str) -> None:
         """Abort a FLARE job; what it has done stays at the coordinator."""
@@ -150,16 +150,16 @@ class AdminClient:
                 self._session.close()
             self._session = None
 
-    def _set_standing(self, name: str, change: Callable[[Session], Mapping[str, Any]]) -> Standing:
+    def _set_site_status(self, name: str, change: Callable[[Session], Mapping[str, Any]]) -> SiteStatus:
         """Disable or enable a hospital.
 
         Raises:
             FederationError: the coordinator does not do so, and nothing has changed.
         """
 
-        def ask(session: Session) -> Standing:
+        def ask(session: Session) -> SiteStatus:
             try:
-                return read_standing(name, change(session))
+                return read_site_status(name, change(session))
             except InternalError as error:
                 raise FederationError(
                     f"the coordinator did not do so: {error}; nothing has changed. Its log says more "
@@ -230,7 +230,7 @@ def run_federated(
         admin.close()
 
 
-def change_standing(kit: Kit, name: str, how: Literal["disable", "enable"], *, left: bool) -> Standing:
+def change_site_status(kit: Kit, name: str, how: Literal["disable", "enable"], *, left: bool) -> SiteStatus:
     """Tell the coordinator to let a hospital in no more, or again.
 
     Args:
@@ -250,7 +250,7 @@ def change_standing(kit: Kit, name: str, how: Literal["disable", "enable"], *, l
         admin.close()
 
 
-def told(standing: Standing) -> str:
+def told(standing: SiteStatus) -> str:
     """A hospital's standing in sentences, for whoever changed it."""
     name = standing.hospital
     if standing.state == "enabled":
@@ -264,6 +264,6 @@ def told(standing: Standing) -> str:
     there = "It was connected and is dropped" if standing.disconnected else "It was not connected"
     return (
         f"{name} is disabled: no certificate in its name is let in, also after a restart of the coordinator."
-        f"{was} {there}. In a run under way it is a site that is away; --resume --without {name} takes it "
+        f"{was} {there}. In a run under way it is a site that is offline; --resume --without {name} takes it "
         "out of the run for good"
     )

@@ -13,21 +13,21 @@ MAX_NAMES = 8  # names in one list
 
 
 def status_line(progress: Mapping[str, Any]) -> str:
-    """The question under way: who answered, who has not yet, who is away; empty between two questions.
+    """The request under way: who answered, who has not yet, who is offline; empty between two requests.
 
     Args:
         progress: what the coordinator reports of the run.
     """
-    pending, away = progress.get("pending", ()), progress.get("away", {})
+    pending, offline = progress.get("pending", ()), progress.get("offline", {})
     if not progress.get("asking") or not pending:
         return ""
     answered = progress.get("answered", ())
     parts = [f"{progress['asking']}: {len(answered)} of {len(answered) + len(pending)} answered"]
-    here = [name for name in pending if name not in away]
+    here = [name for name in pending if name not in offline]
     if here:
         parts.append(f"{progress.get('seconds', 0):.0f} s, not yet {names(here)}")
-    if away:
-        parts.append(f"away {names(list(away))}")
+    if offline:
+        parts.append(f"offline {names(list(offline))}")
     return "; ".join(parts)
 
 

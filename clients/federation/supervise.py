@@ -42,8 +42,8 @@ BEGINNING = {  # what goes on in a FLARE job of which nothing is heard yet, by i
 }
 QUIET = 3.0  # seconds without a line after which it is said
 LOST, STOPPED = "lost", "stopped"  # the other ways in which following a job ends
-AWAY, FULL = "away", "full"  # outcomes: a site is away; the coordinator's disk is full
-AGAIN = (AWAY, FULL, STOPPED)  # after these the job is sent again
+OFFLINE, FULL = "offline", "full"  # outcomes: a site is offline; the coordinator's disk is full
+AGAIN = (OFFLINE, FULL, STOPPED)  # after these the job is sent again
 ROOM = 120.0  # seconds until the job is sent again to a coordinator whose disk was full
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
@@ -141,10 +141,10 @@ class Supervisor:
             return DONE
         self._dismiss(without)
         failed, reached = 0, self._reached()
-        away = False
+        offline = False
         while True:
             if not self._record.job:
-                self._wait(everybody=away or self._record.shown == 0)
+                self._wait(everybody=offline or self._record.shown == 0)
                 self._send()
             job, shown = self._record.job, self._record.shown
             how = self._follow(job)
@@ -172,7 +172,8 @@ class Supervisor:
                 self.say(outcome["text"])
             elif how == ENDED:
                 self.say("FLARE ended the job before it was done; it is sent again")
-            away = outcome is not None and outcome["state"] == AWAY  # before the first round nobody may be
+            # Before the first round no site may be offline.
+            offline = outcome is not None and outcome["state"] == OFFLINE
             if outcome is not None or how == STOPPED:
                 self._forget(job)
             self._update_record(job="")
@@ -260,7 +261,7 @@ class Supervisor:
             if not missing:
                 return
             since = (since if since is not None else self.clock()) if enough_there else None
-            if since is not None and self.clock() - since >= self.job.engine.network.silence:
+            if since is not None and self.clock() - since >= self.job.engine.network.heartbeat_timeout:
                 self.say(f"the run goes on without {', '.join(missing)}")
                 return
             self._report(f"waiting for {', '.join(missing)}")
@@ -334,20 +335,22 @@ class Supervisor:
             self._update_record(shown=len(content))
 
     def _returned(self, job: str, progress: Mapping[str, Any]) -> list[str]:
-        """Hospitals that the job counts as away and that are back, in a new process."""
-        away = list(progress.get("away", {}))
-        if not away:
+        """Hospitals that the job counts as offline and that are back, in a new process."""
+        offline = list(progress.get("offline", {}))
+        if not offline:
             self._returned_since.clear()
             return []
         try:
             connected = self.admin.connected()
-            running = self.admin.jobs_at([name for name in away if name in connected])
+            running = self.admin.jobs_at([name for name in offline if name in connected])
         except ConnectionLostError:
             return []  # a hospital that is asleep keeps the coordinator waiting for its reply
         outside = progress.get("outside", [])  # not let in by this job, whose process there may still run
         there = {name for name, jobs in running.items() if job not in jobs or name in outside}
         now = self.clock()
-        self._returned_since = {name: self._returned_since.get(name, now) for name in away if name in there}
+        self._returned_since = {
+            name: self._returned_since.get(name, now) for name in offline if name in there
+        }
         return [name for name, since in self._returned_since.items() if now - since >= SETTLED]
 
     def _stop(self, job: str) -> None:

@@ -2,8 +2,8 @@
 
 - `cli`, `check`: the command: kits, and whether this node is fit to take part
 - `hospital`: the component that FLARE makes for a job, and its process
-- `door`, `journal`: all that leaves goes out here, and is entered
-- `chunk_receiver`: long questions and answers in pieces
+- `outbound_gateway`, `journal`: all that leaves goes out here, and is entered
+- `chunk_receiver`: long requests and answers in pieces
 - `request_handler`: answering, once, whatever is killed
 - `policy`, `guards`: what this hospital allows
 - `identity`: what it signs sums with, and which hospitals it knows

@@ -27,7 +27,7 @@ from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
 from training.engines.flare.roster import installed
 from training.errors import JobError, TrainingError
-from training.jobs.disclosure_report import decide_masks, over_network, who_sees_what, why_open
+from training.jobs.disclosure_report import decide_masks, disclosures, over_network, why_open
 from training.jobs.job import Job
 from training.messages.message import tensor_bytes
 from training.models import initial_model
@@ -149,7 +149,7 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
         found.append(describe_job(kit, job))
         found += [
             CheckResult(f"who sees {seen.topic}", True, seen.line)
-            for seen in who_sees_what(over_network(job), kit.federation.names)
+            for seen in disclosures(over_network(job), kit.federation.names)
         ]
     return found
 
@@ -230,7 +230,7 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
     own = f"{path}: " if path.exists() else f"no file, so these values hold; {path} may say otherwise: "
     yield CheckResult("policy", True, f"{own}{policy.model_dump_json(include=shown)}")
     if policy.hours:
-        answered = f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
+        answered = f"requests are answered {hours_in_words(policy.hours)}, by this machine's clock"
         yield CheckResult("policy hours", True, answered)
     if lines := limits_in_words(policy):
         yield CheckResult("policy limits", True, "; ".join(lines))

@@ -1,4 +1,4 @@
-"""The node's half of chunked transfer: long questions arrive, and long answers leave, in chunks.
+"""The node's half of chunked transfer: long requests arrive, and long answers leave, in chunks.
 
 See `training.engines.flare.calls` for the coordinator's half.
 """
@@ -18,10 +18,10 @@ ARRIVING = "arriving-"  # how the files are called
 
 
 class IncomingPayload:
-    """The payload of a question as it arrives, in a file.
+    """The payload of a request as it arrives, in a file.
 
     Args:
-        session, number: of the question.
+        session, number: of the request.
         size: bytes of the whole.
         folder: on the disk that has room for it.
     """
@@ -52,7 +52,7 @@ class IncomingPayload:
         if self.held != self.size:
             raise tell(
                 MessageError(
-                    f"{self.held:,} of {self.size:,} bytes of question {self.number} are here; it cannot be "
+                    f"{self.held:,} of {self.size:,} bytes of request {self.number} are here; it cannot be "
                     "read"
                 )
             )
@@ -68,7 +68,7 @@ class ChunkReceiver:
 
     Args:
         handler: the node's request handler.
-        folder: where long questions arrive; what an earlier receiver left there is removed.
+        folder: where long requests arrive; what an earlier receiver left there is removed.
         chunk: bytes of one chunk.
 
     Attributes:
@@ -87,15 +87,15 @@ class ChunkReceiver:
         self._last_answer: tuple[str, int, Payload] = ("", 0, b"")
 
     def put(self, place: str, chunk: bytes) -> int:
-        """Take a chunk of a question; returns how many bytes of the question are here by now.
+        """Take a chunk of a request; returns how many bytes of the request are here by now.
 
         Raises:
-            MessageError: a later question has begun to arrive, or the coordinator has begun another session.
+            MessageError: a later request has begun to arrive, or the coordinator has begun another session.
         """
         address = ChunkAddress.model_validate_json(place)
         if address.session != self.handler.session:
             raise tell(
-                MessageError(f"a piece of a question of session {address.session}, which is over; dropped")
+                MessageError(f"a piece of a request of session {address.session}, which is over; dropped")
             )
         with self._lock:
             incoming = self._incoming_for(address)
@@ -103,7 +103,7 @@ class ChunkReceiver:
             return incoming.held
 
     def answer(self, header: str, body: bytes, size: int) -> tuple[str, bytes, int]:
-        """Answer a question, whose payload came in chunks where `body` is not `size` bytes long.
+        """Answer a request, whose payload came in chunks where `body` is not `size` bytes long.
 
         Returns:
             The answer's header, its body unless that is to be fetched, and how many bytes that has.
@@ -132,7 +132,7 @@ class ChunkReceiver:
             if (session, number) != (address.session, address.number):
                 raise tell(
                     MessageError(
-                        f"a piece of the answer to question {address.number} was asked for; the last one "
+                        f"a piece of the answer to request {address.number} was asked for; the last one "
                         f"answered is {number}"
                     )
                 )
@@ -142,15 +142,15 @@ class ChunkReceiver:
         """All of the payload of the last answer.
 
         Args:
-            header: of the question that it answers.
+            header: of the request that it answers.
 
         Raises:
-            MessageError: another question has been answered since.
+            MessageError: another request has been answered since.
         """
         with self._lock:
             session, number, payload = self._last_answer
         if (session, number) != number_of(header):
-            raise tell(MessageError(f"another question than {number_of(header)[1]} was answered since"))
+            raise tell(MessageError(f"another request than {number_of(header)[1]} was answered since"))
         return payload
 
     def heartbeat(self) -> Heartbeat:
@@ -170,7 +170,7 @@ class ChunkReceiver:
             self._incoming = None
 
     def _incoming_for(self, address: ChunkAddress) -> IncomingPayload:
-        """The payload that a chunk belongs to; a later question's replaces an earlier one's."""
+        """The payload that a chunk belongs to; a later request's replaces an earlier one's."""
         current = self._incoming
         if current is not None and current.session == address.session:
             if (current.number, current.size) == (address.number, address.size):
@@ -178,7 +178,7 @@ class ChunkReceiver:
             if current.number > address.number:
                 raise tell(
                     MessageError(
-                        f"a piece of question {address.number} is stale: question {current.number} has begun "
+                        f"a piece of request {address.number} is stale: request {current.number} has begun "
                         "to arrive since. It is dropped"
                     )
                 )
@@ -190,5 +190,5 @@ class ChunkReceiver:
         with self._lock:
             current = self._incoming
             if current is None or (current.session, current.number) != (session, number):
-                raise tell(MessageError(f"question {number} came without its tensors; it cannot be read"))
+                raise tell(MessageError(f"request {number} came without its tensors; it cannot be read"))
             return current.whole()

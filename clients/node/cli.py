@@ -232,9 +232,9 @@ def disable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in no more: its certificates are refused until it is enabled."""
-    from clients.federation.admin_client import change_standing, told
+    from clients.federation.admin_client import change_site_status, told
 
-    standing = change_standing(open_kit(kit, "admin"), name, "disable", left=left)
+    standing = change_site_status(open_kit(kit, "admin"), name, "disable", left=left)
     typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
 
 
@@ -243,9 +243,9 @@ def enable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in again: every certificate in its name, a stolen one too."""
-    from clients.federation.admin_client import change_standing, told
+    from clients.federation.admin_client import change_site_status, told
 
-    standing = change_standing(open_kit(kit, "admin"), name, "enable", left=left)
+    standing = change_site_status(open_kit(kit, "admin"), name, "enable", left=left)
     typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
 
 

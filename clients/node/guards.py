@@ -1,4 +1,4 @@
-"""What stands before a node's answers: its policy, the count of canaries, one question at a time."""
+"""What stands before a node's answers: its policy, the count of canaries, one request at a time."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -159,7 +159,7 @@ def now_here() -> datetime:
 
 @dataclass
 class PolicyGuard:
-    """Holds jobs and questions against a hospital's policy.
+    """Holds jobs and requests against a hospital's policy.
 
     Attributes:
         path: of `policy.yaml`; read anew each time.
@@ -279,21 +279,21 @@ class CanaryGuard:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def answer(self, question: Broadcast, answer: Callable[[Broadcast], Answer]) -> Answer:
-        """The answer to a question; to a canary that killed the process twice, a `Failure` instead."""
-        if question.ask != CANARY:
-            return answer(question)
+    def answer(self, request: Broadcast, answer: Callable[[Broadcast], Answer]) -> Answer:
+        """The answer to a request; to a canary that killed the process twice, a `Failure` instead."""
+        if request.ask != CANARY:
+            return answer(request)
         deaths = self._deaths()
         if deaths >= DEATHS:
             self._path.unlink()
             return Failure(
-                question.client,
-                question.track,
-                f"{question.client} cannot train: its process was ended {deaths} times while it trained "
+                request.client,
+                request.track,
+                f"{request.client} cannot train: its process was ended {deaths} times while it trained "
                 f"{STEPS} batches, most often for lack of memory",
             )
         write_text(self._path, f"{deaths + 1}\n")
-        answered = answer(question)
+        answered = answer(request)
         self._path.unlink()
         return answered
 
@@ -304,13 +304,13 @@ class CanaryGuard:
             return 0
 
 
-FILE = "one-question.lock"  # in a kit's `private`
+FILE = "one-request.lock"  # in a kit's `private`
 PATIENCE = 300.0  # seconds that a process which is about to end may take
 
 
 @contextmanager
 def one_question(path: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold a node's lock for as long as a question is answered; one that was killed holds it no more.
+    """Hold a node's lock for as long as a request is answered; one that was killed holds it no more.
 
     A coordinator that lies may have a node run two jobs at once. What a node keeps so that two answers do
     not disclose more than one is looked up before an answer and written down with it: the account of
@@ -331,7 +331,7 @@ def one_question(path: Path, patience: float = PATIENCE) -> Iterator[None]:
             raise tell(
                 MessageError(
                     f"another process of this node has been at work for {patience:g} seconds "
-                    "on a question of another job; stop that job, or ask again when it has answered"
+                    "on a request of another job; stop that job, or ask again when it has answered"
                 )
             )
         yield

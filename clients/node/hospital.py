@@ -19,10 +19,10 @@ from clients.federation.kit import Kit, open_kit
 from clients.federation.logs import prune_folders
 from clients.federation.processes import end_with_parent
 from clients.node.chunk_receiver import ChunkReceiver
-from clients.node.door import Door
 from clients.node.guards import PolicyGuard
 from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
+from clients.node.outbound_gateway import OutboundGateway
 from clients.node.policy import POLICY
 from clients.node.request_handler import RequestHandler
 from training.files import plain_segment
@@ -35,7 +35,7 @@ def keep_traces(log: logging.Logger) -> None:
     """Have FLARE send nothing of an error but that there was one; all of it goes to `log`.
 
     What fails before a published method is reached, such as a call with other arguments than it takes, is
-    FLARE's to answer, and the door never sees it: FLARE would send a trace, with paths of this machine.
+    FLARE's to answer, and the gateway never sees it: FLARE would send a trace, with paths of this machine.
     """
 
     def trace() -> str:
@@ -73,7 +73,7 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         super().__init__()
         self._packed = job
         self._run = run
-        self._door: Door | None = None
+        self._gateway: OutboundGateway | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Open at FLARE's start of the job."""
@@ -82,73 +82,73 @@ class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
         end_with_parent()
         keep_traces(LOGGER)
         kit = open_kit(Path(fl_ctx.get_workspace().get_root_dir()), "hospital")
-        self._door = open_door(kit, self._packed, self._run)
+        self._gateway = open_gateway(kit, self._packed, self._run)
 
     @collab.final
     def close(self) -> None:
         """Remove what only this job's messages needed."""
-        if self._door is not None:
-            self._door.close()
+        if self._gateway is not None:
+            self._gateway.close()
 
     @collab.publish
-    def greet(self, greeting: str) -> str:
-        """See `Door.greet`."""
-        return self._ready_door().greet(greeting)
+    def handshake(self, handshake: str) -> str:
+        """See `OutboundGateway.handshake`."""
+        return self._ready_gateway().handshake(handshake)
 
     @collab.publish
-    def introduce(self) -> str:
-        """See `Door.introduce`."""
-        return self._ready_door().introduce()
+    def register(self) -> str:
+        """See `OutboundGateway.register`."""
+        return self._ready_gateway().register()
 
     @collab.publish
     def join(self, roster: str) -> str:
-        """See `Door.join`."""
-        return self._ready_door().join(roster)
+        """See `OutboundGateway.join`."""
+        return self._ready_gateway().join(roster)
 
     @collab.publish
     def put(self, place: str, piece: bytes) -> int | str:
-        """See `Door.put`."""
-        return self._ready_door().put(place, piece)
+        """See `OutboundGateway.put`."""
+        return self._ready_gateway().put(place, piece)
 
     @collab.publish
     def answer(self, header: str, body: bytes, size: int) -> list[str | bytes | int] | str:
-        """See `Door.answer`."""
-        return self._ready_door().answer(header, body, size)
+        """See `OutboundGateway.answer`."""
+        return self._ready_gateway().answer(header, body, size)
 
     @collab.publish
     def fetch(self, place: str) -> bytes | str:
-        """See `Door.fetch`."""
-        return self._ready_door().fetch(place)
+        """See `OutboundGateway.fetch`."""
+        return self._ready_gateway().fetch(place)
 
     @collab.publish
     def ping(self) -> str:
-        """See `Door.ping`."""
-        return self._ready_door().ping()
+        """See `OutboundGateway.ping`."""
+        return self._ready_gateway().ping()
 
-    def _ready_door(self) -> Door:
+    def _ready_gateway(self) -> OutboundGateway:
         # No property: FLARE looks at every attribute before the job begins.
-        if self._door is None:
+        if self._gateway is None:
             raise RuntimeError("this node was asked before its job began")
-        return self._door
+        return self._gateway
 
 
-def open_door(kit: Kit, packed: str, run: str) -> Door:
-    """The door of a kit's node in one job, a closed one where the node cannot get ready.
+def open_gateway(kit: Kit, packed: str, run: str) -> OutboundGateway:
+    """The gateway of a kit's node in one job, a closed one where the node cannot get ready.
 
     Args:
         kit: the hospital's.
         packed: the job.
         run: the run's name, as it came.
     """
-    door = Door("", "", Journal(kit.path / FOLDER), log_error)
+    gateway = OutboundGateway("", "", Journal(kit.path / FOLDER), log_error)
     try:
-        door.run = plain_segment(run, "the run's name")
+        gateway.run = plain_segment(run, "the run's name")
         job = over_network(unpack(packed))
-        door.job = job.digest
+        gateway.job = job.digest
         prune_folders(kit)
         settings = kit.settings()
         data = settings.data
-        folder = kit.private / "runs" / door.run
+        folder = kit.private / "runs" / gateway.run
         folder.mkdir(parents=True, exist_ok=True)
         handler = RequestHandler(
             kit.facts.name,
@@ -162,9 +162,9 @@ def open_door(kit: Kit, packed: str, run: str) -> Door:
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
         )
-        door.receiver = ChunkReceiver(handler, folder)
-        say(f"job {job.name}: its process is there, and waits for the coordinator's first question")
+        gateway.receiver = ChunkReceiver(handler, folder)
+        say(f"job {job.name}: its process is there, and waits for the coordinator's first request")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks
         log_error(f"this node cannot take part in the job: {type(error).__name__}: {error}", error)
-        door.closed = error
-    return door
+        gateway.closed = error
+    return gateway

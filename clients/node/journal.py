@@ -36,7 +36,7 @@ class Entry(FrozenConfig):
         at: when, UTC.
         run, job: which run, and the job's digest.
         kind: `handshake`, `properties`, `roster`, `answer`, `chunk`, `received`, `heartbeats` or `refusal`.
-        stage, round, ask, track: of the question that it answers; empty where it answers none.
+        stage, round, ask, track: of the request that it answers; empty where it answers none.
         holds: what is in it: `numbers`, `tensors`, `a masked sum`, `shares of masks`, `an error's code` …
         tensors: how many tensors.
         messages: how many messages the line stands for: more than one for heartbeats alone.

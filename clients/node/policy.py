@@ -1,6 +1,6 @@
 """The hospital's own policy: `policy.yaml` in its kit, which the hospital writes and nobody else does.
 
-Whatever a job says, a node does no more than its policy allows. The file is read at every question, so that a
+Whatever a job says, a node does no more than its policy allows. The file is read at every request, so that a
 change holds at once; one that cannot be read allows nothing. Where there is none, and for every key that it
 leaves out, the values here hold: a job that asks for more than they allow is refused until the hospital has
 written down that it may.
@@ -90,7 +90,7 @@ class JobsPolicy(FrozenConfig):
 
 
 class Hours(FrozenConfig):
-    """Hours of the day in which questions are answered, by this machine's clock.
+    """Hours of the day in which requests are answered, by this machine's clock.
 
     Attributes:
         days: on which they begin.
@@ -138,7 +138,7 @@ class Policy(FrozenConfig):
     limits: LimitsPolicy = LimitsPolicy()
 
     def open_at(self, now: datetime) -> bool:
-        """Whether questions are answered at this time; always, where no hours are named."""
+        """Whether requests are answered at this time; always, where no hours are named."""
         return not self.hours or any(each.hold(now) for each in self.hours)
 
 
@@ -155,7 +155,7 @@ def read_policy(path: Path) -> Policy:
 
 
 def hours_in_words(hours: Sequence[Hours]) -> str:
-    """When questions are answered."""
+    """When requests are answered."""
     return " or ".join(f"{','.join(each.days)} {each.begin:%H:%M} to {each.end:%H:%M}" for each in hours)
 
 

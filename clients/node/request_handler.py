@@ -29,18 +29,18 @@ from training.engines.flare.roster import (
 )
 from training.engines.flare.wire import (
     Payload,
-    QuestionHeader,
+    RequestHeader,
     Stamp,
-    read_question,
-    read_question_header,
+    read_request,
+    read_request_header,
     size_of,
-    write_answer,
     write_long_payload,
+    write_response,
 )
 from training.engines.in_process import keep_freed_memory
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.jobs.client_app import ClientApp
-from training.jobs.disclosure_report import decide_masks, who_sees_what
+from training.jobs.disclosure_report import decide_masks, disclosures
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
 from training.messages.message import Answer, Broadcast, Failure
@@ -66,7 +66,7 @@ class RequestHandler:
         releases: where the account is kept of what this node told, in this run and in others.
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
-        guard: holds jobs and questions against the hospital's own policy; by default it has none.
+        guard: holds jobs and requests against the hospital's own policy; by default it has none.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -113,10 +113,10 @@ class RequestHandler:
         self._calls = 0
         self._counting = threading.Lock()
 
-    def greet(self, greeting: str) -> str:
+    def handshake(self, handshake: str) -> str:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
         try:
-            theirs = Handshake.model_validate_json(greeting)
+            theirs = Handshake.model_validate_json(handshake)
             self._guard.admit(self._decided)
             # A job may name any file of this machine: its digest is told to whoever has the same file alone.
             begins_with = theirs.versions.get(WEIGHTS)
@@ -135,7 +135,7 @@ class RequestHandler:
         self._spool.remove()
 
     def heartbeat(self) -> Heartbeat:
-        """A sign of life, at once, whatever else this node is doing."""
+        """A heartbeat, at once, whatever else this node is doing."""
         return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes)
 
     @contextmanager
@@ -150,7 +150,7 @@ class RequestHandler:
             with self._counting:
                 self._calls -= 1
 
-    def introduce(self) -> str:
+    def register(self) -> str:
         """Read this node's pictures; returns its properties as JSON, or a refusal."""
         with self._busy():
             try:
@@ -180,7 +180,7 @@ class RequestHandler:
         with self._busy(), one_question(self._one_question):
             try:
                 if self._own is None:
-                    raise tell(MessageError(f"{self._node} joins before it has introduced itself"))
+                    raise tell(MessageError(f"{self._node} joins before it has registered"))
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
                 known = {*self._federation, *agreed.everybody}
@@ -204,7 +204,7 @@ class RequestHandler:
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
-            for seen in who_sees_what(self._job, known):
+            for seen in disclosures(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
 
@@ -218,33 +218,33 @@ class RequestHandler:
             CensusAccount(self._releases, self._node).refuse_near(now, self._job.privacy.min_count)
 
     def answer(self, header: str, body: Payload) -> tuple[str, Payload]:
-        """Answer one question; a repeated one gets the same answer, a stale one is refused.
+        """Answer one request; a repeated one gets the same answer, a stale one is refused.
 
         Raises:
-            MessageError: when it is no question to this node in this session.
+            MessageError: when it is no request to this node in this session.
         """
-        question = read_question_header(header)
-        self._admit(question)
+        request = read_request_header(header)
+        self._admit(request)
         with self._busy(), one_question(self._one_question):
-            if self._last is not None and is_repeated(self._last[0], question):
+            if self._last is not None and is_repeated(self._last[0], request):
                 return self._last[1]
-            if question.number < self._newest:
+            if request.number < self._newest:
                 raise tell(
                     MessageError(
-                        f"question {question.number} ({question.ask}, round {question.round}) is stale: "
-                        f"question {self._newest} has come since. It is dropped"
+                        f"request {request.number} ({request.ask}, round {request.round}) is stale: "
+                        f"request {self._newest} has come since. It is dropped"
                     )
                 )
             if self._app is None:
                 raise tell(MessageError(f"{self._node} was asked before it joined"))
-            broadcast = read_question(question, body)
+            broadcast = read_request(request, body)
             if self._listed is not None and self._pictures.settled:
                 self._pictures.refuse_others(self._listed)  # another process of this run may have settled it
             elif self._listed is not None:
                 self._refuse_near_census(self._listed)  # another run may have been told since this one joined
                 CensusAccount(self._releases, self._node).remember(self._listed)
                 self._pictures.settle(self._listed)
-            self._step_back(question)
+            self._step_back(request)
             started = time.monotonic()
             self._spool.clear()
             # What this node keeps of a sum under masks moves on where the answer is on disk, too: after a
@@ -253,20 +253,20 @@ class RequestHandler:
                 answer = self._allowed_answer(broadcast)
                 if isinstance(answer, Failure):
                     drop()
-                written = write_answer(
+                written = write_response(
                     answer,
-                    question,
+                    request,
                     lambda tensors: write_long_payload(tensors, self._spool),
                 )
             self._answer_bytes = size_of(written[1])
             if not (isinstance(answer, Failure) and answer.passes):  # which is asked anew
-                self._last = question, written
+                self._last = request, written
         seconds, sent = time.monotonic() - started, len(written[0].encode()) + self._answer_bytes
-        self._say(task_line(self._job.name, question, answer, seconds, sent))
+        self._say(task_line(self._job.name, request, answer, seconds, sent))
         return written
 
     def _allowed_answer(self, broadcast: Broadcast) -> Answer:
-        """The answer to a question, or that the policy does not allow it, as it is at this moment."""
+        """The answer to a request, or that the policy does not allow it, as it is at this moment."""
         assert self._app is not None, "asked after it joined"
         try:
             self._guard.admit(self._decided)
@@ -274,24 +274,24 @@ class RequestHandler:
             return Failure(broadcast.client, broadcast.track, self._public_reason(error))
         return self._canary_guard.answer(broadcast, self._app.answer)
 
-    def _step_back(self, question: QuestionHeader) -> None:
+    def _step_back(self, request: RequestHeader) -> None:
         """Forget states and rounding residues of trainings whose updates never arrived, and no account."""
-        if question.stage not in map(self._job.key, range(len(self._job.stages))):
+        if request.stage not in map(self._job.key, range(len(self._job.stages))):
             return
         for key in (store_key, lost_key):
-            self._store.forget(self._node, key(question.stage, question.track), after=question.kept)
+            self._store.forget(self._node, key(request.stage, request.track), after=request.kept)
 
-    def _admit(self, question: QuestionHeader) -> None:
-        """Refuse a question for another node, job or session; remember the newest number."""
+    def _admit(self, request: RequestHeader) -> None:
+        """Refuse a request for another node, job or session; remember the newest number."""
         wanted = {"client": self._node, "job": self._job.digest, "session": self.session}
         for name, value in wanted.items():
-            if getattr(question, name) != value:
+            if getattr(request, name) != value:
                 raise tell(
                     MessageError(
-                        f"a question for {name} {getattr(question, name)!r} came to {name} {value!r}; dropped"
+                        f"a request for {name} {getattr(request, name)!r} came to {name} {value!r}; dropped"
                     )
                 )
-        self._newest = max(self._newest, question.number)
+        self._newest = max(self._newest, request.number)
 
     def _refuse(self, error: Exception) -> str:
         self._say(f"refused: {type(error).__name__}: {error}")
@@ -305,23 +305,23 @@ class RequestHandler:
         return message
 
 
-def is_repeated(earlier: Stamp, question: QuestionHeader) -> bool:
-    """Whether a question is the one that was answered last, asked again since its answer got lost."""
-    return earlier == question
+def is_repeated(earlier: Stamp, request: RequestHeader) -> bool:
+    """Whether a request is the one that was answered last, asked again since its answer got lost."""
+    return earlier == request
 
 
-def task_line(job: str, question: Stamp, answer: Answer, seconds: float, sent: int) -> str:
+def task_line(job: str, request: Stamp, answer: Answer, seconds: float, sent: int) -> str:
     """The log line of one task; nothing is in it that is in no answer.
 
     Args:
         job: its name.
-        question: what was asked.
+        request: what was asked.
         answer: what came of it.
         seconds: that it took.
         sent: bytes of the answer, its header included.
     """
-    about = "" if question.track == "global" else f" ({question.track})"
-    asked = f"job {job}, {question.stage} round {question.round}, {question.ask}{about}"
+    about = "" if request.track == "global" else f" ({request.track})"
+    asked = f"job {job}, {request.stage} round {request.round}, {request.ask}{about}"
     if isinstance(answer, Failure):
         again = ". The coordinator asks again, or goes on without it" if answer.passes else ""
         return f"{asked}: not done after {seconds:.1f} s: {answer.reason}{again}"

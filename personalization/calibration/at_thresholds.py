@@ -74,7 +74,7 @@ class CountsAt:
 
     @classmethod
     def up_to(cls, thresholds: Sequence[int], between: NDArray[np.int64]) -> "CountsAt":
-        """Those at the thresholds of a question, of counts `(rows, its thresholds + 1)`."""
+        """Those at the thresholds of a request, of counts `(rows, its thresholds + 1)`."""
         last = len(thresholds)
         return cls(
             tuple(thresholds), np.hstack([between[:, :last], between[:, last:].sum(axis=1, keepdims=True)])
@@ -182,12 +182,12 @@ def read_counts(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np
 
 
 def to_tensor(thresholds: Sequence[Sequence[int]], most: int) -> torch.Tensor:
-    """Thresholds of each view as a question has them, `(views, most)`, filled up with `UNUSED`."""
+    """Thresholds of each view as a request has them, `(views, most)`, filled up with `UNUSED`."""
     return torch.tensor([[*of, *[UNUSED] * (most - len(of))] for of in thresholds], dtype=torch.int32)
 
 
 def read_thresholds(tensor: torch.Tensor | None, views: int, most: int) -> NDArray[np.int64]:
-    """The thresholds of a question, `(views, most)`.
+    """The thresholds of a request, `(views, most)`.
 
     Raises:
         MessageError: they are none.

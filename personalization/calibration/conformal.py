@@ -21,7 +21,7 @@ from pydantic import Field
 from registry.bundle.counts.score_bins import SCORE_BINS, lowest, merge, score_bin
 from training.config import FrozenConfig
 
-TRUTH = "truth"  # the question for such a histogram, and its name in the answer
+TRUTH = "truth"  # the request for such a histogram, and its name in the answer
 
 
 class ConformalConfig(FrozenConfig):

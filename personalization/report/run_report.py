@@ -191,7 +191,7 @@ def judged(result: RunResult) -> dict[str, Blocks]:
     for key, done in result.stages.items():
         if done.outcome.test and (anew or not result.job.stage(key).passes_figures_on):
             found[key] = done.outcome.test
-        anew = done.outcome.stay_home
+        anew = done.outcome.tests_local_models
     return found
 
 

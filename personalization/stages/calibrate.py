@@ -7,7 +7,7 @@ diagnoses, and under masks exact counts at the thresholds that these propose
 (`personalization.calibration.at_thresholds`); sums of the embeddings of the training split, and histograms of
 the distances from them, for what is unfamiliar; then the counts of the test split, with what the thresholds
 do there; and how many patients of each skin tone that a subgroup names stand behind calibration and test.
-Every question about the calibration split is about one picture of each lesion, the same ones: two questions
+Every request about the calibration split is about one picture of each lesion, the same ones: two requests
 of which one asks for all would tell the rest.
 
 A subgroup's model is calibrated on its subgroup's pictures, the global model on everybody's.
@@ -54,7 +54,7 @@ from personalization.stages.calibrated_bundle import (
     with_thresholds,
     with_tones,
 )
-from personalization.stages.calibration_answers import QUESTIONS, NodesAsked, answer_calibration
+from personalization.stages.calibration_answers import REQUESTS, NodesAsked, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
 from registry.bundle.conclusions import Conclusions
@@ -95,8 +95,8 @@ class Calibrate(Stage):
             lesions are ruled out or called urgent; null for neither.
     """
 
-    summed: ClassVar[frozenset[str]] = QUESTIONS
-    quorate: ClassVar[frozenset[str]] = QUESTIONS | {EMBED}
+    summed: ClassVar[frozenset[str]] = REQUESTS
+    quorate: ClassVar[frozenset[str]] = REQUESTS | {EMBED}
     asks_exactly: ClassVar[bool] = True
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)

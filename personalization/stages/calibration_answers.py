@@ -1,4 +1,4 @@
-"""A client's answers to the questions of `calibrate`: sums over what a graph says of its pictures."""
+"""A client's answers to the requests of `calibrate`: sums over what a graph says of its pictures."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -45,23 +45,23 @@ from training.messages.message import (
     Update,
     prefixed,
     reply,
-    unknown_question,
+    unknown_request,
 )
 from training.models.export import GRAPH
 from training.rounds.client.disclosure import as_they_are, patients_by_tone, sendable
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.evaluate import reply_blocks
-from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable, is_first_question, warn_once
-from training.rounds.requests import EMBED, EvaluateQuestion
+from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable, is_first_request, warn_once
+from training.rounds.requests import EMBED, EvaluateRequest
 
 LIKELIHOODS, MALIGNANCY, COUNTS = "log_likelihoods", "malignancy", "counts"
 EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
 NODES = "nodes"
 AT_THRESHOLDS = "at_thresholds"  # its thresholds are a tensor, named by the histogram that they cut
-QUESTIONS = frozenset(
+REQUESTS = frozenset(
     {LIKELIHOODS, MALIGNANCY, TRUTH, NODES, AT_THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES}
 )
-LEVEL, SO_FAR, TRIAGE = "level", "so_far", "triage"  # of a question about nodes: see `NodesAsked`
+LEVEL, SO_FAR, TRIAGE = "level", "so_far", "triage"  # of a request about nodes: see `NodesAsked`
 MEANS, WHITENING, LEFT_OUT = "means", "whitening", "left_out"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
@@ -85,7 +85,7 @@ class NodesAsked:
     triage: NDArray[np.int64]
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
-        """As a question has them."""
+        """As a request has them."""
         values = {LEVEL: np.array(self.level), SO_FAR: self.so_far, TRIAGE: self.triage}
         return {name: torch.from_numpy(of.astype(np.int32)) for name, of in values.items()}
 
@@ -123,21 +123,21 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
         return make_graph_features(broadcast, client)
     options = dict(broadcast.options)
     if broadcast.ask == TONES:
-        parts = sendable(client, EvaluateQuestion.model_validate(options))
+        parts = sendable(client, EvaluateRequest.model_validate(options))
         counts = patients_by_tone(client, parts).astype(np.int32)
         return reply(broadcast, tensors={TONES: torch.from_numpy(counts)})
     encoder = options.pop(ENCODER)
-    question = EvaluateQuestion.model_validate(options)
-    model = judged(broadcast, client, encoder, question.split)
+    request = EvaluateRequest.model_validate(options)
+    model = judged(broadcast, client, encoder, request.split)
     if broadcast.ask == AT_THRESHOLDS:
-        return answer_at_thresholds(broadcast, question, client, model)
+        return answer_at_thresholds(broadcast, request, client, model)
     if broadcast.ask == NODES:
-        return answer_nodes(broadcast, question, client, model)
-    if not question.patterns:
-        return answer_in_view(broadcast, question, client, model, as_they_are)
+        return answer_nodes(broadcast, request, client, model)
+    if not request.patterns:
+        return answer_in_view(broadcast, request, client, model, as_they_are)
     tensors: dict[str, torch.Tensor] = {}
-    for place, view in enumerate(views(question, client)):
-        update = answer_in_view(broadcast, question, client, model, view)
+    for place, view in enumerate(views(request, client)):
+        update = answer_in_view(broadcast, request, client, model, view)
         counted = torch.tensor([sum(update.num_examples.values())], dtype=torch.int32)
         beside = {COUNTED: counted} if broadcast.ask == LIKELIHOODS else {}
         tensors |= prefixed({**update.tensors, **beside}, f"{place}/")
@@ -145,14 +145,14 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
 
 
 def answer_in_view(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, view: View
+    broadcast: Broadcast, request: EvaluateRequest, client: Client, model: Judged, view: View
 ) -> Update:
     """The sums over what is seen of the pictures in one view."""
     if broadcast.ask == EMBEDDINGS:
-        sums = embedding_sums(model, client, question.split, view)
+        sums = embedding_sums(model, client, request.split, view)
         return reply(broadcast, tensors=sums.to_tensors())
-    folded = answers_by_fold(client, question) and broadcast.ask != COUNTS
-    parts = sendable(client, question, view, in_folds=folded)
+    folded = answers_by_fold(client, request) and broadcast.ask != COUNTS
+    parts = sendable(client, request, view, in_folds=folded)
     if broadcast.ask == LIKELIHOODS:
         likelihoods = np.zeros_like(TEMPERATURES)
         whole: dict[str, list[Examples]] = {}  # nothing is told by fold, and a sum is rounded once
@@ -165,7 +165,7 @@ def answer_in_view(
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
-        counts = malignancy_counts(scores(model), parts, client, question, client.smallest_cell)
+        counts = malignancy_counts(scores(model), parts, client, request, client.smallest_cell)
         return reply(broadcast, tensors=to_tensors(counts))
     if broadcast.ask == TRUTH:
         truths = np.zeros(SCORE_BINS, dtype=np.int64)
@@ -175,7 +175,7 @@ def answer_in_view(
         return reply(broadcast, tensors={TRUTH: torch.from_numpy(truths.astype(np.int32))})
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
-        pick = middle if question.split == "test" else highest
+        pick = middle if request.split == "test" else highest
         histogram = no_distances()
         for part in parts.values():
             embedding = model.run(part).embedding
@@ -188,19 +188,19 @@ def answer_in_view(
         return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
     if broadcast.ask == COUNTS:
         answers = {name: model.run(part).probabilities for name, part in parts.items()}
-        return reply_blocks(broadcast, client, parts, answers, question)
-    raise unknown_question(broadcast)
+        return reply_blocks(broadcast, client, parts, answers, request)
+    raise unknown_request(broadcast)
 
 
-def answer_nodes(broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged) -> Update:
+def answer_nodes(broadcast: Broadcast, request: EvaluateRequest, client: Client, model: Judged) -> Update:
     """The histograms of the nodes of a level, in each view, `(views, nodes of the level, 2, bins)`."""
-    shown = views(question, client)
+    shown = views(request, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
-    names, cell = names_in_views(model_name(broadcast), question), client.smallest_cell
+    names, cell = names_in_views(model_name(broadcast), request), client.smallest_cell
     counts = np.stack(
         [
             node_counts(
-                scores(model), parts_in(client, question, view), client, asked, place, cell, names[place]
+                scores(model), parts_in(client, request, view), client, asked, place, cell, names[place]
             )
             for place, view in enumerate(shown)
         ]
@@ -215,7 +215,7 @@ def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: i
     """
     ends = np.cumsum([len(nodes) for nodes in Tree(client.dataset.labels).levels])
     named = [asked.triage[place], *np.split(asked.so_far[place], ends)[: asked.level]]
-    account = partial(is_first_question, client.releases, client.id, least=client.min_count)
+    account = partial(is_first_request, client.releases, client.id, least=client.min_count)
     if all(account(f"{SO_FAR} {at} {model}", str(of.tolist())) for at, of in enumerate(named)):
         return True
     warn_once(
@@ -227,9 +227,9 @@ def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: i
     return False
 
 
-def parts_in(client: Client, question: EvaluateQuestion, view: View) -> dict[str, Examples]:
-    """What of the question's pictures may be counted in a view: of every fold by itself."""
-    return sendable(client, question, view, in_folds=answers_by_fold(client, question))
+def parts_in(client: Client, request: EvaluateRequest, view: View) -> dict[str, Examples]:
+    """What of the request's pictures may be counted in a view: of every fold by itself."""
+    return sendable(client, request, view, in_folds=answers_by_fold(client, request))
 
 
 def node_counts(
@@ -261,42 +261,42 @@ def node_counts(
 
 
 def answer_at_thresholds(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged
+    broadcast: Broadcast, request: EvaluateRequest, client: Client, model: Judged
 ) -> Update:
     """Counts of a histogram between the thresholds that are named, in each view.
 
     They are exact where they leave in a sum under masks and are the first that are asked for about the model.
     Else the merged histogram is counted, which tells nothing that it did not tell itself.
     """
-    shown = views(question, client)
+    shown = views(request, client)
     what, named = NODES if NODES in broadcast.tensors else MALIGNANCY, model_name(broadcast)
-    rows, most, asked_nodes = 1, most_thresholds(len(question.subgroups)), None
+    rows, most, asked_nodes = 1, most_thresholds(len(request.subgroups)), None
     names: list[str] = []
     if what == NODES:
-        most, names = STEPS, names_in_views(named, question)
+        most, names = STEPS, names_in_views(named, request)
         tree = Tree(client.dataset.labels)
         asked_nodes = NodesAsked.of(broadcast, tree, len(shown))
         rows = len(tree.levels[asked_nodes.level])
     thresholds = read_thresholds(broadcast.tensors.get(what), len(shown) * rows, most)
     level = "" if asked_nodes is None else f" {asked_nodes.level}"
     about = f"{what}{level} {named}"
-    asked = f"{question.model_dump_json()} {thresholds.tolist()}"
+    asked = f"{request.model_dump_json()} {thresholds.tolist()}"
     exact = (
         client.masked
-        and has_each_view_once(question)
-        and is_first_question(client.releases, client.id, about, asked, client.min_count)
+        and has_each_view_once(request)
+        and is_first_request(client.releases, client.id, about, asked, client.min_count)
     )
     cell = 1 if exact else client.smallest_cell
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(shown):
-        parts = parts_in(client, question, view)
+        parts = parts_in(client, request, view)
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
             histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell, names[place])
         else:
-            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, question, cell))[None]
+            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, request, cell))[None]
         counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
-        name = f"{place}/{BETWEEN}" if question.patterns else BETWEEN
+        name = f"{place}/{BETWEEN}" if request.patterns else BETWEEN
         tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
     return reply(broadcast, tensors=tensors)
 
@@ -309,16 +309,16 @@ def model_name(broadcast: Broadcast) -> str:
     return f"{broadcast.options[ENCODER]} {digest.hexdigest()}"
 
 
-def answers_by_fold(client: Client, question: EvaluateQuestion) -> bool:
+def answers_by_fold(client: Client, request: EvaluateRequest) -> bool:
     """Whether every fold is answered by itself, by the model without it."""
-    return client.crossfit is not None and question.split == "train"
+    return client.crossfit is not None and request.split == "train"
 
 
-def has_each_view_once(question: EvaluateQuestion) -> bool:
+def has_each_view_once(request: EvaluateRequest) -> bool:
     """Whether it asks about all patterns together and each once: a view twice has twice the thresholds."""
-    together = question.patterns[0] if question.patterns else ()
-    once = (together, *((each,) for each in together)) if question.patterns else ()
-    return question.patterns == once and len(set(together)) == len(together) and not question.left_out
+    together = request.patterns[0] if request.patterns else ()
+    once = (together, *((each,) for each in together)) if request.patterns else ()
+    return request.patterns == once and len(set(together)) == len(together) and not request.left_out
 
 
 def scores(model: Judged) -> Scores:
@@ -327,20 +327,20 @@ def scores(model: Judged) -> Scores:
 
 
 def malignancy_counts(
-    of: Scores, parts: Mapping[str, Examples], client: Client, question: EvaluateQuestion, cell: int
+    of: Scores, parts: Mapping[str, Examples], client: Client, request: EvaluateRequest, cell: int
 ) -> list[NDArray[np.int64]]:
-    """The histogram of each subgroup of the question by malignancy, `(1 + kinds, bins)`.
+    """The histogram of each subgroup of the request by malignancy, `(1 + kinds, bins)`.
 
     Args:
         of: scores examples.
         parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be counted.
         client: whose they are.
-        question: names the subgroups.
+        request: names the subgroups.
         cell: the fewest patients of a run.
     """
     labels = client.dataset.labels
     counts = {
-        name: np.zeros((1 + len(kinds_of(labels)), SCORE_BINS), dtype=np.int64) for name in question.subgroups
+        name: np.zeros((1 + len(kinds_of(labels)), SCORE_BINS), dtype=np.int64) for name in request.subgroups
     }
     for name, part in parts.items():
         own = name if name in counts else name.rpartition("/")[0]
@@ -348,26 +348,26 @@ def malignancy_counts(
     return list(counts.values())
 
 
-def views(question: EvaluateQuestion, client: Client) -> list[View]:
-    """What is shown in each answer to a question: that of each set of patterns, then all but each part.
+def views(request: EvaluateRequest, client: Client) -> list[View]:
+    """What is shown in each answer to a request: that of each set of patterns, then all but each part.
 
     Of an empty set of patterns, and where none is asked about, they are shown as they are.
     """
-    if not question.patterns:
+    if not request.patterns:
         return [as_they_are]
     case = case_of(client.dataset)
     assert case is not None, "only cases have patterns"
-    sets = [[read_pattern(name) for name in names] for names in question.patterns]
+    sets = [[read_pattern(name) for name in names] for names in request.patterns]
     return [
         *(partial(under, case=case, patterns=each) if each else as_they_are for each in sets),
-        *(partial(without, case=case, part=part) for part in question.left_out),
+        *(partial(without, case=case, part=part) for part in request.left_out),
     ]
 
 
-def names_in_views(model: str, question: EvaluateQuestion) -> list[str]:
-    """What names a model in each view, however the question spells and repeats its patterns."""
-    sets = [str(sorted({read_pattern(name).name for name in names})) for names in question.patterns or [()]]
-    return [f"{view} {model}" for view in (*sets, *question.left_out)]
+def names_in_views(model: str, request: EvaluateRequest) -> list[str]:
+    """What names a model in each view, however the request spells and repeats its patterns."""
+    sets = [str(sorted({read_pattern(name).name for name in names})) for names in request.patterns or [()]]
+    return [f"{view} {model}" for view in (*sets, *request.left_out)]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:

@@ -1,7 +1,7 @@
-"""A client's pictures as the encoder of an exported graph sees them: made once, for all questions about it.
+"""A client's pictures as the encoder of an exported graph sees them: made once, for all requests about it.
 
 Under every pattern of a case, and under every temperature, the encoder sees the same pictures. It arrives
-once, what it makes of them stays at the client, and every further question brings what follows it alone.
+once, what it makes of them stays at the client, and every further request brings what follows it alone.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from training.rounds.requests import EVALUATION_BATCH
 
 FOLD = "fold-"  # before the number of a fold: the name of what follows the encoder in the model without it
 
-SUBGROUPS = "subgroups"  # in the question's options, those of whose pictures features are needed
+SUBGROUPS = "subgroups"  # in the request's options, those of whose pictures features are needed
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def features_of(
 
 
 def judged(broadcast: Broadcast, client: Client, encoder: str, split: Split) -> Judged:
-    """What a question about a graph is answered with.
+    """What a request about a graph is answered with.
 
     Args:
         broadcast: carries what follows the encoder.

@@ -1,6 +1,6 @@
 """What the server asks all clients about exported graphs, and the sums of their answers.
 
-The encoder of a graph goes to each client once, before the first question about it.
+The encoder of a graph goes to each client once, before the first request about it.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ from training.messages.message import (
 from training.models.export import GRAPH, as_tensor, set_temperature, temperatures_of
 from training.models.graph_parts import split_graph
 from training.rounds.client.embed import ENCODER
-from training.rounds.requests import EMBED, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.rounds.requests import EMBED, Blocks, EvaluateRequest, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
@@ -69,14 +69,14 @@ ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
 
 @dataclass(frozen=True)
 class Poll:
-    """The server's questions about exported graphs to all clients that hold the pictures.
+    """The server's requests about exported graphs to all clients that hold the pictures.
 
     About cases it asks for several answers at once: of all patterns together, each case under one that is
     drawn for it, and of every pattern by itself.
 
     Attributes:
         context: of the job.
-        traffic: what the questions and answers cost.
+        traffic: what the requests and answers cost.
         patterns: of cases; none where the job is about single pictures.
         seen: which clients have features of which encoder, by its digest.
         folds: of models by name, what follows the encoder in those without each fold.
@@ -290,10 +290,10 @@ class Poll:
 
     def _tones(self, split: Split, claimed: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
         subgroups, least = self.context.all_subgroups, max(self.context.job.privacy.min_count, 1)
-        question = EvaluateQuestion(split=split, subgroups=subgroups, one_per_lesion=split != "test")
+        request = EvaluateRequest(split=split, subgroups=subgroups, one_per_lesion=split != "test")
         updates = self._answers(
             [
-                Broadcast(client, self.context.key, 0, TONES, GLOBAL, {}, question.model_dump())
+                Broadcast(client, self.context.key, 0, TONES, GLOBAL, {}, request.model_dump())
                 for client in self.context.judges(split, subgroups)
             ]
         )
@@ -333,10 +333,10 @@ class Poll:
         )
         parts = split_graph(graph)
         encoder = self._show(name, parts.encoder, clients, subgroups)
-        question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
+        request = EvaluateRequest(split=split, subgroups=subgroups, **options).model_dump()
         tensors = {GRAPH: as_tensor(parts.head), **self._heads(ask, name, graph), **(beside or {})}
         broadcasts = [
-            Broadcast(client, self.context.key, 0, ask, name, tensors, {**question, ENCODER: encoder})
+            Broadcast(client, self.context.key, 0, ask, name, tensors, {**request, ENCODER: encoder})
             for client in clients
         ]
         return self._answers(broadcasts, expected)
@@ -401,7 +401,7 @@ def counted(update: Update) -> int:
 
 
 def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
-    """The thresholds of a manifest, as a question carries them."""
+    """The thresholds of a manifest, as a request carries them."""
     triage = manifest.triage
     return asdict(
         Thresholds(

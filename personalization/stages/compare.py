@@ -1,4 +1,4 @@
-"""The question `compare`: what changes from the global to a personal model on the same pictures.
+"""The request `compare`: what changes from the global to a personal model on the same pictures.
 
 The personal model is sent as what differs from the global one. A hospital answers each of its labelled
 validation pictures with both, and sends how many the one gets right that the other gets wrong, by class; the
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from personalization.stages.per_client import admitted_together
+from personalization.stages.per_client import disclosable_together
 from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import malignant_classes
@@ -20,7 +20,7 @@ from training.jobs.stages.base import StageContext
 from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
 from training.rounds.client.disclosure import sendable
 from training.rounds.client.evaluate import predict
-from training.rounds.requests import COMPARE, EvaluateQuestion
+from training.rounds.requests import COMPARE, EvaluateRequest
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.plan import Track
 
@@ -38,9 +38,9 @@ def ask_compared(
     """
     differs = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     tensors = {**prefixed(before, BEFORE), **prefixed(differs, AFTER)}
-    question = EvaluateQuestion(split="validation", subgroups=track.subgroups).model_dump()
+    request = EvaluateRequest(split="validation", subgroups=track.subgroups).model_dump()
     broadcasts = [
-        Broadcast(client, context.key, 0, COMPARE, track.name, tensors, question) for client in track.judges
+        Broadcast(client, context.key, 0, COMPARE, track.name, tensors, request) for client in track.judges
     ]
     return ask_paired(context, broadcasts, traffic)
 
@@ -76,9 +76,9 @@ def ask_compared_folds(
     tensors: dict[str, torch.Tensor] = {}
     for fold, (old, new) in enumerate(zip(before, after, strict=True)):
         tensors |= {**prefixed(old, f"{fold}/{BEFORE}"), **prefixed(new, f"{fold}/{AFTER}")}
-    question = EvaluateQuestion(split="train", subgroups=(subgroup,)).model_dump()
+    request = EvaluateRequest(split="train", subgroups=(subgroup,)).model_dump()
     broadcasts = [
-        Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, question)
+        Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, request)
         for client in context.judges("train", [subgroup])
     ]
     return ask_paired(context, broadcasts, traffic)
@@ -88,16 +88,16 @@ def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
     """The client's part, of features: zeros where nothing may leave.
 
     Raises:
-        MessageError: the question is not about the job's folds.
+        MessageError: the request is not about the job's folds.
     """
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    if question.split != "train" or client.crossfit is None:
+    request = EvaluateRequest.model_validate(broadcast.options)
+    if request.split != "train" or client.crossfit is None:
         raise MessageError(
             f"{client.id} compares heads without a fold on training pictures of a job that has folds "
-            f"(data.crossfit); it was asked about {question.split}"
+            f"(data.crossfit); it was asked about {request.split}"
         )
     total = PairedCounts.zeros(len(client.dataset.labels))
-    for name, part in sendable(client, question, in_folds=True).items():
+    for name, part in sendable(client, request, in_folds=True).items():
         fold = name.rpartition("/")[2]
         old, new = (named(broadcast.tensors, f"{fold}/{of}") for of in (BEFORE, AFTER))
         total += compared(client, part, old, new)
@@ -133,8 +133,8 @@ def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> U
         raise MessageError(
             f"{client.id} compares no models: its counts get noise (privacy.counts), and these would not"
         )
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    parts = admitted_together(client, question) if together else sendable(client, question)
+    request = EvaluateRequest.model_validate(broadcast.options)
+    parts = disclosable_together(client, request) if together else sendable(client, request)
     before = named(broadcast.tensors, BEFORE)
     after = {**before, **named(broadcast.tensors, AFTER)}
     total = sum(

@@ -13,7 +13,7 @@ from training.data.cells import count_people
 from training.data.dataset import Examples
 from training.errors import JobError
 from training.jobs.stages.base import StageContext
-from training.jobs.stages.final_test import final_question
+from training.jobs.stages.final_test import final_request
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
 from training.models.encoders.files import said_of
@@ -21,7 +21,7 @@ from training.rounds.census import Census
 from training.rounds.client.evaluate import predict, reply_blocks
 from training.rounds.client.fit import FEWEST_IN_BATCH
 from training.rounds.client.ledger import ANSWERS, disclosable
-from training.rounds.requests import TEST, Blocks, EvaluateQuestion, unpack_blocks
+from training.rounds.requests import TEST, Blocks, EvaluateRequest, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all
 from training.rounds.server.plan import Track
 
@@ -75,20 +75,20 @@ def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:
 
 def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
     """Counts over the client's labelled pictures together, as one block of the client's name."""
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    parts = admitted_together(client, question)
+    request = EvaluateRequest.model_validate(broadcast.options)
+    parts = disclosable_together(client, request)
     probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
-    return reply_blocks(broadcast, client, parts, probabilities, question)
+    return reply_blocks(broadcast, client, parts, probabilities, request)
 
 
-def admitted_together(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
+def disclosable_together(client: Client, request: EvaluateRequest) -> dict[str, Examples]:
     """The client's labelled pictures of which counts may leave as one set, under its own name.
 
     Nothing is counted below the job's minimum of patients. Blocks by subgroup of the same model may have been
     sent before, so what this one counts beyond them must not be of a few patients either: subgroups that are
     too small to be sent are left out, unless together they are not.
     """
-    examples = client.examples(question.split)
+    examples = client.examples(request.split)
     labelled = examples.where(examples.labels >= 0)
     places = labelled.subgroups % (len(client.subgroups) + 1)  # undeclared last
     sizes = count_people(places, labelled.people, len(client.subgroups) + 1)
@@ -106,9 +106,9 @@ def figures_of_own_models(
     Raises:
         QuorumError: when a hospital that holds test pictures does not answer.
     """
-    question = final_question(context, context.all_subgroups)
+    request = final_request(context, context.all_subgroups)
     broadcasts = [
-        Broadcast(client, context.key, 0, TEST, client, models[client], question)
+        Broadcast(client, context.key, 0, TEST, client, models[client], request)
         for client in context.census.hospitals("test", context.all_subgroups)
     ]
     updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum) if broadcasts else []

@@ -45,7 +45,7 @@ from training.jobs.stages.features import HEAD_SUMS, answer_sum, fit_subgroup, h
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
+from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_request
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.models.probe import behind_encoder
@@ -219,7 +219,7 @@ class Personalize(Stage):
         models = {GLOBAL: start, **dict.fromkeys(context.subgroups, start), **chosen}
         folds = dict.fromkeys(models, before.folds[GLOBAL]) if before.folds else {}
         test = before.test
-        of_start = list(before.models) == [GLOBAL] and not before.stay_home
+        of_start = list(before.models) == [GLOBAL] and not before.tests_local_models
         if not test or not of_start or any(model is not start for model in models.values()):
             test = figures_on_test(context, models, traffic)
         return StageResult(
@@ -327,7 +327,7 @@ class Personalize(Stage):
             traffic=traffic,
             test=test,
             facts=facts,
-            stay_home=True,
+            tests_local_models=True,
         )
 
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
@@ -359,15 +359,15 @@ class Personalize(Stage):
         """
         tracks = subgroup_tracks(context) if self.per == "subgroup" else client_tracks(context)
         sync = self.strategy.sync()
-        travels, stays = divide(sync, network)
-        require_noise_fits(context.job.privacy, sync, travels, stays)
+        shared, local = divide(sync, network)
+        require_noise_fits(context.job.privacy, sync, shared, local)
         given = self.strategy.given(network, start)
         return Plan(
             stage=context.key,
             rounds=self.strategy.epochs,
             tracks=tracks,
-            travels=travels,
-            stays=stays,
+            shared=shared,
+            local=local,
             exchange=NoExchange(),
             aggregator=FedAvg(),
             participation=1.0,
@@ -444,7 +444,7 @@ class Personalize(Stage):
             return answer_compare(broadcast, client, together=self.per == "client")
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
-        raise unknown_question(broadcast)
+        raise unknown_request(broadcast)
 
 
 def tells_malignancy(context: StageContext) -> bool:

@@ -52,7 +52,7 @@ from registry.records import (
     EventKind,
     Person,
     Release,
-    Standing,
+    SiteStatus,
     Version,
     Withdrawal,
 )
@@ -193,7 +193,7 @@ def by_alias(
     return {alias: one for alias, one in found.items() if one is not None}
 
 
-def standing(connection: Connection, alias: str) -> Standing:
+def standing(connection: Connection, alias: str) -> SiteStatus:
     """What may answer under an alias, and what must not.
 
     Services ask twice a second: of the events, only those of models without a release are read.
@@ -202,7 +202,7 @@ def standing(connection: Connection, alias: str) -> Standing:
     without = [model for model in model_names(connection) if model not in releases]
     events, newest = head(connection)
     canaries = {model: running_canary(connection, model, alias) for model in releases}
-    return Standing(
+    return SiteStatus(
         releases,
         frozenset(model for model in without if stops(connection, model, alias)),
         frozenset((one.model, one.digest) for one in withdrawals(connection)),

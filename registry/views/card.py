@@ -456,7 +456,7 @@ class Matter:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteStatus:
     """Whether anything is wrong; `matters` has the worst first."""
 
     matters: tuple[Matter, ...]
@@ -481,9 +481,9 @@ class Standing:
         return "Nothing is known to be wrong."
 
 
-def standing(card: Mapping[str, Any]) -> Standing:
+def standing(card: Mapping[str, Any]) -> SiteStatus:
     """The standing of what `release_card` gives."""
-    return Standing(tuple(sorted(_matters(card), key=lambda one: not one.wrong)))
+    return SiteStatus(tuple(sorted(_matters(card), key=lambda one: not one.wrong)))
 
 
 def _matters(card: Mapping[str, Any]) -> Iterator[Matter]:

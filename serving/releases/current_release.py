@@ -35,7 +35,7 @@ from datetime import UTC, datetime
 from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
-from registry.records import ApiKey, Canary, Release, Standing, Version
+from registry.records import ApiKey, Canary, Release, SiteStatus, Version
 from registry.registry import Registry
 from registry.signing.attestation import trust_in
 from serving.inference.device import Device
@@ -316,7 +316,7 @@ class CurrentRelease:
         )
         return new + retries
 
-    def _compare_history(self, standing: Standing) -> None:
+    def _compare_history(self, standing: SiteStatus) -> None:
         """Notices a registry that has lost the newest event of the last poll."""
         if self._newest not in ("", standing.newest) and not self._source.has_event(self._newest):
             self._set_back = (

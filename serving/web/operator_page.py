@@ -20,7 +20,7 @@ from registry.gates.gate_set import let_through
 from registry.outcomes.alarms import Alarm
 from registry.outcomes.metrics import Share, SubgroupReport
 from registry.records import Event
-from registry.views.card import Matter, Standing, standing
+from registry.views.card import Matter, SiteStatus, standing
 from registry.views.card_page import by_subgroup, key_figures, measured
 from registry.views.records import event_lines
 from registry.views.tables import Table
@@ -40,7 +40,7 @@ def attention(
     forged: Mapping[str, frozenset[int] | None],
     drift: Sequence[DriftRow],
     alarms: Sequence[tuple[str, Alarm]] = (),
-) -> Standing:
+) -> SiteStatus:
     """What needs somebody, the worst first.
 
     Args:
@@ -52,7 +52,7 @@ def attention(
         alarms: promises that were broken in the field, and that nobody has closed, each with its model.
     """
     silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
-    return Standing(
+    return SiteStatus(
         (
             *(_trouble(text) for text in troubles),
             *(

@@ -25,16 +25,16 @@ from training.privacy.secagg.messages import (
     SELF_SHARES,
     SIGNATURE,
     UNMASK,
-    ConfirmQuestion,
-    MaskedQuestion,
-    UnmaskQuestion,
+    ConfirmRequest,
+    MaskedRequest,
+    UnmaskRequest,
     masks_about,
     read_json,
     rows_tensor,
 )
 from training.privacy.secagg.server import SecureSum
 from training.privacy.secagg.shamir import Recovery
-from training.privacy.secagg.sums import read_withheld
+from training.privacy.secagg.sums import read_masked_update
 from training.privacy.settings import SecureAggregationConfig
 from training.randomness import KEY_BYTES
 
@@ -67,7 +67,7 @@ class Attack:
         config: SecureAggregationConfig,
         asked: str = "",
     ) -> "Attack":
-        held = [read_withheld(update) for update in updates]
+        held = [read_masked_update(update) for update in updates]
         names = [update.client for update in updates]
         summing = SecureSum(
             ask,
@@ -97,8 +97,8 @@ class Attack:
         common = {**summing.common, "weight": 1, "total_weight": len(everybody), "layout": self.layout}
         seen = tuple(sorted({victim, *told, *helpers}))
         gone = [place for place in told if place not in helpers]
-        plans = {place: MaskedQuestion(**common, present=tuple(everybody)) for place in everybody}
-        plans[victim] = MaskedQuestion(**common, present=seen)
+        plans = {place: MaskedRequest(**common, present=tuple(everybody)) for place in everybody}
+        plans[victim] = MaskedRequest(**common, present=seen)
         masked = self.put(
             MASKED,
             {place: self.masked_by(place, plans[place]) for place in everybody},
@@ -108,14 +108,14 @@ class Attack:
         others = [place for place in survivors if place != victim]
         confirmed: tuple[tuple[int, Signed], ...] = ()
         if summing.signed[victim] is not None:
-            question = ConfirmQuestion(**summing.common, survivors=survivors).model_dump()
-            agreed = self.put(CONFIRM, {place: ({}, question) for place in others})
+            request = ConfirmRequest(**summing.common, survivors=survivors).model_dump()
+            agreed = self.put(CONFIRM, {place: ({}, request) for place in others})
             confirmed = tuple(
                 (place, Signed.model_validate(read_json(update.tensors[SIGNATURE])))
                 for place, update in agreed.items()
             )
-        question = UnmaskQuestion(**summing.common, survivors=survivors, confirmed=confirmed).model_dump()
-        given = self.put(UNMASK, {place: ({}, question) for place in others})
+        request = UnmaskRequest(**summing.common, survivors=survivors, confirmed=confirmed).model_dump()
+        given = self.put(UNMASK, {place: ({}, request) for place in others})
         selves = {p: summing.held(u, SELF_SHARES, survivors) for p, u in given.items()}
         keys = {p: summing.held(u, KEY_SHARES, gone) for p, u in given.items()}
         total = FixedPointVector.from_tensors(masked[victim].tensors)
@@ -132,20 +132,20 @@ class Attack:
         shares = {holder: each[place] for holder, each in given.items() if each}
         return self.summing.secret(Recovery.of(shares, self.summing.threshold), shares)
 
-    def masked_by(self, place: int, plan: MaskedQuestion) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The question to a hospital; shares of those alone whom it is told of."""
+    def masked_by(self, place: int, plan: MaskedRequest) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The request to a hospital; shares of those alone whom it is told of."""
         rows = [self.sealed[sender][place] for sender in plan.present]
         return {SEALED: rows_tensor(rows, SEALED_BYTES)}, plan.model_dump()
 
-    def put(self, ask: str, questions: Mapping[int, Any], needed: int | None = None) -> dict[int, Update]:
+    def put(self, ask: str, requests: Mapping[int, Any], needed: int | None = None) -> dict[int, Update]:
         """Answers; those that refuse are left out, unless it is the one that is needed."""
         about = self.summing.about
         asked = [
-            Broadcast(self.summing.clients[place], about.stage, about.round, ask, about.track, *question)
-            for place, question in questions.items()
+            Broadcast(self.summing.clients[place], about.stage, about.round, ask, about.track, *request)
+            for place, request in requests.items()
         ]
         found = {}
-        for place, answer in zip(questions, self.ask(asked), strict=True):
+        for place, answer in zip(requests, self.ask(asked), strict=True):
             if isinstance(answer, Update):
                 found[place] = answer
             elif place == needed:

@@ -13,9 +13,9 @@ from tests.attacks.records import Records
 REACH = 6.0  # log-odds; few pictures are beyond
 
 
-def sweep(hospital: Hospital, questions: int) -> Records:
+def sweep(hospital: Hospital, requests: int) -> Records:
     """The records of two classes' pictures, read from confusion matrices at evenly spaced borders."""
-    borders = np.linspace(-REACH, REACH, questions)
+    borders = np.linspace(-REACH, REACH, requests)
     matrices = np.stack([_confusion(hospital, border) for border in borders])
     ends = np.concatenate([[-REACH - 1], borders, [REACH + 1]])
     labels, scores = [], []

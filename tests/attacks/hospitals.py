@@ -15,10 +15,10 @@ from tests.attacks import old_way
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
-from training.engines.flare.wire import read_answer, stamp_of, write_answer
+from training.engines.flare.wire import read_response, stamp_of, write_response
 from training.messages.message import Broadcast, Update
 from training.rounds.client.evaluate import evaluate
-from training.rounds.requests import EvaluateQuestion
+from training.rounds.requests import EvaluateRequest
 
 SEED, GROUP = 11, "dark"
 MIN_COUNT = 10  # what a job has that does not say otherwise
@@ -152,21 +152,21 @@ class OneGroup:
 
 
 def ask(
-    hospital: Hospital, model: Model | None = None, *, min_count: int = MIN_COUNT, **question: Any
+    hospital: Hospital, model: Model | None = None, *, min_count: int = MIN_COUNT, **request: Any
 ) -> Update:
     """What the client of a hospital answers to `evaluate` about its test pictures."""
     data = OneGroup(hospital)
     local_model = LocalModel(model or Model(len(data.labels)), "cpu")  # type: ignore[arg-type]
     client = Client(hospital.name, SEED, min_count, data, None, local_model)  # type: ignore[arg-type]
-    options = EvaluateQuestion(split="test", subgroups=(GROUP,), **question).model_dump()
+    options = EvaluateRequest(split="test", subgroups=(GROUP,), **request).model_dump()
     return evaluate(Broadcast(hospital.name, "0-federate", 1, "evaluate", options=options), client)
 
 
 def over_the_wire(update: Update) -> Update:
     """The answer as it is read from the bytes that the network engine sends."""
-    question = Broadcast(update.client, update.stage, update.round, update.ask)
-    stamp = stamp_of(question, "a" * 64, "session", 1)
-    arrived = read_answer(*write_answer(update, stamp), stamp)
+    request = Broadcast(update.client, update.stage, update.round, update.ask)
+    stamp = stamp_of(request, "a" * 64, "session", 1)
+    arrived = read_response(*write_response(update, stamp), stamp)
     assert isinstance(arrived, Update)
     return arrived
 

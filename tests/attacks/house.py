@@ -16,7 +16,7 @@ from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
 from training.engines.flare.calls import REFUSED
 from training.engines.flare.roster import ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
+from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors
 from training.models import initial_model
@@ -69,12 +69,12 @@ class House:
             releases=self.folder / "releases",
             guard=PolicyGuard(self.policy),
         )
-        handler.greet(shake_hands(self.job.digest, "s1").model_dump_json())
+        handler.handshake(shake_hands(self.job.digest, "s1").model_dump_json())
         return handler
 
     def join(self, handler: RequestHandler) -> bool:
         """Whether it takes part."""
-        introduced = handler.introduce()
+        introduced = handler.register()
         if REFUSED in introduced:
             return False
         told = ClientProperties.model_validate_json(introduced)
@@ -89,13 +89,13 @@ class House:
         tensors: Tensors | None = None,
         **options: object,
     ):
-        """The answer to a question; it carries the initial weights where nothing else is named."""
+        """The answer to a request; it carries the initial weights where nothing else is named."""
         initial = float_state(initial_model(self.job.model, self.job.seed, 16, 2))
         weights = initial if tensors is None else tensors
         stage = CENSUS if what == CENSUS else self.job.key(0)
-        question = Broadcast("north", stage, 1, what, tensors=weights, options=options)
-        stamp = stamp_of(question, self.job.digest, "s1", number)
-        return read_answer(*handler.answer(write_question(question, stamp, 0), write_payload(weights)), stamp)
+        request = Broadcast("north", stage, 1, what, tensors=weights, options=options)
+        stamp = stamp_of(request, self.job.digest, "s1", number)
+        return read_response(*handler.answer(write_request(request, stamp, 0), write_payload(weights)), stamp)
 
     def taken_up(self, run: str) -> RequestHandler:
         """Its node in a run in which it takes part."""

@@ -28,16 +28,16 @@ from training.privacy.secagg.messages import (
     KEYS,
     LAYOUT,
     MASKED,
-    QUESTIONS,
+    REQUESTS,
     SEALED,
     SEALED_BYTES,
     SELF_SHARES,
     SHARE,
     SIGNATURE,
     UNMASK,
-    MaskedQuestion,
-    ShareQuestion,
-    UnmaskQuestion,
+    MaskedRequest,
+    ShareRequest,
+    UnmaskRequest,
     masks_about,
     read_json,
     read_layout,
@@ -123,16 +123,16 @@ class Hospital:
         store = ClientStore(self.folder / self.name)
         return Client(self.name, 0, 1, None, store, None)  # type: ignore[arg-type]
 
-    def answer(self, question: Broadcast) -> Answer:
+    def answer(self, request: Broadcast) -> Answer:
         """As `training.jobs.client_app` answers: withheld, or a step of the sum."""
         try:
-            if question.ask in QUESTIONS:
-                return answer(question, self.client, self.config, self.identity)
-            asked = {} if question.options.get("subgroups") == [] else {"counts": self.counts}
-            update = Update(*question.address, tensors=asked)
-            return withhold(update, self.client, topic_of(question), self.identity)
+            if request.ask in REQUESTS:
+                return answer(request, self.client, self.config, self.identity)
+            asked = {} if request.options.get("subgroups") == [] else {"counts": self.counts}
+            update = Update(*request.address, tensors=asked)
+            return withhold(update, self.client, topic_of(request), self.identity)
         except TrainingError as error:
-            return Failure(self.name, question.track, f"{error}")
+            return Failure(self.name, request.track, f"{error}")
 
 
 def hospitals(
@@ -153,7 +153,7 @@ def hospitals(
 
 def asker(made: Mapping[str, Hospital]) -> Callable[[Sequence[Broadcast]], list[Answer]]:
     """How an honest half of the protocol reaches hospitals."""
-    return lambda questions: [made[question.client].answer(question) for question in questions]
+    return lambda requests: [made[request.client].answer(request) for request in requests]
 
 
 def evaluate(
@@ -164,7 +164,7 @@ def evaluate(
     ask: str = "test",
     **message: Any,
 ) -> list[Broadcast]:
-    """The question for counts, to these hospitals."""
+    """The request for counts, to these hospitals."""
     options = {"split": split, "subgroups": ["light", "dark"]}
     return [Broadcast(name, stage, message.get("round", 0), ask, "global", {}, options) for name in names]
 
@@ -178,7 +178,7 @@ def updates_of(answers: Sequence[Answer]) -> list[Update]:
 
 def impersonate(
     victim: Hospital,
-    question: Broadcast,
+    request: Broadcast,
     others: Sequence[str],
     sign: Callable[[str, Mapping[str, Any]], Signed | None],
 ) -> torch.Tensor | str:
@@ -186,7 +186,7 @@ def impersonate(
 
     Args:
         victim: whose counts are wanted.
-        question: for them.
+        request: for them.
         others: the names that it plays.
         sign: how it signs in such a name, if it can.
 
@@ -195,31 +195,31 @@ def impersonate(
     """
     from training.privacy.secagg.messages import (
         CONFIRM,
-        ConfirmQuestion,
+        ConfirmRequest,
         keys_statement,
         survivors_statement,
     )
 
-    (withheld,) = updates_of([victim.answer(question)])
+    (withheld,) = updates_of([victim.answer(request)])
     names = (victim.name, *others)
-    common = {"of": question.ask, "threshold": len(names)}
+    common = {"of": request.ask, "threshold": len(names)}
     pairs = {name: (KeyPair.new(), KeyPair.new()) for name in others}
     rows = [tensor_bytes_of(withheld.tensors[KEYS])]
     rows += [mask.public + seal_.public for mask, seal_ in pairs.values()]
-    asked = topic_of(question).asked
+    asked = topic_of(request).asked
     own = withheld.tensors.get(SIGNATURE)
     signed = [None if own is None else Signed.model_validate(read_json(own))]
     signed += [
-        sign(name, keys_statement(question, question.ask, asked, row))
+        sign(name, keys_statement(request, request.ask, asked, row))
         for name, row in zip(others, rows[1:], strict=True)
     ]
-    session = session_about(question, question.ask, asked, names, b"".join(rows))
+    session = session_about(request, request.ask, asked, names, b"".join(rows))
 
     def put(ask: str, options: Any, tensors: Mapping[str, torch.Tensor]) -> Answer:
-        return victim.answer(replace(question, ask=ask, options=options.model_dump(), tensors=tensors))
+        return victim.answer(replace(request, ask=ask, options=options.model_dump(), tensors=tensors))
 
     shared = put(
-        SHARE, ShareQuestion(**common, clients=names, signed=tuple(signed)), {KEYS: rows_tensor(rows, 64)}
+        SHARE, ShareRequest(**common, clients=names, signed=tuple(signed)), {KEYS: rows_tensor(rows, 64)}
     )
     if isinstance(shared, Failure):
         return shared.reason
@@ -235,13 +235,13 @@ def impersonate(
         self_shares[place] = shares[shamir.SHARE_BYTES :]
         sealed.append(seal(key, bytes(2 * shamir.SHARE_BYTES), back))
     layout = read_layout(withheld.tensors[LAYOUT])
-    plan = MaskedQuestion(**common, present=tuple(places), weight=1, total_weight=4, layout=tuple(layout))
+    plan = MaskedRequest(**common, present=tuple(places), weight=1, total_weight=4, layout=tuple(layout))
     masked = put(MASKED, plan, {SEALED: rows_tensor(sealed, SEALED_BYTES)})
     if isinstance(masked, Failure):
         return masked.reason
     confirmed: tuple[tuple[int, Signed], ...] = ()
     if own is not None:
-        agreed = put(CONFIRM, ConfirmQuestion(**common, survivors=tuple(places)), {})
+        agreed = put(CONFIRM, ConfirmRequest(**common, survivors=tuple(places)), {})
         if isinstance(agreed, Failure):
             return agreed.reason
         statement = survivors_statement(session, tuple(places))
@@ -250,7 +250,7 @@ def impersonate(
             *((place, sign(name, statement)) for place, name in enumerate(others, start=1)),
         ]
         confirmed = tuple((place, each) for place, each in all_signed if each is not None)
-    opened = put(UNMASK, UnmaskQuestion(**common, survivors=tuple(places), confirmed=confirmed), {})
+    opened = put(UNMASK, UnmaskRequest(**common, survivors=tuple(places), confirmed=confirmed), {})
     if isinstance(opened, Failure):
         return opened.reason
     self_shares[0] = tensor_bytes_of(opened.tensors[SELF_SHARES][0])

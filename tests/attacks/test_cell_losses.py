@@ -53,8 +53,8 @@ def subtracted(update, cell="other, dark", subgroup="dark"):
 
 def answered(north, make_job):
     weights = north.local_model.take(north.local_model.names)
-    question = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
-    return answer_privately(still(make_job), question, north)
+    request = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
+    return answer_privately(still(make_job), request, north)
 
 
 def loss_of_the_one(north):

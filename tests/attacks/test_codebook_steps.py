@@ -59,8 +59,8 @@ def recovered(told, patches):
 def answer(client, centroids, step):
     """What a client tells of a step around some centroids."""
     asked, options = {"centroids": centroids}, {"step": step}
-    question = Broadcast(client.id, "0-pretrain", 0, CELLS, "global", asked, options)
-    told = TOKENIZER.answer(question, client, GRID).tensors
+    request = Broadcast(client.id, "0-pretrain", 0, CELLS, "global", asked, options)
+    told = TOKENIZER.answer(request, client, GRID).tensors
     return Cells(told["totals"], told["counts"])
 
 

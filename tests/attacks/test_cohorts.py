@@ -37,8 +37,8 @@ AGAIN = [
 ]
 
 
-def total(made, names, line=None, **question):
-    sums, silent = sum_answers(line or asker(made), evaluate(made, names, **question), made["ash"].config)
+def total(made, names, line=None, **request):
+    sums, silent = sum_answers(line or asker(made), evaluate(made, names, **request), made["ash"].config)
     if silent:
         raise QuorumError("; ".join(each.reason for each in silent))
     return sums[0].tensors["counts"]
@@ -78,29 +78,29 @@ def test_a_coordinator_that_does_not_listen_is_refused_by_every_hospital(tmp_pat
     monkeypatch.setattr(sums, "same_cohort", lambda topic, held, failures: list(held))
     heard = []
 
-    def ask(questions):
-        answers = asker(made)(questions)
-        heard.extend(zip(questions, answers, strict=True))
+    def ask(requests):
+        answers = asker(made)(requests)
+        heard.extend(zip(requests, answers, strict=True))
         return answers
 
     with pytest.raises(QuorumError, match="would tell single hospitals' part by subtraction"):
         total(made, FOUR[:3], ask, stage="1-export")
-    shared = [answer for question, answer in heard if question.ask == SHARE]
+    shared = [answer for request, answer in heard if request.ask == SHARE]
     assert len(shared) == 3
     assert all(isinstance(answer, Failure) for answer in shared)
 
 
 def leaving(made, who, when):
-    """A coordinator's line to hospitals of which some leave at a question."""
+    """A coordinator's line to hospitals of which some leave at a request."""
     gone = set()
 
-    def ask(questions):
-        gone.update(who if questions[0].ask == when else ())
-        answers = asker(made)([each for each in questions if each.client not in gone])
+    def ask(requests):
+        gone.update(who if requests[0].ask == when else ())
+        answers = asker(made)([each for each in requests if each.client not in gone])
         there = iter(answers)
         return [
-            Failure(each.client, each.track, "no sign of life") if each.client in gone else next(there)
-            for each in questions
+            Failure(each.client, each.track, "no heartbeat") if each.client in gone else next(there)
+            for each in requests
         ]
 
     return ask
@@ -111,7 +111,7 @@ def leaving(made, who, when):
 def test_test_counts_are_of_all_or_of_nobody(tmp_path, when, signed):
     """Had the sum of those that stayed been unmasked, the one after it would tell of who left."""
     made = hospitals(tmp_path, FOUR, signed=signed)
-    with pytest.raises(QuorumError, match=r"elm: .*no sign of life.*Nothing was unmasked"):
+    with pytest.raises(QuorumError, match=r"elm: .*no heartbeat.*Nothing was unmasked"):
         total(made, FOUR, leaving(made, {"elm"}, when))
     assert torch.equal(total(made, FOUR), everybodys(made, FOUR))
 
@@ -137,17 +137,17 @@ def test_who_left_a_round_is_not_added_when_the_round_is_done_again(tmp_path, si
     """A run that was killed after its validation counts: they are asked again, of those that they were of."""
     made = hospitals(tmp_path, FOUR, signed=signed)
     asked = {"split": "validation", "ask": "evaluate", "round": 3}
-    questions = evaluate(made, FOUR, **asked)
+    requests = evaluate(made, FOUR, **asked)
     config = made["ash"].config
-    [first], silent = sum_answers(leaving(made, {"elm"}, MASKED), questions, config)
+    [first], silent = sum_answers(leaving(made, {"elm"}, MASKED), requests, config)
     assert [each.client for each in silent] == ["elm"]
     assert torch.equal(first.tensors["counts"], everybodys(made, FOUR[:3]))
-    [again], silent = sum_answers(asker(made), questions, config)
+    [again], silent = sum_answers(asker(made), requests, config)
     assert torch.equal(again.tensors["counts"], first.tensors["counts"])
     assert [each.client for each in silent] == ["elm"]
     assert "over ash, birch, cedar was unmasked" in silent[0].reason
     with pytest.raises(CohortError, match=r"without cedar and with elm.*Bring cedar back"):
-        sum_answers(asker(made), [each for each in questions if each.client != "cedar"], config)
+        sum_answers(asker(made), [each for each in requests if each.client != "cedar"], config)
 
 
 @SIGNED

@@ -26,7 +26,7 @@ from training.messages.message import GLOBAL, Broadcast
 from training.rounds.client import disclosure, head_gradient
 from training.rounds.client.disclosure import as_they_are
 from training.rounds.client.head_gradient import answer_gradient, head_rows
-from training.rounds.requests import BIAS, GRADIENT, SPREAD, WEIGHT, EvaluateQuestion
+from training.rounds.requests import BIAS, GRADIENT, SPREAD, WEIGHT, EvaluateRequest
 
 LEAST, FOLDS, SUBGROUPS = 6, 5, ("dark", "light")
 TRAIN = {"split": "train"}
@@ -61,9 +61,9 @@ class Sent:
 
 
 def histogram(client, target, constant):
-    question = EvaluateQuestion(split="train", subgroups=("dark",))
+    request = EvaluateRequest(split="train", subgroups=("dark",))
     asked = Broadcast("north", "3-calibrate", 0, MALIGNANCY, GLOBAL, {}, {})
-    answer = answer_in_view(asked, question, client, Sent(target, constant), as_they_are)
+    answer = answer_in_view(asked, request, client, Sent(target, constant), as_they_are)
     return read_counts(answer, MALIGNANCY, (1, 1 + len(kinds_of(client.dataset.labels)), SCORE_BINS))[0]
 
 

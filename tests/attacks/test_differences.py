@@ -1,6 +1,6 @@
 """Two sums over nearly the same pictures: their difference is a sum over the few pictures between.
 
-The same question of all pictures and of one for each lesion; of a hospital before and after it took in one
+The same request of all pictures and of one for each lesion; of a hospital before and after it took in one
 more patient; of subgroups before and after a tone was put right; of parts of subgroups. Each is asked of what
 really answers, over runs where a hospital remembers. The attacker adds up blocks of one answer as it likes
 before it subtracts those of another.
@@ -18,7 +18,7 @@ from training.algorithms.release_store import FolderReleases
 from training.messages.message import Broadcast
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door
-from training.rounds.requests import EvaluateQuestion
+from training.rounds.requests import EvaluateRequest
 
 LEAST = 5
 SUBGROUPS = ("light", "dark", "undeclared")
@@ -82,23 +82,23 @@ def asked(make_client, monkeypatch, tmp_path):
 
     def ask(steps, folder):
         answers = []
-        for number, (data, question) in enumerate(steps):
+        for number, (data, request) in enumerate(steps):
             client = replace(
                 make_client("north", data=data),
                 min_count=LEAST,
                 store=ClientStore(tmp_path / f"run {number}"),
                 releases=FolderReleases(tmp_path / folder),
             )
-            question = dict(question)
-            together = question.pop("together", False)
-            options = EvaluateQuestion(split="test", subgroups=SUBGROUPS, **question).model_dump()
+            request = dict(request)
+            together = request.pop("together", False)
+            options = EvaluateRequest(split="test", subgroups=SUBGROUPS, **request).model_dump()
             broadcast = Broadcast("north", "0-federate", 1, "evaluate", options=options)
             (evaluate_together if together else door.evaluate)(broadcast, client)
             answers.append(sets_told.copy())
             sets_told.clear()
         return answers
 
-    sets_told, admitted = [], disclosure.admitted_traits
+    sets_told, admitted = [], disclosure.disclosable_traits
 
     def spy(client, part, traits, *columns):
         masks = admitted(client, part, traits, *columns)
@@ -106,7 +106,7 @@ def asked(make_client, monkeypatch, tmp_path):
         sets_told.extend(frozenset(zip(of.rows.tolist(), of.people.tolist(), strict=True)) for of in sets)
         return masks
 
-    monkeypatch.setattr(door, "admitted_traits", spy)
+    monkeypatch.setattr(door, "disclosable_traits", spy)
     return ask
 
 

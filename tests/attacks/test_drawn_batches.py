@@ -50,8 +50,8 @@ def alone_and_told(north, job, drawn, least):
     client, alone, told = replace(north, min_count=least), 0, 0
     weights = client.local_model.take(client.local_model.names)
     for round_ in range(1, ROUNDS + 1):
-        question = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
-        losses = answer_privately(job, question, client).losses
+        request = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
+        losses = answer_privately(job, request, client).losses
         alone += drawn[-1] == 1
         told += drawn[-1] == 1 and "dark" in losses
         assert least == 1 or "light" not in losses or len(losses) == 1 or drawn[-1] >= least

@@ -1,7 +1,7 @@
 """A coordinator asks a hospital with a frozen encoder everything it may, and looks for features of pictures.
 
 With features an attacker draws the pictures again (Mahendran and Vedaldi 2015); so they must not leave,
-neither as an answer of their own nor in one to another question.
+neither as an answer of their own nor in one to another request.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from personalization.calibration.triage import most_thresholds
 from personalization.stages.calibration_answers import (
     MALIGNANCY,
     MEANS,
-    QUESTIONS,
+    REQUESTS,
     TONES,
     WHITENING,
     NodesAsked,
@@ -35,7 +35,7 @@ from training.models.classifier import float_state
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
 from training.rounds.client.embed import ENCODER
-from training.rounds.requests import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST, EvaluateQuestion
+from training.rounds.requests import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST, EvaluateRequest
 
 CALIBRATE, DIGEST = "2-calibrate", "d" * 64
 SUPERVISED = {"name": "supervised", "batch_size": 2}
@@ -48,7 +48,7 @@ def job(request, make_job, tmp_path):
     weights = float_state(build_model(make_job().model, 2, seed=11))
     save_file({name.removeprefix("encoder."): tensor for name, tensor in weights.items()}, path)
     stages = {
-        "head": {"federate": {"trains": {"name": "head", "views": 1}, "objective": SUPERVISED}},
+        "head": {"federate": {"trainable": {"name": "head", "views": 1}, "objective": SUPERVISED}},
         "probe": {"stages": [{"stage": "probe", "rounds": 2, "objective": SUPERVISED, "neighbours": 1}]},
     }
     return make_job(**stages[request.param], model={"weights": str(path)})
@@ -63,7 +63,7 @@ def client(job, make_client):
 
 
 def embed(job, client):
-    """The question that has features made, with the encoder that the client has."""
+    """The request that has features made, with the encoder that the client has."""
     model = client.local_model
     head = set(model.model.head_names)
     encoder = model.take(tuple(name for name in model.names if name not in head))
@@ -90,12 +90,12 @@ def told(update, features):
 
 
 def everything(job, client):
-    """Each question that the protocol has, as it would be asked about what learns behind the encoder."""
+    """Each request that the protocol has, as it would be asked about what learns behind the encoder."""
     whole = client.local_model
     behind = whole.linear_probe() if job.stages[0].keeps_model else whole.behind_encoder()
     head = float_state(behind.model)
-    judged = EvaluateQuestion(split="validation", subgroups=("light", "dark")).model_dump()
-    tested = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
+    judged = EvaluateRequest(split="validation", subgroups=("light", "dark")).model_dump()
+    tested = EvaluateRequest(split="test", subgroups=("light", "dark")).model_dump()
     asked = {FIT: {}, EVALUATE: judged, TEST: tested, COLLECT: {}, OPEN: {}, "features": {}, "kept": {}}
     asked |= {NEIGHBOURS: {**tested, "split": "validation"}}
     return [
@@ -114,13 +114,13 @@ def test_where_features_left_they_would_be_found(job, client):
 def test_no_answer_holds_one(job, client):
     kept = features_of(job, client)
     answered = []
-    for question in everything(job, client):
+    for request in everything(job, client):
         try:
-            update = answer_privately(job, question, client)
-        except (TrainingError, AssertionError):  # not a question of this stage
+            update = answer_privately(job, request, client)
+        except (TrainingError, AssertionError):  # not a request of this stage
             continue
-        answered.append(question.ask)
-        assert told(update, kept) == 0, question.ask
+        answered.append(request.ask)
+        assert told(update, kept) == 0, request.ask
     assert {EMBED, FIT, TEST, NEIGHBOURS if job.stages[0].keeps_model else EVALUATE} <= set(answered)
 
 
@@ -132,16 +132,16 @@ def test_the_answer_to_making_them_is_empty(job, client):
 
 
 def test_another_encoder_than_the_one_that_is_named_is_refused(job, client):
-    question = embed(job, client)
-    other = {name: tensor + 1 for name, tensor in question.tensors.items()}
+    request = embed(job, client)
+    other = {name: tensor + 1 for name, tensor in request.tensors.items()}
     with pytest.raises(TrainingError, match="other weights of the encoder than the coordinator"):
-        answer_privately(job, replace(question, tensors=other), client)
+        answer_privately(job, replace(request, tensors=other), client)
 
 
 @pytest.mark.parametrize("job", ["probe"], indirect=True)
 def test_neighbours_are_counts_of_enough_patients_whatever_is_asked_beside(job, client):
-    """No question says how many neighbours vote, brings pictures of its own, or gets past the door."""
-    tested = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
+    """No request says how many neighbours vote, brings pictures of its own, or gets past the door."""
+    tested = EvaluateRequest(split="test", subgroups=("light", "dark")).model_dump()
     asked = Broadcast(client.id, job.key(0), 1, NEIGHBOURS, GLOBAL, {}, tested)
     counts = answer_privately(job, asked, client)
     assert {name.partition("/")[2] for name in counts.tensors} == {"light", "dark"}
@@ -184,18 +184,18 @@ def test_no_answer_about_a_graph_holds_one(judge):
         MEANS: torch.zeros(2, kept.shape[1], dtype=torch.float64),
         WHITENING: torch.eye(kept.shape[1], dtype=torch.float64),
     }
-    for ask in QUESTIONS:
+    for ask in REQUESTS:
         for split in SPLITS:
-            question = EvaluateQuestion(split=split, subgroups=("light", "dark")).model_dump()
+            request = EvaluateRequest(split=split, subgroups=("light", "dark")).model_dump()
             tensors = {GRAPH: as_tensor(head), **beside}
-            options = question if ask == TONES else {**question, ENCODER: DIGEST}
+            options = request if ask == TONES else {**request, ENCODER: DIGEST}
             asked = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, options)
             assert told(answer_privately(job, asked, client), kept) == 0, ask
 
 
 def test_a_graph_of_which_no_features_were_made_is_refused(judge):
     job, client, head = judge
-    question = EvaluateQuestion(split="test", subgroups=("light",)).model_dump()
-    tensors, options = {GRAPH: as_tensor(head)}, {**question, ENCODER: "0" * 64}
+    request = EvaluateRequest(split="test", subgroups=("light",)).model_dump()
+    tensors, options = {GRAPH: as_tensor(head)}, {**request, ENCODER: "0" * 64}
     with pytest.raises(TrainingError, match="has no features of its test pictures"):
         answer_privately(job, Broadcast(client.id, CALIBRATE, 0, "counts", GLOBAL, tensors, options), client)

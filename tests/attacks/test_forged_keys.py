@@ -28,8 +28,8 @@ ASH, *OTHERS = THREE
 
 def test_without_signatures_it_learns_everything(tmp_path):
     made = hospitals(tmp_path, signed=False)
-    (question,) = evaluate(made, [ASH])
-    found = impersonate(made[ASH], question, OTHERS, lambda name, statement: None)
+    (request,) = evaluate(made, [ASH])
+    found = impersonate(made[ASH], request, OTHERS, lambda name, statement: None)
     assert torch.equal(found, made[ASH].counts)
 
 
@@ -58,9 +58,9 @@ def with_its_own_certificate(made, name, statement):
 
 
 def with_a_signature_of_other_keys(made, name, statement):
-    """What the hospital did sign: keys of its own for the same question."""
-    (question,) = evaluate(made, [name])
-    (withheld,) = updates_of([made[name].answer(question)])
+    """What the hospital did sign: keys of its own for the same request."""
+    (request,) = evaluate(made, [name])
+    (withheld,) = updates_of([made[name].answer(request)])
     return Signed.model_validate(read_json(withheld.tensors[SIGNATURE]))
 
 
@@ -87,8 +87,8 @@ def pem(certificate):
 )
 def test_with_signatures_it_learns_nothing(tmp_path, forge, reason):
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
-    found = impersonate(made[ASH], question, OTHERS, lambda name, said: forge(made, name, said))
+    (request,) = evaluate(made, [ASH])
+    found = impersonate(made[ASH], request, OTHERS, lambda name, said: forge(made, name, said))
     assert isinstance(found, str)
     assert reason in found
 
@@ -96,8 +96,8 @@ def test_with_signatures_it_learns_nothing(tmp_path, forge, reason):
 def test_what_would_have_to_be_stolen_is_enough(tmp_path):
     """The same attack with the hospitals' own keys succeeds: it is the signatures that stop it."""
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
-    found = impersonate(made[ASH], question, OTHERS, lambda name, said: made[name].identity.sign(said))
+    (request,) = evaluate(made, [ASH])
+    found = impersonate(made[ASH], request, OTHERS, lambda name, said: made[name].identity.sign(said))
     assert torch.equal(found, made[ASH].counts)
 
 
@@ -107,7 +107,7 @@ def test_a_certificate_that_has_ended_is_refused(tmp_path, monkeypatch):
     from training.privacy.secagg import keys as module
 
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
+    (request,) = evaluate(made, [ASH])
 
     class Later(datetime):
         @classmethod
@@ -115,7 +115,7 @@ def test_a_certificate_that_has_ended_is_refused(tmp_path, monkeypatch):
             return datetime.now(UTC) + timedelta(days=800)
 
     monkeypatch.setattr(module, "datetime", Later)
-    found = impersonate(made[ASH], question, OTHERS, lambda name, said: made[name].identity.sign(said))
+    found = impersonate(made[ASH], request, OTHERS, lambda name, said: made[name].identity.sign(said))
     assert isinstance(found, str)
     assert "and not now" in found
 
@@ -124,12 +124,12 @@ def test_a_hospital_without_signature_is_let_into_no_sum(tmp_path):
     """Not even by an honest coordinator: who signs sums with nobody who does not."""
     made = hospitals(tmp_path, signed=True)
     made["cedar"].identity = None
-    questions = evaluate(made, THREE)
-    answers = [made[each.client].answer(each) for each in questions]
+    requests = evaluate(made, THREE)
+    answers = [made[each.client].answer(each) for each in requests]
     assert not any(isinstance(each, Failure) for each in answers)
     from tests.attacks.summing import asker
     from training.errors import QuorumError
     from training.privacy.secagg.sums import sum_answers
 
     with pytest.raises(QuorumError, match="the keys of cedar are not signed"):
-        sum_answers(asker(made), questions, made[ASH].config)
+        sum_answers(asker(made), requests, made[ASH].config)

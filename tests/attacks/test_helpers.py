@@ -25,9 +25,9 @@ def ashes_counts(folder, survivors, helpers, signed):
     config = SecureAggregationConfig(survivors=survivors)
     for each in made.values():
         each.config = config
-    questions = evaluate(made, FIVE, split="validation", ask="evaluate", round=1)
-    updates = updates_of(asker(made)(questions))
-    attack = Attack.begin(asker(made), updates, config, asked=topic_of(questions[0]).asked)
+    requests = evaluate(made, FIVE, split="validation", ask="evaluate", round=1)
+    updates = updates_of(asker(made)(requests))
+    attack = Attack.begin(asker(made), updates, config, asked=topic_of(requests[0]).asked)
     about = attack.summing.about
     attack.lent = {
         place: tensor_bytes_of(kept_in(made[FIVE[place]].client, about, about.ask, MASKS)[MASK_KEY])

@@ -33,8 +33,8 @@ def minted(name, statement):
 
 
 def have_summed(made, round_=1):
-    questions = evaluate(made, THREE, split="validation", ask="evaluate", round=round_)
-    sums, silent = sum_answers(asker(made), questions, made[ASH].config)
+    requests = evaluate(made, THREE, split="validation", ask="evaluate", round=round_)
+    sums, silent = sum_answers(asker(made), requests, made[ASH].config)
     assert not silent
     return sums[0].tensors["counts"]
 
@@ -43,14 +43,14 @@ def have_summed(made, round_=1):
 def test_whoever_knows_nobody_is_alone_among_ghosts(tmp_path, names):
     made = hospitals(tmp_path, signed=True)
     made[ASH].identity = identity(ASH, Anybody())
-    (question,) = evaluate(made, [ASH])
-    assert torch.equal(impersonate(made[ASH], question, names, minted), made[ASH].counts)
+    (request,) = evaluate(made, [ASH])
+    assert torch.equal(impersonate(made[ASH], request, names, minted), made[ASH].counts)
 
 
 def test_a_name_that_is_not_in_its_kit_is_refused(tmp_path):
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
-    found = impersonate(made[ASH], question, GHOSTS, minted)
+    (request,) = evaluate(made, [ASH])
+    found = impersonate(made[ASH], request, GHOSTS, minted)
     assert isinstance(found, str)
     assert "ghost is in a sum and not in federation.yaml of this kit (ash, birch, cedar)" in found
     assert fingerprint(key_of("minted ghost").public_key()) in found
@@ -58,12 +58,12 @@ def test_a_name_that_is_not_in_its_kit_is_refused(tmp_path):
 
 def test_one_ghost_among_hospitals_is_refused_too(tmp_path):
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
+    (request,) = evaluate(made, [ASH])
 
     def sign(name, statement):
         return minted(name, statement) if name == "ghost" else made[name].identity.sign(statement)
 
-    found = impersonate(made[ASH], question, (*OTHERS, "ghost"), sign)
+    found = impersonate(made[ASH], request, (*OTHERS, "ghost"), sign)
     assert isinstance(found, str)
     assert "ghost is in a sum" in found
 
@@ -71,8 +71,8 @@ def test_one_ghost_among_hospitals_is_refused_too(tmp_path):
 def test_another_key_than_before_is_refused(tmp_path):
     made = hospitals(tmp_path, signed=True)
     have_summed(made)
-    (question,) = evaluate(made, [ASH])
-    found = impersonate(made[ASH], question, OTHERS, minted)
+    (request,) = evaluate(made, [ASH])
+    found = impersonate(made[ASH], request, OTHERS, minted)
     assert isinstance(found, str)
     for name in OTHERS[:1]:
         assert fingerprint(key_of(f"minted {name}").public_key()) in found
@@ -81,10 +81,10 @@ def test_another_key_than_before_is_refused(tmp_path):
 
 def test_one_key_is_not_two_hospitals(tmp_path):
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
+    (request,) = evaluate(made, [ASH])
     key = key_of("minted for both")
     found = impersonate(
-        made[ASH], question, OTHERS, lambda name, said: identity(name, Anybody(), key).sign(said)
+        made[ASH], request, OTHERS, lambda name, said: identity(name, Anybody(), key).sign(said)
     )
     assert isinstance(found, str)
     assert "birch and cedar sign with the same key" in found
@@ -93,8 +93,8 @@ def test_one_key_is_not_two_hospitals(tmp_path):
 def test_what_is_left_is_the_first_time_and_it_is_told(tmp_path):
     """A hospital that has summed with nobody yet believes the authority; its log says whom to ask what."""
     made = hospitals(tmp_path, signed=True)
-    (question,) = evaluate(made, [ASH])
-    assert torch.equal(impersonate(made[ASH], question, OTHERS, minted), made[ASH].counts)
+    (request,) = evaluate(made, [ASH])
+    assert torch.equal(impersonate(made[ASH], request, OTHERS, minted), made[ASH].counts)
     told = "\n".join(made[ASH].said)
     for name in OTHERS:
         assert f"{name} for the first time, known from now on by its key" in told

@@ -27,7 +27,7 @@ from training.models.classifier import float_state
 from training.privacy.dp.counts import discrete_gaussian, rho_of
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door
-from training.rounds.requests import EVALUATE, TEST, EvaluateQuestion, read_blocks
+from training.rounds.requests import EVALUATE, TEST, EvaluateRequest, read_blocks
 
 RUNS = 250
 SIZES = {name: {"light": (3, 40, 3, 40)} for name in ("north", "south", "west")}
@@ -74,10 +74,10 @@ def job(make_job):
     )
 
 
-def questions(job, split):
+def requests(job, split):
     """All that a run asks of a split."""
     weights = float_state(initial_model(job.model, job.seed, 16, 2))
-    asked = EvaluateQuestion(split=split, subgroups=("light",)).model_dump()
+    asked = EvaluateRequest(split=split, subgroups=("light",)).model_dump()
     rounds = sorted(job.privacy.counts.evaluated(6)) if split == "validation" else [0]
     ask = EVALUATE if split == "validation" else TEST
     return [Broadcast("north", "0-federate", round_, ask, GLOBAL, weights, asked) for round_ in rounds]
@@ -98,14 +98,14 @@ class Hospitals:
         privacy = job.privacy.model_copy(
             update={"counts": job.privacy.counts.model_copy(update={"masks": True})}
         )
-        self.questions = {split: questions(job, split) for split in ("validation", "test")}
+        self.requests = {split: requests(job, split) for split in ("validation", "test")}
         self.plan = NoisePlan(privacy if together else job.privacy, job.stages)
 
     def run(self, split):
         """All numbers that a run tells of a split."""
         self.app._store = MemoryStore()
         told = []
-        for broadcast in self.questions[split]:
+        for broadcast in self.requests[split]:
             if not self.together:
                 told.append(parts_of(self.app.answer(broadcast).tensors))
                 continue
@@ -123,7 +123,7 @@ class Hospitals:
 
 
 def door_client(app, job, broadcast):
-    """The client that answers a question."""
+    """The client that answers a request."""
     dataset = allowed(app._dataset, broadcast, job.privacy)
     return Client(broadcast.client, 7, 2, dataset, app._store, app._local_model, noisy=True)
 
@@ -145,10 +145,10 @@ def ratios(job, worlds, split, together, scale=Fraction(1)):
         found = []
         for each in hospitals:
             runs = np.stack([each.run(split) for _ in range(RUNS)])
-            away = ((runs - second) ** 2 - (runs - first) ** 2).sum(axis=1) / (
+            offline = ((runs - second) ** 2 - (runs - first) ** 2).sum(axis=1) / (
                 2 * variance * float(scale) ** 2
             )
-            found.append(away)
+            found.append(offline)
     assert np.abs(first - second).sum() == 4  # two parts, and two cells of each
     return found
 
@@ -188,7 +188,7 @@ def test_without_noise_the_patient_is_known(make_job, worlds):
     """The control: exact counts name the patient, if one knows the others."""
     plain = make_job(federate={"rounds": 6})
     told = [
-        ClientAppParts(plain, world, MemoryStore()).build().answer(questions(plain, "test")[0]).tensors
+        ClientAppParts(plain, world, MemoryStore()).build().answer(requests(plain, "test")[0]).tensors
         for world in worlds
     ]
     first, second = (each["confusion/light"] for each in told)
@@ -196,9 +196,9 @@ def test_without_noise_the_patient_is_known(make_job, worlds):
 
 
 def test_asking_again_does_not_take_the_noise_away(job, worlds):
-    """The mean of many answers would; the same question has one answer, and others are refused."""
+    """The mean of many answers would; the same request has one answer, and others are refused."""
     hospital = Hospitals(job, worlds[0], together=False)
-    (asked,) = questions(job, "test")
+    (asked,) = requests(job, "test")
     again = [parts_of(hospital.app.answer(asked).tensors) for _ in range(20)]
     assert len({answer.tobytes() for answer in again}) == 1
     for other in (

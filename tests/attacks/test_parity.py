@@ -25,7 +25,7 @@ LEAST = 3
 
 @pytest.fixture
 def asked(make_job, make_client):
-    """A hospital, its job, the question, and what the weights answer for its patients beside a half."""
+    """A hospital, its job, the request, and what the weights answer for its patients beside a half."""
     job = make_job(stages=[FEDERATE, {"stage": "export"}], privacy={"min_count": LEAST})
     client = make_client("north", job=job)
     model = client.local_model.model
@@ -41,27 +41,27 @@ def asked(make_job, make_client):
     alike.load_state_dict({name: float_state(alike)[name] * 0 for name in alike.head_names}, strict=False)
     graph = as_tensor(export_graph(alike, job.data.image_size))
     tensors = {GRAPH: graph, **prefixed(weights, WEIGHTS)}
-    question = Broadcast("north", job.key(1), 0, PARITY, GLOBAL, tensors, {"split": "validation"})
-    return job, client, question, apart
+    request = Broadcast("north", job.key(1), 0, PARITY, GLOBAL, tensors, {"split": "validation"})
+    return job, client, request, apart
 
 
-def told(job, question, client):
-    return answer_privately(job, question, client).scalars.get(DIFFERENCE)
+def told(job, request, client):
+    return answer_privately(job, request, client).scalars.get(DIFFERENCE)
 
 
 def test_it_is_told_what_enough_patients_reach_and_roughly(asked):
-    job, client, question, apart = asked
+    job, client, request, apart = asked
     assert apart[-1] > apart[-LEAST] + 0.001
-    assert told(job, question, client) == float(f"{apart[-LEAST]:.0e}")
+    assert told(job, request, client) == float(f"{apart[-LEAST]:.0e}")
 
 
 def test_otherwise_it_is_told_what_one_picture_is_answered(asked, monkeypatch):
     """The control."""
     monkeypatch.setattr(export, "reached", lambda differences, least: float(differences.max()))
-    job, client, question, apart = asked
-    assert told(job, question, client) == pytest.approx(apart[-1], abs=1e-5)
+    job, client, request, apart = asked
+    assert told(job, request, client) == pytest.approx(apart[-1], abs=1e-5)
 
 
 def test_of_too_few_patients_nothing_is_told(asked):
-    job, client, question, _ = asked
-    assert told(job, question, replace(client, min_count=60)) is None
+    job, client, request, _ = asked
+    assert told(job, request, replace(client, min_count=60)) is None

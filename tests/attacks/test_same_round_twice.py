@@ -13,7 +13,7 @@ from training.messages.message import Broadcast, Failure, Update
 from training.privacy.secagg import cohorts
 from training.privacy.secagg.client import withhold
 from training.privacy.secagg.cohorts import topic_of
-from training.privacy.secagg.sums import CohortError, sum_withheld
+from training.privacy.secagg.sums import CohortError, sum_masked_updates
 
 FOUR = ("ash", "birch", "cedar", "elm")
 
@@ -29,10 +29,10 @@ def weights_of(made, names, round_=1, ask="fit"):
     """The sum of one round's weights, whole numbers here so that differences are exact."""
     updates = []
     for name in names:
-        question = Broadcast(name, "0-federate", round_, ask, "global", {}, {})
-        update = Update(*question.address, tensors={"weights": made[name].counts})
-        updates.append(withhold(update, made[name].client, topic_of(question), made[name].identity))
-    return sum_withheld(asker(made), updates, made[names[0]].config).tensors["weights"]
+        request = Broadcast(name, "0-federate", round_, ask, "global", {}, {})
+        update = Update(*request.address, tensors={"weights": made[name].counts})
+        updates.append(withhold(update, made[name].client, topic_of(request), made[name].identity))
+    return sum_masked_updates(asker(made), updates, made[names[0]].config).tensors["weights"]
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -71,16 +71,16 @@ def test_a_round_that_nobody_unmasked_may_be_done_again_without_one(tmp_path):
     made = hospitals(tmp_path, FOUR, signed=False)
     real = asker(made)
 
-    def until_masked(questions):
-        if questions[0].ask == "unmask":
-            return [Failure(each.client, each.track, "no sign of life") for each in questions]
-        return real(questions)
+    def until_masked(requests):
+        if requests[0].ask == "unmask":
+            return [Failure(each.client, each.track, "no heartbeat") for each in requests]
+        return real(requests)
 
     updates = []
     for name in FOUR:
         update = Update(name, "0-federate", 1, "fit", tensors={"weights": made[name].counts})
         updates.append(withhold(update, made[name].client))
     with pytest.raises(QuorumError, match="0 clients are there after `unmask`"):
-        sum_withheld(until_masked, updates, made["ash"].config)
+        sum_masked_updates(until_masked, updates, made["ash"].config)
     made = restarted(tmp_path, made)
     assert torch.equal(weights_of(made, FOUR[:3]), sum(made[name].counts for name in FOUR[:3]))

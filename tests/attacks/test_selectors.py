@@ -1,4 +1,4 @@
-"""A job is not a question about one patient: each of its selectors, used to single somebody out.
+"""A job is not a request about one patient: each of its selectors, used to single somebody out.
 
 North has sixty patients with a lesion each, of which one is asked about. A curious coordinator sends one or
 two jobs, reads north's censuses and takes them apart. Each attack is carried out twice: at a hospital whose
@@ -23,7 +23,7 @@ from training.data import settings
 from training.data.dataset import SPLITS
 from training.engines.flare.calls import REFUSED
 from training.engines.flare.roster import ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
+from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
 from training.jobs.disclosure_report import over_network
 from training.jobs.job import Job
 from training.messages.message import Broadcast
@@ -101,17 +101,17 @@ class North:
             federation=FEDERATION,
             guard=guard,
         )
-        if REFUSED in handler.greet(shake_hands(job.digest, "s1").model_dump_json()):
+        if REFUSED in handler.handshake(shake_hands(job.digest, "s1").model_dump_json()):
             return None
-        introduction = handler.introduce()
+        introduction = handler.register()
         if REFUSED in introduction:
             return None
         self.told.append(ClientProperties.model_validate_json(introduction))
         if handler.join(agree(job, [self.told[-1]], {}).model_dump_json()) != "{}":
             return None
-        question = Broadcast("north", CENSUS, 1, CENSUS, tensors={})
-        stamp = stamp_of(question, job.digest, "s1", 1)
-        answer = read_answer(*handler.answer(write_question(question, stamp, 0), write_payload({})), stamp)
+        request = Broadcast("north", CENSUS, 1, CENSUS, tensors={})
+        stamp = stamp_of(request, job.digest, "s1", 1)
+        answer = read_response(*handler.answer(write_request(request, stamp, 0), write_payload({})), stamp)
         return answer.tensors[CENSUS].numpy()
 
 

@@ -23,16 +23,16 @@ from training.privacy.secagg.messages import (
     KEY_SHARES,
     SELF_SHARES,
     UNMASK,
-    ConfirmQuestion,
-    MaskedQuestion,
-    UnmaskQuestion,
+    ConfirmRequest,
+    MaskedRequest,
+    UnmaskRequest,
     masks_about,
     read_json,
     tensor_bytes_of,
 )
 from training.privacy.secagg.server import SecureSum
 from training.privacy.secagg.shamir import Recovery
-from training.privacy.secagg.sums import read_withheld, sum_answers
+from training.privacy.secagg.sums import read_masked_update, sum_answers
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
 # Of whom each is told that they are gone: never itself, never so many that fewer than 3 of 5 are left.
@@ -42,19 +42,19 @@ PAIR = (0, 1)  # whose sum this opens, where 3 of 5 had been promised
 
 def until_masked(made, signed):
     """An honest beginning: keys, shares, masked numbers of all five."""
-    questions = evaluate(made, FIVE, split="validation", ask="evaluate", round=1)
-    held = [read_withheld(each) for each in updates_of(asker(made)(questions))]
+    requests = evaluate(made, FIVE, split="validation", ask="evaluate", round=1)
+    held = [read_masked_update(each) for each in updates_of(asker(made)(requests))]
     summing = SecureSum(
         asker(made),
-        questions[0],
+        requests[0],
         list(FIVE),
         [each.keys for each in held],
         3,
         signed=[each.signed for each in held],
-        asked=topic_of(questions[0]).asked,
+        asked=topic_of(requests[0]).asked,
     )
     sealed = summing.shares()
-    plan = MaskedQuestion(
+    plan = MaskedRequest(
         **summing.common, present=tuple(range(5)), weight=1, total_weight=8, layout=tuple(held[0].layout)
     )
     kept = {}
@@ -81,8 +81,8 @@ def test_without_confirmation_it_opens_the_sum_of_two(tmp_path):
     self_shares = {place: {} for place in PAIR}
     key_shares = {place: {} for place in range(5) if place not in PAIR}
     for place in range(5):
-        question = UnmaskQuestion(**summing.common, survivors=view(place))
-        [given] = summing.put(UNMASK, {place: ({}, question.model_dump())}).values()
+        request = UnmaskRequest(**summing.common, survivors=view(place))
+        [given] = summing.put(UNMASK, {place: ({}, request.model_dump())}).values()
         for row, of in enumerate(view(place)):
             if of in PAIR:
                 self_shares[of][place] = tensor_bytes_of(given.tensors[SELF_SHARES][row])
@@ -113,77 +113,75 @@ def test_with_confirmation_nobody_gives_shares_for_two_lists(tmp_path, honest):
     views = {place: everybody if place < honest else view(place) for place in range(5)}
     signed = {}
     for place, survivors in views.items():
-        question = ConfirmQuestion(**summing.common, survivors=survivors)
-        [given] = summing.put(CONFIRM, {place: ({}, question.model_dump())}).values()
+        request = ConfirmRequest(**summing.common, survivors=survivors)
+        [given] = summing.put(CONFIRM, {place: ({}, request.model_dump())}).values()
         signed[place] = Signed.model_validate(read_json(given.tensors["withheld/signature"]))
     gave = []
     for place, own in views.items():
         for survivors in dict.fromkeys((own, *views.values())):
             agreed = tuple((each, signed[each]) for each in signed if views[each] == survivors)
             for confirmed in (agreed, tuple(signed.items()), agreed * 3):
-                question = UnmaskQuestion(**summing.common, survivors=survivors, confirmed=confirmed)
+                request = UnmaskRequest(**summing.common, survivors=survivors, confirmed=confirmed)
                 if place in survivors and place not in {who for who, _ in gave}:
                     gave += [
                         (place, survivors)
-                        for answer in summing.put(UNMASK, {place: ({}, question.model_dump())}).values()
+                        for answer in summing.put(UNMASK, {place: ({}, request.model_dump())}).values()
                     ]
     # One list at most is opened, and of it everything or nothing.
     assert {survivors for _, survivors in gave} <= {everybody}
     assert (len(gave) > 0) == (honest >= 3)
 
 
-def other_question(questions):
+def other_question(requests):
     """Ash is asked for its counts, all others for those of no subgroup."""
     return [
         each if each.client == "ash" else replace(each, options={**each.options, "subgroups": []})
-        for each in questions
+        for each in requests
     ]
 
 
 def test_hospitals_that_are_asked_different_things_do_not_add_up(tmp_path, monkeypatch):
     made = hospitals(tmp_path, signed=True)
-    questions = other_question(evaluate(made, THREE))
+    requests = other_question(evaluate(made, THREE))
     config = made["ash"].config
     with pytest.raises(QuorumError, match="birch did not sign this"):
-        sum_answers(asker(made), questions, config)
+        sum_answers(asker(made), requests, config)
     unsigned = hospitals(tmp_path / "unsigned", signed=False)
     with pytest.raises(QuorumError, match="of another session"):
-        sum_answers(asker(unsigned), questions, config)
+        sum_answers(asker(unsigned), requests, config)
 
-    monkeypatch.setattr(cohorts, "question_digest", lambda question: "")
+    monkeypatch.setattr(cohorts, "request_digest", lambda request: "")
     control = hospitals(tmp_path / "control", signed=True)
-    sums, _ = sum_answers(asker(control), questions, config)
+    sums, _ = sum_answers(asker(control), requests, config)
     assert torch.equal(sums[0].tensors["counts"], control["ash"].counts)
 
 
 def test_other_models_are_other_questions():
     model = {"weights": torch.zeros(3), "count": torch.tensor(1)}
-    (question,) = evaluate({}, ["ash"])
-    asked = {topic_of(replace(question, tensors=model)).asked}
-    asked.add(
-        topic_of(replace(question, tensors={**model, "weights": torch.tensor([0.0, 0.0, 1e-30])})).asked
-    )
-    asked.add(topic_of(replace(question, tensors={**model, "more": torch.zeros(0)})).asked)
+    (request,) = evaluate({}, ["ash"])
+    asked = {topic_of(replace(request, tensors=model)).asked}
+    asked.add(topic_of(replace(request, tensors={**model, "weights": torch.tensor([0.0, 0.0, 1e-30])})).asked)
+    asked.add(topic_of(replace(request, tensors={**model, "more": torch.zeros(0)})).asked)
     asked.add(
         topic_of(
-            replace(question, tensors={"weights": model["weights"].half(), "count": model["count"]})
+            replace(request, tensors={"weights": model["weights"].half(), "count": model["count"]})
         ).asked
     )
-    asked.add(topic_of(question).asked)
+    asked.add(topic_of(request).asked)
     assert len(asked) == 5
-    assert topic_of(replace(question, client="birch", tensors=model)).asked in asked
+    assert topic_of(replace(request, client="birch", tensors=model)).asked in asked
 
 
 def hiding(made, key):
     """Ash is told of its counts, all others of something that they do not have."""
 
-    def ask(questions):
+    def ask(requests):
         return asker(made)(
             [
                 replace(each, options={**each.options, "layout": renamed(each.options["layout"])})
                 if each.ask == "masked" and each.client != key
                 else each
-                for each in questions
+                for each in requests
             ]
         )
 
@@ -202,7 +200,7 @@ def test_hospitals_that_are_told_of_different_sums_do_not_add_up(tmp_path, monke
     assert sums[0].tensors["counts"].abs().min() > 1e4  # masks that nobody takes off
 
     for module in (client_module, server):
-        monkeypatch.setattr(module, "masks_about", lambda session, question: session)
+        monkeypatch.setattr(module, "masks_about", lambda session, request: session)
     control = hospitals(tmp_path / "control", signed=True)
     sums, _ = sum_answers(hiding(control, "ash"), evaluate(control, THREE), config)
     assert torch.equal(sums[0].tensors["counts"], control["ash"].counts)
@@ -212,13 +210,13 @@ def test_each_hospitals_counts_count_once(tmp_path):
     """A weight of 0 for all others would leave sums of likelihoods of one."""
     made = hospitals(tmp_path, signed=True)
 
-    def weighing(questions):
+    def weighing(requests):
         return asker(made)(
             [
                 replace(each, options={**each.options, "weight": 0.0})
                 if each.ask == "masked" and each.client != "ash"
                 else each
-                for each in questions
+                for each in requests
             ]
         )
 

@@ -1,7 +1,7 @@
 """Counts at thresholds that the coordinator names: two a hair apart ask about single pictures.
 
 The attacker wants to know of a few patients, between two scores, how many are malignant or answered wrongly.
-It asks as many questions as it likes. The control is exact counts for every question.
+It asks as many requests as it likes. The control is exact counts for every request.
 """
 
 from dataclasses import replace
@@ -34,12 +34,12 @@ from training.messages.message import GLOBAL, Broadcast
 from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
 from training.rounds.client.embed import ENCODER
-from training.rounds.client.ledger import is_first_question
-from training.rounds.requests import EMBED, EvaluateQuestion
+from training.rounds.client.ledger import is_first_request
+from training.rounds.requests import EMBED, EvaluateRequest
 
 CALIBRATE, DIGEST, LEAST = "2-calibrate", "d" * 64, 8
 TOP = SCORE_BINS - STEPS
-QUESTIONS = [range(start, start + STEPS) for start in (TOP, *range(1, TOP - STEPS, STEPS - 1))]
+REQUESTS = [range(start, start + STEPS) for start in (TOP, *range(1, TOP - STEPS, STEPS - 1))]
 """One bin between thresholds each; the first has no threshold of the others."""
 
 
@@ -77,10 +77,10 @@ def judge(calibrating, make_client, monkeypatch):
 
     def asked(client, at, ask=AT_THRESHOLDS, **settings):
         settings = {"subgroups": ("light", "dark"), **settings}
-        question = EvaluateQuestion(split="train", **settings).model_dump()
+        request = EvaluateRequest(split="train", **settings).model_dump()
         at_most = most_thresholds(len(settings["subgroups"]))
         tensors = {GRAPH: as_tensor(head)} | ({MALIGNANCY: to_tensor([at], at_most)} if at else {})
-        message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
+        message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**request, ENCODER: DIGEST})
         return answer_calibration(message, client).tensors
 
     return client, asked
@@ -92,11 +92,11 @@ def read_histogram(asked, client):
 
 
 def listed(asked, client, releases):
-    """What answers to all questions tell of single bins, `(rows, bins)`."""
+    """What answers to all requests tell of single bins, `(rows, bins)`."""
     found = np.zeros((4, SCORE_BINS), dtype=np.int64)
-    for question in QUESTIONS:
-        answer = asked(replace(client, releases=releases()), question)[BETWEEN].numpy()
-        found[:, question.start : question.start + STEPS - 1] = answer[:, 1:STEPS]
+    for request in REQUESTS:
+        answer = asked(replace(client, releases=releases()), request)[BETWEEN].numpy()
+        found[:, request.start : request.start + STEPS - 1] = answer[:, 1:STEPS]
     return found
 
 
@@ -114,7 +114,7 @@ def test_under_masks_one_question_about_a_model_is_answered_exactly(judge, where
     client, asked = judge
     masked, memory = replace(client, masked=True), MemoryReleases()
     exact = listed(asked, masked, MemoryReleases)
-    assert 0 < exact[0][exact[0] > 0].min() < LEAST // 2, "the control: single patients, every question first"
+    assert 0 < exact[0][exact[0] > 0].min() < LEAST // 2, "the control: single patients, every request first"
     kept = listed(asked, masked, lambda: memory if where == "process" else FolderReleases(tmp_path))
     merged = read_histogram(asked, client)
     np.testing.assert_array_equal(kept[:, 1 : TOP - STEPS], merged[:, 1 : TOP - STEPS])
@@ -150,16 +150,16 @@ def test_the_same_thresholds_about_something_else_are_another_question(judge, ot
     ],
 )
 def test_a_view_twice_in_one_question_would_have_twice_the_thresholds(patterns, exact):
-    question = EvaluateQuestion(split="calibration", subgroups=("light",), patterns=patterns)
-    assert has_each_view_once(question) is exact
-    assert not has_each_view_once(question.model_copy(update={"left_out": ("context",)}))
+    request = EvaluateRequest(split="calibration", subgroups=("light",), patterns=patterns)
+    assert has_each_view_once(request) is exact
+    assert not has_each_view_once(request.model_copy(update={"left_out": ("context",)}))
 
 
 def test_the_account_is_kept_by_hospital_and_model():
     store = MemoryReleases()
     asked = [("north", "a", "1"), ("north", "a", "2"), ("north", "b", "2"), ("south", "a", "2")]
-    assert [is_first_question(store, *each, LEAST) for each in asked] == [True, False, True, True]
-    assert is_first_question(store, *asked[0], LEAST)
+    assert [is_first_request(store, *each, LEAST) for each in asked] == [True, False, True, True]
+    assert is_first_request(store, *asked[0], LEAST)
     assert not list(store.all("north")), "the account of answers does not look at it"
 
 
@@ -189,10 +189,10 @@ def tree_judge(calibrating, make_client, make_dataset, monkeypatch):
         tensors = {GRAPH: as_tensor(model.SerializeToString()), **named.to_tensors()}
         if ask == AT_THRESHOLDS:
             tensors[NODES] = to_tensor([[]] * len(TREE.levels[level]), STEPS)
-        question = EvaluateQuestion(
+        request = EvaluateRequest(
             **{"split": "train", "subgroups": ("light", "dark"), **settings}
         ).model_dump()
-        message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
+        message = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**request, ENCODER: DIGEST})
         answer = answer_calibration(message, client).tensors[NODES if ask == NODES else BETWEEN].numpy()
         return answer.reshape(len(TREE.levels[level]), 2, -1).sum(axis=2)
 
@@ -225,7 +225,7 @@ def test_two_sets_of_finer_thresholds_do_not_tell_what_lies_between(tree_judge, 
         few = bins_with_few(score_bin(said[:, MELANOMA]), said[:, MELANOMA] > 0.8)
     assert len(few) > 5
     read = [read_between(asked, client, MemoryReleases, at, what, ask)[0] for at, _ in few]
-    assert read == [n for _, n in few], "the control: every question first"
+    assert read == [n for _, n in few], "the control: every request first"
     for number, (at, _) in enumerate(few[:5]):
         account = KEEPS[where](tmp_path / str(number))
         first = asked(replace(client, releases=account), ask=ask, **{what: at})
@@ -281,6 +281,6 @@ def test_what_is_left_is_a_model_that_differs_by_a_byte(tree_judge):
     ],
 )
 def test_a_view_is_the_same_however_its_patterns_are_spelled(sets, named):
-    """Else the same view could be asked about with other thresholds, in one question or two."""
-    question = EvaluateQuestion(split="calibration", subgroups=("light",), patterns=sets)
-    assert [name.split(f" {DIGEST}")[0] for name in names_in_views(DIGEST, question)] == named
+    """Else the same view could be asked about with other thresholds, in one request or two."""
+    request = EvaluateRequest(split="calibration", subgroups=("light",), patterns=sets)
+    assert [name.split(f" {DIGEST}")[0] for name in names_in_views(DIGEST, request)] == named

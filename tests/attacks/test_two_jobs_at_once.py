@@ -22,7 +22,7 @@ from training.algorithms.release_store import FolderReleases
 from training.errors import DataError, MessageError
 from training.jobs.job import Job
 from training.rounds.census import CENSUS
-from training.rounds.requests import EvaluateQuestion, read_blocks
+from training.rounds.requests import EvaluateRequest, read_blocks
 
 FINER = {"light": ["1"], "between": ["2"], "dark": ["5", "6"]}
 IN_VAIN = 2.0  # seconds for which the one process waits for the other, which has to wait for it
@@ -68,8 +68,8 @@ def test_two_answers_at_the_same_moment_do_not_differ_by_few_patients(houses, mo
     told = {}
 
     def ask(number, asked, groups):
-        question = EvaluateQuestion(split="test", subgroups=groups).model_dump()
-        blocks = read_blocks(asked.ask(handlers[number], "evaluate", **question).tensors)
+        request = EvaluateRequest(split="test", subgroups=groups).model_dump()
+        blocks = read_blocks(asked.ask(handlers[number], "evaluate", **request).tensors)
         told[number] = {name: int(block.point.n) for name, block in blocks.items()}
 
     asking = [

@@ -40,7 +40,7 @@ JOB = {
         "split": {"train": 0.5, "validation": 0.2, "calibration": 0.1, "test": 0.2},
     },
     "model": {"name": "resnet18", "weights": "none", "options": {"channels": [4, 8, 16, 32]}},
-    "engine": {"threads_per_client": 1, "device": "cpu", "network": {"silence": 5}},
+    "engine": {"threads_per_client": 1, "device": "cpu", "network": {"heartbeat_timeout": 5}},
     "privacy": {"min_count": 1, "counts": {"masks": False}},
     "stages": [
         {

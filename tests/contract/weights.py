@@ -194,7 +194,7 @@ JOBS: Mapping[str, dict[str, Any]] = {
                 "objective": {"name": "rotation", "batch_size": 8, "optimizer": {"name": "adam", "lr": 1e-3}},
                 "aggregator": {"name": "fedavg"},
             },
-            _federate(trains={"name": "lora", "rank": 2, "alpha": 2}),
+            _federate(trainable={"name": "lora", "rank": 2, "alpha": 2}),
         ],
     },
     "cases": {

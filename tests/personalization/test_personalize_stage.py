@@ -134,7 +134,7 @@ NONE = [{"stage": "personalize", "strategy": {"name": "none"}}]
         (NONE, {}, False),
         (stages(band=1.0, rule="paper"), {}, True),
         (NONE, {"test": {}}, True),
-        (NONE, {"stay_home": True}, True),
+        (NONE, {"tests_local_models": True}, True),
         (NONE, {"own": "light"}, True),
     ],
     ids=["same", "other models", "no figures", "figures of a probe", "figures of a subgroup's own"],

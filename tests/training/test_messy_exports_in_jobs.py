@@ -59,7 +59,7 @@ def dropped_by(expect):
     return broken | {image for image, label in expect.rows.items() if label and label not in TAXONOMY}
 
 
-def told_of(export, folder, to_owner=True):
+def model_notes(export, folder, to_owner=True):
     """What must be told of what reading an export took for granted, and of the pictures that it lacks."""
     notes = make_adapter("csv", export.options).manifest(folder).notes
     words = list(notes if to_owner else plain_notes(notes))
@@ -81,7 +81,7 @@ def test_check_refuses_an_export_or_tells_what_was_taken_for_granted_and_dropped
             assert word in ended.err
         return
     assert ended.code == 0, ended.err
-    for word in told_of(export, tmp_path / "export"):
+    for word in model_notes(export, tmp_path / "export"):
         assert word in ended.out
 
 
@@ -92,9 +92,9 @@ def test_what_is_dropped_is_in_the_log_the_report_and_the_summary(train_command,
     page = html.unescape((tmp_path / "run" / "report.html").read_text())
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     notes = "\n".join(summary["notes"])
-    for word in told_of(export, tmp_path / "export"):
+    for word in model_notes(export, tmp_path / "export"):
         assert word in ended.err, f"the log does not tell: {word}"
-    for word in told_of(export, tmp_path / "export", to_owner=False):
+    for word in model_notes(export, tmp_path / "export", to_owner=False):
         assert word in page, f"the report does not tell: {word}"
         assert word in notes, f"the summary does not tell: {word}"
     unused = summary["unused"]["all"]

@@ -80,10 +80,10 @@ def test_what_is_left_is_the_mean_of_the_rounds_done_times_the_rounds_left(progr
 
 
 def test_a_question_says_how_much_of_it_is_done(clock):
-    question = Question("training", 5, clock, lambda: 0.5)
-    question.answered()
+    request = Question("training", 5, clock, lambda: 0.5)
+    request.answered()
     clock.passes(30)
-    assert question.text == "training, 1 of 5 clients done (30 %), 30 s so far"
+    assert request.text == "training, 1 of 5 clients done (30 %), 30 s so far"
 
 
 def test_a_stage_is_announced(progress, shown):
@@ -93,14 +93,14 @@ def test_a_stage_is_announced(progress, shown):
 
 def test_while_a_question_lasts_a_line_now_and_then_says_how_far_it_is(progress, shown, clock):
     progress.begin("0-federate", 3)
-    with progress.question("training", 4) as question:
+    with progress.request("training", 4) as request:
         clock.passes(EVERY - 1)
         progress.look()
         assert shown.getvalue() == ""
         clock.passes(1)
         progress.look()
         progress.look()
-        question.answered()
+        request.answered()
         clock.passes(EVERY)
         progress.look()
     assert shown.getvalue().splitlines() == [
@@ -151,7 +151,7 @@ def test_nothing_is_said_where_nothing_goes_on(progress, shown, clock):
     clock.passes(100)
     progress.look()
     assert shown.getvalue() == ""
-    with progress.question("census", 2):
+    with progress.request("census", 2):
         clock.passes(EVERY)
         progress.look()
     assert shown.getvalue() == "census, 0 of 2 clients done (0 %), 15 s so far\n"
@@ -168,7 +168,7 @@ def test_on_a_terminal_it_is_in_place_and_the_last_round_stays(shown, clock):
         assert "loss 0.500" in shown.getvalue()
         assert "1/2" in shown.getvalue()
         assert "0:00:04" in shown.getvalue()
-        with progress.question("training", 3):
+        with progress.request("training", 3):
             progress.look()
             progress._bars.refresh()
         assert "training, 0 of 3 clients done" in shown.getvalue()

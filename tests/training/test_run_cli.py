@@ -15,7 +15,7 @@ import training.run
 from clients.federation.kit import read_federation
 from clients.federation.provision import provision
 from tests.measured import of_kind
-from training.jobs.disclosure_report import COLUMNS, Seen, over_network, who_sees_what
+from training.jobs.disclosure_report import COLUMNS, Seen, disclosures, over_network
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
 
@@ -172,7 +172,7 @@ def test_check_of_a_federation_needs_no_pictures(train_command, job_file, tiny, 
     job, kit = job_file(tiny), ("--kit", tmp_path / "kits" / "admin")
     told = json.loads(train_command("--check", job, *kit, "--json").out)
     assert told["hospitals"] == ["north", "south", "west"]
-    expected = who_sees_what(over_network(read_job(job)), told["hospitals"])
+    expected = disclosures(over_network(read_job(job)), told["hospitals"])
     assert [Seen(**row) for row in told["seen"]] == list(expected)
     said = train_command("--check", job, *kit).out
     assert "3 hospitals: north, south, west" in said

@@ -34,7 +34,7 @@ class HasNetwork(Protocol):
 class DividesNames(Protocol):
     """A sync, as far as the model's names go."""
 
-    def travels(self, model: Classifier) -> tuple[str, ...]:
+    def shared(self, model: Classifier) -> tuple[str, ...]:
         """Names of the tensors that travel."""
 
     def keeps(self, model: Classifier) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ Precision = Literal["float32", "bf16"]
 class Division:
     """How a sync divides the names of a model's tensors: those that travel, are kept, or are watched."""
 
-    travels: tuple[str, ...]
+    shared: tuple[str, ...]
     keeps: tuple[str, ...]
     watches: tuple[str, ...]
 
@@ -138,7 +138,7 @@ class LocalModel:
         """How `sync` divides the model's names, which do not change: computed once, not once a client."""
         if sync not in self._divisions:
             model = self.model
-            self._divisions[sync] = Division(sync.travels(model), sync.keeps(model), sync.watches(model))
+            self._divisions[sync] = Division(sync.shared(model), sync.keeps(model), sync.watches(model))
         return self._divisions[sync]
 
     def optimizer(self, config: OptimizerConfig) -> torch.optim.Optimizer:

@@ -41,20 +41,20 @@ class Sync(FrozenConfig, ABC):
     average_at_end: bool = True
 
     @abstractmethod
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """The state names that never travel during the rounds, normalisation statistics aside."""
 
-    def travels(self, model: Classifier) -> tuple[str, ...]:
+    def shared(self, model: Classifier) -> tuple[str, ...]:
         """The state names that travel, in the model's own order."""
-        kept = self.stays(model)
+        kept = self.local(model)
         if self.buffers == "local":
             kept |= {name for name in float_state(model) if name.endswith(BUFFERS)}
         return tuple(name for name in float_state(model) if name not in kept)
 
     def keeps(self, model: Classifier) -> tuple[str, ...]:
         """The state names that a client keeps after a round, in the model's own order: those that stay."""
-        travels = set(self.travels(model))
-        return tuple(name for name in float_state(model) if name not in travels)
+        shared = set(self.shared(model))
+        return tuple(name for name in float_state(model) if name not in shared)
 
     def merge(self, received: Tensors, kept: Tensors, notes: Notes) -> dict[str, Tensor]:
         """The state a client starts its round from: what arrived, and what it kept of its own.
@@ -80,7 +80,7 @@ class SyncAll(Sync):
 
     name: Literal["all"] = "all"
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """Nothing stays."""
         return frozenset()
 
@@ -91,7 +91,7 @@ class SyncExcept(Sync):
     name: Literal["except"] = "except"
     groups: tuple[str, ...]
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """The names in the groups that stay."""
         return frozenset().union(*(group_names(model, group) for group in self.groups))
 
@@ -101,7 +101,7 @@ class SyncNone(Sync):
 
     name: Literal["none"] = "none"
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """Everything stays."""
         return frozenset(float_state(model))
 
@@ -137,7 +137,7 @@ class SyncEMA(Sync):
     name: Literal["ema"] = "ema"
     tau: float = Field(0.7, gt=0, le=1)
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """Nothing stays.
 
         Raises:

@@ -21,7 +21,7 @@ from training.models.lora import HEADS, Adapted, Adapters, merge_adapters
 from training.models.probe import behind_encoder
 
 
-class Trains(FrozenConfig, ABC):
+class Trainable(FrozenConfig, ABC):
     """Which part of the model learns."""
 
     name: str
@@ -53,7 +53,7 @@ class Trains(FrozenConfig, ABC):
         return sync
 
 
-class TrainsAll(Trains):
+class TrainableAll(Trainable):
     """Encoder and head."""
 
     name: Literal["all"] = "all"
@@ -111,12 +111,12 @@ class SyncPart(Sync):
     average_at_end: bool = False
     part: Part
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """The names of everything but the part."""
         return frozenset(float_state(model)) - self.part.moves(model)
 
 
-class TrainsHead(Trains):
+class TrainableHead(Trainable):
     """The head learns on what a frozen encoder sees, as in linear probing (Alain and Bengio 2017).
 
         min_W (1 / N) Σ_n l_ce(softmax(W f(x_n)), t_n)
@@ -138,7 +138,7 @@ class TrainsHead(Trains):
         return behind_encoder(model)
 
 
-class TrainsPart(Trains, Part):
+class TrainablePart(Trainable, Part):
     """A part of the network learns, and it alone is sent."""
 
     def objective(self, objective: Objective) -> Objective:
@@ -150,7 +150,7 @@ class TrainsPart(Trains, Part):
         return SyncPart(part=self)
 
 
-class TrainsLast(TrainsPart):
+class TrainableLastBlocks(TrainablePart):
     """The last blocks of the encoder learn with the head; what is before them stays as it is.
 
     Layers near the pictures see what all pictures have, the last ones what their task was (Yosinski et al.
@@ -161,7 +161,7 @@ class TrainsLast(TrainsPart):
         blocks: how many, of timm's layers of the encoder.
     """
 
-    name: Literal["last"] = "last"
+    name: Literal["last_blocks"] = "last_blocks"
     blocks: int = Field(2, ge=1)
 
     def moves(self, network: Classifier) -> frozenset[str]:
@@ -176,13 +176,13 @@ class TrainsLast(TrainsPart):
         if self.blocks >= len(kinds):
             raise JobError(
                 f"trains.blocks is {self.blocks}, and this encoder has {len(kinds)} layers; name fewer, or "
-                "set trains: {name: all}"
+                "set trainable: {name: all}"
             )
         learning = set(kinds[-self.blocks :])
         return frozenset(head | {name for name, layer in layers.items() if layer in learning})
 
 
-class TrainsLora(TrainsPart):
+class TrainableLora(TrainablePart):
     """Low-rank adapters of the encoder learn with the head (LoRA, Hu et al. 2022, section 4.1).
 
         W = W_0 + (α / r) B A
@@ -231,6 +231,12 @@ class TrainsLora(TrainsPart):
         return merge_adapters(weights, self.scale)
 
 
-TRAINS: PartTable[Trains] = PartTable(
-    "trained part", TrainsAll, TrainsHead, TrainsLast, TrainsLora, base=Trains, plural="trains"
+TRAINABLE: PartTable[Trainable] = PartTable(
+    "trained part",
+    TrainableAll,
+    TrainableHead,
+    TrainableLastBlocks,
+    TrainableLora,
+    base=Trainable,
+    plural="trainables",
 )

@@ -114,7 +114,7 @@ class OfPatients(DatasetView):
     """A dataset of which some splits are open, and in those that judge each patient has one picture.
 
     Noise on counts hides one patient. So it is the first labelled picture of each that is counted, always the
-    same, whatever is asked; and a question whose answer has no noise finds the splits that judge closed.
+    same, whatever is asked; and a request whose answer has no noise finds the splits that judge closed.
 
     Attributes:
         open: the splits that may be looked at.
@@ -126,11 +126,11 @@ class OfPatients(DatasetView):
         """All training pictures, and of another split the first labelled picture of each patient.
 
         Raises:
-            DataError: the split is not open to this question.
+            DataError: the split is not open to this request.
         """
         if split not in self.open:
             raise DataError(
-                f"a question about {split} pictures of {client} was refused: its answer would leave without "
+                f"a request about {split} pictures of {client} was refused: its answer would leave without "
                 "noise, and the job has privacy.counts.epsilon; leave that out, or the stage that asks"
             )
         examples = self.dataset.examples(client, split)

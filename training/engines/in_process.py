@@ -183,21 +183,21 @@ class InProcessEngine:
             )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
-        """Answers in the order of the questions."""
+        """Answers in the order of the requests."""
         self._spool.clear()
         asked = broadcasts[0].ask if broadcasts else ""
         what, shares = IN_WORDS.get(asked, asked.replace("_", " ")), self._shares
-        with self._progress.question(what, len(broadcasts), lambda: sum(shares)) as question:
-            return self._here(broadcasts, question) if self._app else self._in_workers(broadcasts, question)
+        with self._progress.request(what, len(broadcasts), lambda: sum(shares)) as request:
+            return self._here(broadcasts, request) if self._app else self._in_workers(broadcasts, request)
 
-    def _here(self, broadcasts: Sequence[Broadcast], question: Question) -> list[Answer]:
+    def _here(self, broadcasts: Sequence[Broadcast], request: Question) -> list[Answer]:
         assert self._app is not None
         answers: list[Answer] = []
         waiting = 0
         for broadcast in broadcasts:
             answer = self._app.answer(broadcast)
             self._shares[0] = 0.0
-            question.answered()
+            request.answered()
             if isinstance(answer, Update):
                 waiting += tensor_bytes(answer.tensors)
                 if waiting > self._memory:
@@ -205,18 +205,18 @@ class InProcessEngine:
             answers.append(answer)
         return answers
 
-    def _in_workers(self, broadcasts: Sequence[Broadcast], question: Question) -> list[Answer]:
+    def _in_workers(self, broadcasts: Sequence[Broadcast], request: Question) -> list[Answer]:
         assert self._pool is not None
         written: dict[int, Path] = {}
         futures = []
         for broadcast in broadcasts:
-            # Most questions of a round carry the very same tensors: written once, mapped by every worker.
+            # Most requests of a round carry the very same tensors: written once, mapped by every worker.
             identity = id(broadcast.tensors)
             if identity not in written:
                 written[identity] = self._spool.write(broadcast.tensors)
             bare = replace(broadcast, tensors={})
             futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
-            futures[-1].add_done_callback(lambda _: question.answered())
+            futures[-1].add_done_callback(lambda _: request.answered())
         answers: list[Answer] = []
         waiting = 0
         for future in futures:

@@ -1,4 +1,4 @@
-"""The client app: answers a client's questions, and filters each answer before it leaves.
+"""The client app: answers a client's requests, and filters each answer before it leaves.
 
 Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
 asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
@@ -24,7 +24,7 @@ from training.models import initial_model
 from training.privacy.compression import opened, packed
 from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.keys import Identity
-from training.privacy.secagg.messages import QUESTIONS
+from training.privacy.secagg.messages import REQUESTS
 from training.privacy.settings import PrivacyConfig
 from training.progress import Watch, unwatched
 from training.rounds.canary import CANARY, answer_canary
@@ -36,7 +36,7 @@ from training.rounds.requests import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPR
 def answer_privately(
     job: Job, broadcast: Broadcast, client: Client, identity: Identity | None = None
 ) -> Update:
-    """A client's answer to any question, filtered as the job's privacy and compression ask.
+    """A client's answer to any request, filtered as the job's privacy and compression ask.
 
     Raises:
         MessageError: when the job does not allow it to leave.
@@ -44,12 +44,12 @@ def answer_privately(
     privacy = job.privacy
     if broadcast.ask == CENSUS:
         return take_census(broadcast, client)
-    if broadcast.ask in QUESTIONS:
+    if broadcast.ask in REQUESTS:
         return answer_masks(broadcast, client, privacy, identity)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
-    client = replace(client, masked=broadcast.ask in withheld_questions(privacy, stage))
+    client = replace(client, masked=broadcast.ask in masked_requests(privacy, stage))
     if client.noisy:
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
@@ -92,8 +92,8 @@ def without_losses_of_few(update: Update, client: Client) -> Update:
     return replace(update, losses=kept_losses)
 
 
-def withheld_questions(privacy: PrivacyConfig, stage: Stage) -> frozenset[str]:
-    """The questions of a stage of whose answers only sums under masks leave: for weights, and for counts.
+def masked_requests(privacy: PrivacyConfig, stage: Stage) -> frozenset[str]:
+    """The requests of a stage of whose answers only sums under masks leave: for weights, and for counts.
 
     Gradients of a head and sums of features are both: sums like counts, from which weights follow.
     """
@@ -109,7 +109,7 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
     """Refuse to send in the clear what the job has under masks; the coordinator's own client may.
 
     Raises:
-        MessageError: naming the question.
+        MessageError: naming the request.
     """
     if client.id == SERVER or not update.tensors:
         return
@@ -125,7 +125,7 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
         raise tell(
             MessageError(
                 f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
-                "client in the clear, and this job has them under masks; that question is for the "
+                "client in the clear, and this job has them under masks; that request is for the "
                 "coordinator's own client"
             )
         )
@@ -134,7 +134,7 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
 def answer_masks(
     broadcast: Broadcast, client: Client, privacy: PrivacyConfig, identity: Identity | None
 ) -> Update:
-    """The answer to a question of a secure sum.
+    """The answer to a request of a secure sum.
 
     Raises:
         MessageError: when the job has none.
@@ -153,7 +153,7 @@ def answer_masks(
 
 
 class ClientApp:
-    """Plays any of a job's clients, one question at a time, on one local model.
+    """Plays any of a job's clients, one request at a time, on one local model.
 
     Args:
         job: what to do, the same at the coordinator and at every site.
@@ -187,7 +187,7 @@ class ClientApp:
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
     def answer(self, broadcast: Broadcast) -> Answer:
-        """Answer one question; what cannot be done is reported, not raised."""
+        """Answer one request; what cannot be done is reported, not raised."""
         client = self._client(broadcast)
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

@@ -42,10 +42,10 @@ def try_model(job: Job) -> tuple[str, ...]:
             f"model.weights: with {', '.join(weights for _, weights in job.model.begins_with)} the model "
             f"answers {logits.flatten().tolist()} to a black picture; the file is damaged, fetch it again"
         )
-    return told_of(job, model)
+    return model_notes(job, model)
 
 
-def told_of(job: Job, model: Classifier) -> tuple[str, ...]:
+def model_notes(job: Job, model: Classifier) -> tuple[str, ...]:
     """What a person has to know of a job's model, in a line each.
 
     Where its weights are from, if they are not drawn; and which stage keeps less of it at clients than it

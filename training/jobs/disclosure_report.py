@@ -4,7 +4,7 @@ One table in the same words for the user who begins a run (`dermfed-train --chec
 takes part (`dermfed-node check --job`), and for the logs of both before anything is asked.
 
 Whether counts travel under masks is decided alike at all sites where a job leaves it open. A hospital goes by
-the job, by the federation file in its own kit and by the roster, and never by what a question says. A roster
+the job, by the federation file in its own kit and by the roster, and never by what a request says. A roster
 can only add hospitals to those that its kit knows of, so that a coordinator talks no hospital out of masks.
 """
 
@@ -144,7 +144,7 @@ class Seen:
         )
 
 
-def who_sees_what(job: Job, hospitals: Iterable[str]) -> tuple[Seen, ...]:
+def disclosures(job: Job, hospitals: Iterable[str]) -> tuple[Seen, ...]:
     """The table of a job.
 
     Args:

@@ -17,7 +17,7 @@ from training.algorithms.aggregators.weighting import FedEqual
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.codebook import Codebook
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.algorithms.trainable import TrainsAll
+from training.algorithms.trainable import TrainableAll
 from training.config import describe
 from training.data.settings import DataConfig
 from training.data.subgroups import ToneGroups
@@ -96,18 +96,19 @@ def refuse_unknowing_encoder(stages: Sequence[Stage], model: ModelConfig) -> Non
         ValueError: saying what to do.
     """
     for place, each in enumerate(stages):
-        if not isinstance(each, Federate) or isinstance(each.trains, TrainsAll):
+        if not isinstance(each, Federate) or isinstance(each.trainable, TrainableAll):
             continue
         trained = any(
             isinstance(stage, RoundsStage)
             and not stage.keeps_model
-            and isinstance(getattr(stage, "trains", TrainsAll()), TrainsAll)
+            and isinstance(getattr(stage, "trainable", TrainableAll()), TrainableAll)
             for stage in stages[:place]
         )
         if any(weights == NONE for _, weights in model.begins_with) and not trained:
             raise ValueError(
-                f"trains: {each.trains.name} leaves the encoder as it is, and model.weights is none: it "
-                "knows nothing. Name weights, put a stage pretrain before it, or set trains: {name: all}"
+                f"trainable: {each.trainable.name} leaves the encoder as it is, and model.weights is none: "
+                "it knows nothing. Name weights, put a stage pretrain before it, or set trainable: {name: "
+                "all}"
             )
 
 
@@ -123,8 +124,8 @@ def refuse_several_encoders(stages: Sequence[Stage], model: ModelConfig, privacy
     if other is not None:
         raise ValueError(
             f"stage {other.stage} works on one encoder, or trains it, and model.encoders are several and "
-            "stay as they are; set trains: {name: head} for federate and the strategy none for personalize, "
-            "leave other training out, or name one encoder by model.name"
+            "stay as they are; set trainable: {name: head} for federate and the strategy none for "
+            "personalize, leave other training out, or name one encoder by model.name"
         )
     if privacy.client_level is not None or privacy.noisy_counts is not None:
         raise ValueError(

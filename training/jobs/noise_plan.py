@@ -1,7 +1,7 @@
-"""What a job's questions cost a patient of each split, in units of noise on counts, and the noise they need.
+"""What a job's requests cost a patient of each split, in units of noise on counts, and the noise they need.
 
-It follows from the job alone, so that every client knows it before the first question, and adds as much noise
-as all questions together need.
+It follows from the job alone, so that every client knows it before the first request, and adds as much noise
+as all requests together need.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ from training.data.dataset import SERVER, SPLITS, Dataset, Split
 from training.data.folds import OfPatients
 from training.errors import MessageError
 from training.jobs.stages.base import Stage
-from training.messages.message import Broadcast, Update, question_digest, reply
+from training.messages.message import Broadcast, Update, reply, request_digest
 from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS
 from training.rounds.client.disclosure import Noise, noisy_blocks
-from training.rounds.requests import EMBED, EVALUATE, TEST, EvaluateQuestion
+from training.rounds.requests import EMBED, EVALUATE, TEST, EvaluateRequest
 
 JUDGING = SPLITS[1:]  # the splits whose pictures judge a model
 
@@ -50,7 +50,7 @@ class NoisePlan:
 
     @property
     def units(self) -> dict[Split, int]:
-        """What all questions cost a patient, by split."""
+        """What all requests cost a patient, by split."""
         found: Counter[Split] = Counter()
         for stage in self.stages:
             found.update(stage.evaluation_units(self.privacy.counts))
@@ -86,7 +86,7 @@ class NoisePlan:
 
 
 def gets_noise(broadcast: Broadcast, privacy: PrivacyConfig) -> bool:
-    """Whether the answer to a question gets noise: counts of pictures that judge, where the job asks for it.
+    """Whether the answer to a request gets noise: counts of pictures that judge, where the job asks for it.
 
     The coordinator's own client has nothing to hide from it.
     """
@@ -98,7 +98,7 @@ def allowed(dataset: Dataset, broadcast: Broadcast, privacy: PrivacyConfig) -> D
     """The pictures that an answer may be about.
 
     Where counts get noise, an answer without it finds the pictures that judge closed. The census, which is
-    of all pictures, is exact; features are made of all, and the answer to that question is empty.
+    of all pictures, is exact; features are made of all, and the answer to that request is empty.
     """
     if privacy.noisy_counts is None or broadcast.client == SERVER or broadcast.ask in (CENSUS, EMBED):
         return dataset
@@ -106,24 +106,24 @@ def allowed(dataset: Dataset, broadcast: Broadcast, privacy: PrivacyConfig) -> D
 
 
 def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, client: Client) -> Update:
-    """The answer to a question about counts, with noise, on the account; a question put again gets the same.
+    """The answer to a request about counts, with noise, on the account; a request put again gets the same.
 
     Raises:
         MessageError: when it is not in the job, or nothing of the budget is left.
     """
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    planned = plan.units.get(question.split, 0)
+    request = EvaluateRequest.model_validate(broadcast.options)
+    planned = plan.units.get(request.split, 0)
     if not planned:
         raise MessageError(
-            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks of them "
+            f"{client.id} tells nothing of its {request.split} pictures: no stage of the job asks of them "
             "(privacy.counts.epsilon); do the coordinator and this site run the same job?"
         )
-    asked = question_digest(broadcast)
+    asked = request_digest(broadcast)
     told = told_before(client, asked)
     if told is None:
-        noise = Noise(plan.variance(question.split), together=plan.privacy.noise_sharers > 1)
+        noise = Noise(plan.variance(request.split), together=plan.privacy.noise_sharers > 1)
         exact = stage.answer(broadcast, client)
-        noisy, units = noisy_blocks(exact, question, client, noise, histogram=broadcast.ask == TEST)
-        spend(client, asked, question.split, question.subgroups, units, planned, noisy)
+        noisy, units = noisy_blocks(exact, request, client, noise, histogram=broadcast.ask == TEST)
+        spend(client, asked, request.split, request.subgroups, units, planned, noisy)
         told = noisy
     return reply(broadcast, tensors=told)

@@ -26,7 +26,7 @@ from training.data.dataset import SPLITS, Dataset
 from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
 from training.files import write_text
-from training.jobs.contexts import NOBODY, contexts_of, told_of
+from training.jobs.contexts import NOBODY, contexts_of, model_notes
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.run_folder import FinishedStage, load_finished, save_finished
@@ -179,7 +179,7 @@ def run_stages(
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    for line in (*told_of(job, model), *notes_on_data(job, dataset, census)):
+    for line in (*model_notes(job, model), *notes_on_data(job, dataset, census)):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
@@ -294,7 +294,7 @@ def summarise_run(job: Job, context: StageContext, finished: Mapping[str, Finish
     judged = [
         Judged(job.stage(key).stage, test, finished[key].outcome.facts.get("models", {}))
         for key, test in tests.items()
-        if test is not None and not finished[key].outcome.stay_home
+        if test is not None and not finished[key].outcome.tests_local_models
     ]
     return {
         "job": job.name,

@@ -22,7 +22,7 @@ from training.data.dataset import SPLITS, Dataset
 from training.errors import TrainingError
 from training.jobs.client_app import ClientApp
 from training.jobs.contexts import contexts_of
-from training.jobs.disclosure_report import Seen, who_sees_what
+from training.jobs.disclosure_report import Seen, disclosures
 from training.jobs.job import Job
 from training.jobs.pipeline import notes_on_data, require_hospitals, unused_by
 from training.jobs.stages.base import PlannedStage
@@ -31,7 +31,7 @@ from training.models import Classifier, initial_model
 from training.rounds.canary import CANARY, STEPS
 from training.rounds.canary import LOGGER as CANARY_LOG
 from training.rounds.census import Census
-from training.rounds.server.loop import first_questions
+from training.rounds.server.loop import first_requests
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import TrackState
 
@@ -216,13 +216,13 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
         (*notes_on_data(job, dataset, census), *of_cells),
         (*notes_on_data(job, dataset, census, to_owner=False), *of_cells),
         seconds,
-        who_sees_what(job, census.all_hospitals),
+        disclosures(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
         "pictures" if job.data.case is None else "lesions",
     )
 
 
-class NobodyToAsk:
+class NoClients:
     """The engine while stages are planned: a stage that asks anybody then is mistaken."""
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
@@ -249,7 +249,7 @@ def plan_stages(
         TrainingError: naming the stage, why, and what to change.
     """
     log = MetricsLog(folder / "metrics.jsonl")
-    contexts = contexts_of(job, dataset, census, model, folder, NobodyToAsk(), log)
+    contexts = contexts_of(job, dataset, census, model, folder, NoClients(), log)
     planned = []
     for place, (stage, context) in enumerate(zip(job.stages, contexts, strict=True)):
         try:
@@ -271,20 +271,18 @@ def time_batch(
     if first is None:
         return None
     begun = first.plan.aggregator.initial_state()
-    questions = first_questions(
+    requests = first_requests(
         first.plan, {track.name: TrackState(first.weights, begun) for track in first.plan.tracks}
     )
-    question = replace(
-        max(questions, key=lambda each: len(dataset.examples(each.client, "train"))), ask=CANARY
-    )
+    request = replace(max(requests, key=lambda each: len(dataset.examples(each.client, "train"))), ask=CANARY)
     before = torch.get_num_threads()
     torch.set_num_threads(job.engine.threads_per_client)
     CANARY_LOG.addFilter(_nothing)  # one that needs answers of others fails without a traceback
     try:
         app = ClientApp(job, dataset, store)
-        warm = app.answer(question)
+        warm = app.answer(request)
         started = perf_counter()
-        again = app.answer(question)
+        again = app.answer(request)
         seconds = perf_counter() - started
     finally:
         CANARY_LOG.removeFilter(_nothing)

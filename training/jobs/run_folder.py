@@ -143,7 +143,7 @@ def save_finished(folder: Path, job: str, finished: FinishedStage, shown: Prepro
         "rounds": outcome.rounds,
         "traffic": asdict(outcome.traffic),
         "facts": outcome.facts,
-        "stay_home": outcome.stay_home,
+        "tests_local_models": outcome.tests_local_models,
         **said_of(shown),
     }
     write_tensors(folder / OUTCOME, job, header, tensors)
@@ -173,7 +173,7 @@ def load_finished(folder: Path, job: str) -> FinishedStage | None:
         traffic=Traffic(**header["traffic"]),
         test=read_blocks(named(tensors, "test/")),
         facts=header["facts"],
-        stay_home=header["stay_home"],
+        tests_local_models=header["tests_local_models"],
         folds={
             name: tuple(
                 named(tensors, f"fold-{header['models'].index(name)}-{fold}/") for fold in range(number)

@@ -30,15 +30,15 @@ class NetworkConfig(FrozenConfig):
     """How long sites of a network are waited for.
 
     Attributes:
-        silence: seconds without a sign of life after which a site is taken to be away.
+        heartbeat_timeout: seconds without a heartbeat after which a site is taken to be offline.
         deadline: seconds that a site may take for an answer.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
         canary: whether every site tries two batches before the first round; of no effect on the weights.
-        quorum: the share of the sites with which a run begins; those that are away then are left out of it,
-            and named. By default it waits for all.
+        quorum: the share of the sites with which a run begins; those that are offline then are left out of
+            it, and named. By default it waits for all.
     """
 
-    silence: float = Field(60, gt=0)
+    heartbeat_timeout: float = Field(60, gt=0)
     deadline: float = Field(24 * 3600, gt=0)
     enough: bool = False
     canary: bool = True

@@ -1,5 +1,5 @@
 """Messages between server and clients, and how their tensors are held.
 
-- `message`: questions and answers, their checks, and the interface of what moves them
+- `message`: requests and answers, their checks, and the interface of what moves them
 - `tensor_file`: tensors on disk
 """

@@ -1,6 +1,6 @@
 """What travels between the coordinator and a client, and what is checked when it arrives.
 
-A `Broadcast` asks one client one question about one model ("track"); the client answers with an
+A `Broadcast` asks one client one request about one model ("track"); the client answers with an
 `Update`, or the engine reports a `Failure`. Nothing else crosses between the two.
 """
 
@@ -44,7 +44,7 @@ class Message:
         client: the client it is for or from.
         stage: the stage's key, e.g. `0-federate`.
         round: the round, from 1.
-        ask: which of the stage's questions this is, e.g. `fit` or `evaluate`.
+        ask: which of the stage's requests this is, e.g. `fit` or `evaluate`.
         track: which model it is about: `global` or a subgroup's name.
     """
 
@@ -56,17 +56,17 @@ class Message:
 
     @property
     def address(self) -> tuple[str, str, int, str, str]:
-        """What an answer must share with its question."""
+        """What an answer must share with its request."""
         return (self.client, self.stage, self.round, self.ask, self.track)
 
 
 @dataclass(frozen=True)
 class Broadcast(Message):
-    """One question to one client.
+    """One request to one client.
 
     Attributes:
         tensors: weights and whatever else the part that asks sends.
-        options: further settings of the question, JSON-able; whoever answers validates them.
+        options: further settings of the request, JSON-able; whoever answers validates them.
     """
 
     tensors: Tensors = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Update(Message):
     Attributes:
         tensors: named tensors (weights, counts).
         num_examples: training pictures behind the answer, by subgroup.
-        losses: mean training loss by subgroup, where the question was `fit`.
+        losses: mean training loss by subgroup, where the request was `fit`.
         scalars: further numbers.
     """
 
@@ -126,7 +126,7 @@ def check_update(
 
     Args:
         update: the answer.
-        broadcast: the question.
+        broadcast: the request.
         expected: names and shapes of the tensors that must be there, all floating-point; None allows any.
         beside: tensors whose name starts with it may be there too, of any shape.
 
@@ -195,11 +195,11 @@ def all_finite(tensor: torch.Tensor) -> bool:
     return isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
-def unknown_question(broadcast: Broadcast) -> MessageError:
-    """What a client says of a question that its stage does not know."""
+def unknown_request(broadcast: Broadcast) -> MessageError:
+    """What a client says of a request that its stage does not know."""
     return tell(
         MessageError(
-            f"stage {broadcast.stage} knows no question `{broadcast.ask}`; "
+            f"stage {broadcast.stage} knows no request `{broadcast.ask}`; "
             "do the coordinator and this site run the same version of dermfed?"
         )
     )
@@ -210,11 +210,11 @@ def value_bytes(tensor: torch.Tensor) -> memoryview:
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
-def question_digest(question: Broadcast) -> str:
-    """The SHA-256 of all of a question but whom it is for: two are the same if their every byte is."""
-    about = [question.stage, question.round, question.ask, question.track, dict(question.options)]
+def request_digest(request: Broadcast) -> str:
+    """The SHA-256 of all of a request but whom it is for: two are the same if their every byte is."""
+    about = [request.stage, request.round, request.ask, request.track, dict(request.options)]
     found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name, tensor in sorted(question.tensors.items()):
+    for name, tensor in sorted(request.tensors.items()):
         head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
         found.update(len(head).to_bytes(8, "big") + head)
         found.update(value_bytes(tensor))
@@ -225,7 +225,7 @@ class Engine(Protocol):
     """Asks clients, wherever they are."""
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
-        """One answer or failure to each question, in the order of the questions.
+        """One answer or failure to each request, in the order of the requests.
 
         The answers' tensors may be on disk and are valid until the next call.
         """

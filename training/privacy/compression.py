@@ -106,7 +106,7 @@ def packed_names(packed: Tensors) -> frozenset[str]:
 
 
 def opened(broadcast: Broadcast) -> Broadcast:
-    """The question with its weights as numbers again."""
+    """The request with its weights as numbers again."""
     return (
         replace(broadcast, tensors=decode(broadcast.tensors)) if is_packed(broadcast.tensors) else broadcast
     )
@@ -128,21 +128,21 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
     lost_before = {} if state is None else state.tensors
     seed = derive_seed(client.seed, update.stage, update.track, update.round, client.id, "rounding")
     random = torch.Generator().manual_seed(seed)
-    travels: dict[str, Tensor] = {}
+    shared: dict[str, Tensor] = {}
     lost: dict[str, Tensor] = {}
     for name, value in update.tensors.items():
         if name not in received or not compressible(value, compression.exact_below):
-            travels[name] = value
+            shared[name] = value
             continue
         wanted = value.float() - received[name].float()
         if name in lost_before:
             wanted += lost_before[name]
         pieces = encode(name, wanted, compression.up, random)
-        travels |= pieces
+        shared |= pieces
         lost[name] = wanted - decode(pieces)[name]
     if lost:
         client.store.save(client.id, key, update.round, State(lost))
-    return replace(update, tensors=travels)
+    return replace(update, tensors=shared)
 
 
 def lost_key(stage: str, track: str) -> str:

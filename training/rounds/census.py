@@ -35,7 +35,7 @@ MOST = 10**9  # pictures of one split, subgroup and class: no hospital holds mor
 
 
 def take_census(broadcast: Broadcast, client: Client) -> Update:
-    """Answer the question `census`: counts of one client's pictures.
+    """Answer the request `census`: counts of one client's pictures.
 
     A client that has its pictures to itself also tells how many of them are not used.
     """
@@ -189,7 +189,7 @@ class Census:
     def judged(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
         """Those of some subgroups of which a hospital holds labelled pictures: about others nothing is asked.
 
-        Under masks every hospital adds noise for each subgroup that a question names.
+        Under masks every hospital adds noise for each subgroup that a request names.
         """
         return tuple(name for name in subgroups if self.hospitals(split, [name]))
 

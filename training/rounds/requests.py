@@ -20,7 +20,7 @@ from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 
-JUDGE = "judge"  # the question to the server of how good an upload is
+JUDGE = "judge"  # the request to the server of how good an upload is
 
 OPEN = "open"
 
@@ -39,7 +39,7 @@ EMBED = "embed"  # make features of all pictures, with an encoder that will not 
 MOMENTS = "moments"  # sums over what several encoders make of pictures, for their projection
 GRAM = "gram"  # of answers, before a block's number, as is SUM
 SPREAD, GRADIENT = "spread", "gradient"  # sums over what a head takes: of rows and squares, or its gradient
-WEIGHT, BIAS = "weight", "bias"  # of a head, in a question, and of its gradient, in the answer
+WEIGHT, BIAS = "weight", "bias"  # of a head, in a request, and of its gradient, in the answer
 SUBGROUP = "subgroup"  # in their options, where they are over one alone
 LOSS, MASS, SUM, SQUARES = "loss", "mass", "sum", "squares"  # of answers
 
@@ -54,7 +54,7 @@ IN_WORDS = {  # for who waits
 }
 
 
-class FitQuestion(FrozenConfig):
+class FitRequest(FrozenConfig):
     """How to train.
 
     Attributes:
@@ -69,7 +69,7 @@ EVALUATION_BATCH = 64  # pictures that are looked at together where nothing is l
 Blocks = dict[str, Block]
 
 
-class EvaluateQuestion(FrozenConfig):
+class EvaluateRequest(FrozenConfig):
     """What to count.
 
     Attributes:

@@ -10,7 +10,7 @@ from clients.federation import admin_client
 from clients.federation.errors import FederationError, KitError
 from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
-from clients.federation.standing import FILE, DisabledHospitals, Standing, read_standing
+from clients.federation.site_status import FILE, DisabledHospitals, SiteStatus, read_site_status
 from clients.node.cli import app
 from training.engines.flare.calls import ChannelError
 
@@ -41,14 +41,14 @@ def coordinator(monkeypatch):
             was = name in disabled
             disabled.add(name)
             entry = {"client_name": name, "state": "disabled", "already_disabled": was}
-            return read_standing(name, {"clients": [{**entry, "active_session_removed": not was}]})
+            return read_site_status(name, {"clients": [{**entry, "active_session_removed": not was}]})
 
         def enable(self, name):
             asked.append(("enable", name))
             was = name in disabled
             disabled.discard(name)
             entry = {"client_name": name, "state": "enabled", "was_disabled": was}
-            return read_standing(name, {"clients": [entry]})
+            return read_site_status(name, {"clients": [entry]})
 
         def close(self):
             asked.append("closed")
@@ -106,12 +106,12 @@ def test_a_hospital_cannot_disable_another(kits, coordinator):
 )
 def test_a_reply_that_does_not_say_so_is_not_taken_for_done(reply):
     with pytest.raises(FederationError, match="does not say how north stands"):
-        read_standing("north", reply)
+        read_site_status("north", reply)
 
 
 def test_what_is_said_of_the_right_one_is():
     entry = {"client_name": "north", "state": "enabled", "was_disabled": True}
-    assert read_standing("north", {"clients": [entry]}) == Standing("north", "enabled", True)
+    assert read_site_status("north", {"clients": [entry]}) == SiteStatus("north", "enabled", True)
 
 
 def test_flares_own_file_is_read_anew_and_one_that_cannot_be_read_lets_nobody_in(tmp_path):

@@ -24,13 +24,13 @@ def test_where_a_run_stands_in_one_line():
         "asking": "0-federate 3 fit",
         "answered": ["north"],
         "pending": ["south", "east"],
-        "away": {"east": "its cable is out"},
+        "offline": {"east": "its cable is out"},
         "seconds": 12.3,
     }
-    assert status_line(progress) == "0-federate 3 fit: 1 of 3 answered; 12 s, not yet south; away east"
+    assert status_line(progress) == "0-federate 3 fit: 1 of 3 answered; 12 s, not yet south; offline east"
     assert status_line({**progress, "pending": []}) == ""
     assert status_line({}) == ""
-    many = status_line({**progress, "pending": [f"h{n}" for n in range(11)], "away": {}})
+    many = status_line({**progress, "pending": [f"h{n}" for n in range(11)], "offline": {}})
     assert many.endswith("h7 and 3 more")
 
 

@@ -45,7 +45,7 @@ class Script:
         return {
             "text": f"line {start}",
             "next": start + 1,
-            "away": {"south": "killed"} if "south" not in self.here or self.running else {},
+            "offline": {"south": "killed"} if "south" not in self.here or self.running else {},
         }
 
     def connected(self):
@@ -208,10 +208,12 @@ def test_a_process_that_ends_every_time_is_not_tried_for_ever_unless_the_run_get
 
 
 def test_a_site_that_was_away_at_the_beginning_is_waited_for(follow):
-    admin = Script(([], {"state": "away", "error": "AwayError", "text": "south is away"}), ([], DONE))
+    admin = Script(
+        ([], {"state": "offline", "error": "OfflineError", "text": "south is offline"}), ([], DONE)
+    )
     outcome, said = follow(admin)
     assert outcome == DONE
-    assert "south is away" in said
+    assert "south is offline" in said
 
 
 def test_another_folder_another_job_and_a_second_start_are_refused(follow, tmp_path):
@@ -355,7 +357,7 @@ def test_a_run_that_has_begun_goes_on_with_as_many_as_a_round_needs(follow):
         admin.here = {"north"}
         return ""
 
-    engine = {"min_clients": 1, "network": {"silence": 30}}
+    engine = {"min_clients": 1, "network": {"heartbeat_timeout": 30}}
     admin = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
     outcome, said = follow(admin, engine=engine)
     assert outcome == DONE

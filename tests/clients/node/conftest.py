@@ -18,8 +18,8 @@ from clients.data.manifests.manifest import Row
 from clients.federation.job_folder import pack
 from clients.federation.kit import Federation, Kit, NodeSettings, open_kit
 from clients.federation.provision import provision
-from clients.node.door import Door
-from clients.node.hospital import open_door
+from clients.node.hospital import open_gateway
+from clients.node.outbound_gateway import OutboundGateway
 from tests.conftest import TINY
 from training.jobs.job import Job
 
@@ -67,14 +67,14 @@ def small_job(tiny: dict[str, Any]) -> Job:
 
 
 @pytest.fixture
-def door(
+def gateway(
     kit: Kit, small_job: Job, write_pictures: Callable[[list[Row]], Path], monkeypatch, tmp_path
-) -> Door:
-    """The door of a hospital that has pictures and has been asked nothing."""
+) -> OutboundGateway:
+    """The gateway of a hospital that has pictures and has been asked nothing."""
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
     rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
     kit.keep_settings(NodeSettings(data=str(write_pictures(rows))))
-    return open_door(kit, pack(small_job), "skin-1")
+    return open_gateway(kit, pack(small_job), "skin-1")
 
 
 @pytest.fixture(scope="module")

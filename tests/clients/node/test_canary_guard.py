@@ -8,7 +8,7 @@ from training.messages.message import Broadcast, Failure, reply
 QUESTION = Broadcast("north", "0-federate", 1, "canary")
 
 
-def killed(question):
+def killed(request):
     raise KeyboardInterrupt
 
 

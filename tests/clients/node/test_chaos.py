@@ -37,7 +37,7 @@ def net(federated, calls):
 @pytest.fixture(scope="module")
 def job(net, own_job, wait_until, ended):
     """One hospital is cut off; then the coordinator and the other hospital lose their power. It ends."""
-    job = own_job(net, rounds=16, network={"silence": 20})
+    job = own_job(net, rounds=16, network={"heartbeat_timeout": 20})
     net.send(job, net.folder / "there")
     wait_until(lambda: net.metrics_log("tiny"), "the first round")
     net.cables["south"].cut()

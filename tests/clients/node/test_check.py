@@ -36,11 +36,11 @@ def small_job(small_job):
     return small_job.model_copy(update={"privacy": small_job.privacy.model_copy(update={"min_count": 2})})
 
 
-def test_check_foresees_a_census_that_the_policy_refuses(kit, door, small_job, found):
+def test_check_foresees_a_census_that_the_policy_refuses(kit, gateway, small_job, found):
     permissive(kit.path, census_apart=True)
     assert found()["census"]["fit"], "nothing was told before"
-    join(door, small_job)
-    ask(door, small_job, CENSUS, 1)
+    join(gateway, small_job)
+    ask(gateway, small_job, CENSUS, 1)
     assert found()["census"]["fit"], "the same pictures again"
     manifest = Path(kit.settings().data)
     lines = manifest.read_text().splitlines(keepends=True)
@@ -52,7 +52,7 @@ def test_check_foresees_a_census_that_the_policy_refuses(kit, door, small_job, f
     assert "census" not in found()
 
 
-def test_decoded_pictures_that_the_check_leaves_are_for_its_owner_alone(kit, door, found, tmp_path):
+def test_decoded_pictures_that_the_check_leaves_are_for_its_owner_alone(kit, gateway, found, tmp_path):
     before = os.umask(0o022)
     try:
         assert found()["data"]["fit"]

@@ -1,4 +1,4 @@
-"""Long questions and answers in pieces, whatever gets lost on the way."""
+"""Long requests and answers in pieces, whatever gets lost on the way."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from training.engines.flare.calls import (
     Heartbeat,
     SiteRefusedError,
 )
-from training.engines.flare.wire import part_of, size_of, stamp_of, write_question
+from training.engines.flare.wire import part_of, size_of, stamp_of, write_request
 from training.errors import MessageError
 from training.messages.message import Broadcast
 
@@ -91,9 +91,9 @@ def alive():
     """Nobody asks."""
 
 
-def question(number=1):
+def request(number=1):
     asked = Broadcast("north", "0-federate", 1, "fit")
-    return write_question(asked, stamp_of(asked, "job", "s1", number), 0)
+    return write_request(asked, stamp_of(asked, "job", "s1", number), 0)
 
 
 def place(offset, number=1):
@@ -103,7 +103,7 @@ def place(offset, number=1):
 @pytest.mark.parametrize("length", [0, 1, PIECE, PIECE + 1, 3 * PIECE, 95])
 def test_what_is_asked_and_answered_arrives_whole(pieces, carrier, handler, tmp_path, length):
     handler.payload = ANSWER[:length]
-    head, payload = pieces.ask(question(), QUESTION[:length], 60, alive)
+    head, payload = pieces.ask(request(), QUESTION[:length], 60, alive)
     assert (head, whole(payload), handler.asked) == ("head", ANSWER[:length], [QUESTION[:length]])
     kinds = [kind for kind, *_ in carrier.calls]
     pieces_of = -(-length // PIECE) if length > PIECE else 0
@@ -111,14 +111,14 @@ def test_what_is_asked_and_answered_arrives_whole(pieces, carrier, handler, tmp_
     assert max(len(each) for _, *rest in carrier.calls for each in rest if isinstance(each, bytes)) <= PIECE
     carrier.receiver.close()
     assert list(tmp_path.iterdir()) == ([payload] if length > PIECE else []), (
-        "a node leaves no question behind"
+        "a node leaves no request behind"
     )
 
 
 @pytest.mark.parametrize("lost", ["lost_before", "lost_after"])
 def test_a_piece_that_gets_lost_is_sent_again_and_nothing_else(pieces, carrier, handler, lost):
     getattr(carrier, lost).update({2, 3, 15})
-    _, payload = pieces.ask(question(), QUESTION, 60, alive)
+    _, payload = pieces.ask(request(), QUESTION, 60, alive)
     assert (whole(payload), handler.asked) == (ANSWER, [QUESTION])
     assert len(carrier.calls) == 10 + 1 + 13 + 3
 
@@ -126,11 +126,11 @@ def test_a_piece_that_gets_lost_is_sent_again_and_nothing_else(pieces, carrier, 
 def test_a_site_that_takes_no_piece_is_not_reached(pieces, carrier, handler):
     carrier.lost_before.update(range(4, 4 + TRIES))
     with pytest.raises(ChannelError, match="lost on its way there"):
-        pieces.ask(question(), QUESTION, 60, alive)
+        pieces.ask(request(), QUESTION, 60, alive)
     assert not handler.asked
     carrier.calls.clear()
     carrier.lost_before.clear()
-    assert whole(pieces.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
+    assert whole(pieces.ask(request(), QUESTION, 60, alive)[1]) == ANSWER
     puts = [json.loads(where)["offset"] for kind, where, *_ in carrier.calls if kind == "put"]
     assert puts == [0, 40, 50, 60, 70, 80, 90], "asked anew, it goes on where it was"
 
@@ -139,14 +139,14 @@ def test_a_later_question_takes_the_place_of_an_earlier_one(carrier, pieces, han
     receiver = carrier.receiver
     assert receiver.put(place(0, number=1), QUESTION[:PIECE]) == PIECE
     assert receiver.put(place(0, number=2), QUESTION[:PIECE]) == PIECE
-    with pytest.raises(MessageError, match="a piece of question 1 is stale: question 2 has begun to arrive"):
+    with pytest.raises(MessageError, match="a piece of request 1 is stale: request 2 has begun to arrive"):
         receiver.put(place(PIECE, number=1), QUESTION[:PIECE])
-    with pytest.raises(MessageError, match="question 1 came without its tensors"):
-        receiver.answer(question(1), b"", len(QUESTION))
-    with pytest.raises(MessageError, match="10 of 95 bytes of question 2 are here"):
-        receiver.answer(question(2), b"", len(QUESTION))
-    pieces.ask(question(3), b"", 60, alive)
-    with pytest.raises(MessageError, match="answer to question 2 was asked for; the last one answered is 3"):
+    with pytest.raises(MessageError, match="request 1 came without its tensors"):
+        receiver.answer(request(1), b"", len(QUESTION))
+    with pytest.raises(MessageError, match="10 of 95 bytes of request 2 are here"):
+        receiver.answer(request(2), b"", len(QUESTION))
+    pieces.ask(request(3), b"", 60, alive)
+    with pytest.raises(MessageError, match="answer to request 2 was asked for; the last one answered is 3"):
         receiver.fetch(place(0, number=2))
 
 
@@ -167,7 +167,7 @@ def test_every_try_and_every_wait_for_a_turn_is_a_sign_of_life(carrier, tmp_path
 
     moving.acquire()
     pieces = ChunkedTransfer("north", carrier, tmp_path, 60, moving, PIECE)
-    thread = threading.Thread(target=pieces.ask, args=(question(), QUESTION, 60, sign))
+    thread = threading.Thread(target=pieces.ask, args=(request(), QUESTION, 60, sign))
     thread.start()
     assert waited.wait(60)
     assert carrier.calls == []
@@ -180,7 +180,7 @@ def test_a_part_of_a_piece_that_a_full_disk_left_is_written_over(carrier, pieces
     carrier.receiver.put(place(0), QUESTION[:PIECE])
     with carrier.receiver._incoming._path.open("ab") as file:
         file.write(b"xyz")  # and then there was no room
-    pieces.ask(question(), QUESTION, 60, alive)
+    pieces.ask(request(), QUESTION, 60, alive)
     assert handler.asked == [QUESTION]
 
 
@@ -204,7 +204,7 @@ def test_pieces_of_another_session_are_dropped(carrier, handler):
 def test_a_site_that_miscounts_is_refused(pieces, carrier, monkeypatch, call, payload, match):
     monkeypatch.setattr(carrier, call, lambda *_: payload)
     with pytest.raises(SiteRefusedError, match=match):
-        pieces.ask(question(), QUESTION, 60, alive)
+        pieces.ask(request(), QUESTION, 60, alive)
 
 
 @pytest.mark.parametrize("drips", [True, False], ids=["drips", "control"])
@@ -217,21 +217,21 @@ def test_a_site_that_drips_its_answer_is_refused_at_the_first_drop(
         fetch = carrier.fetch
         monkeypatch.setattr(carrier, "fetch", lambda place, seconds: fetch(place, seconds)[:1])
         with pytest.raises(SiteRefusedError, match="north sent 1 bytes at 0"):
-            pieces.ask(question(), QUESTION, 60, alive)
+            pieces.ask(request(), QUESTION, 60, alive)
         assert [kind for kind, *_ in carrier.calls].count("fetch") == 1
     else:
-        assert whole(pieces.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
+        assert whole(pieces.ask(request(), QUESTION, 60, alive)[1]) == ANSWER
 
 
 @pytest.mark.parametrize("takes", [True, False], ids=["control", "drips"])
 def test_a_site_that_takes_a_question_by_drops_is_refused(pieces, carrier, monkeypatch, takes):
     if takes:
-        pieces.ask(question(), QUESTION, 60, alive)
+        pieces.ask(request(), QUESTION, 60, alive)
         return
     there = iter(range(1, len(QUESTION) + 1))
     monkeypatch.setattr(carrier, "put", lambda place, piece, seconds: next(there))
     with pytest.raises(SiteRefusedError, match="north has 1 of"):
-        pieces.ask(question(), QUESTION, 60, alive)
+        pieces.ask(request(), QUESTION, 60, alive)
 
 
 @pytest.mark.parametrize(("model", "taken"), [(10, False), (len(ANSWER), True)])
@@ -244,8 +244,8 @@ def test_an_answer_that_no_model_of_the_job_is_as_large_as_is_refused_before_it_
     room = threading.BoundedSemaphore(1)
     transfer = ChunkedTransfer("north", carrier, tmp_path, 60, room, PIECE, model_bytes=lambda: model)
     if taken:
-        assert whole(transfer.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
+        assert whole(transfer.ask(request(), QUESTION, 60, alive)[1]) == ANSWER
         return
     with pytest.raises(SiteRefusedError, match="are taken at most"):
-        transfer.ask(question(), QUESTION, 60, alive)
+        transfer.ask(request(), QUESTION, 60, alive)
     assert "fetch" not in [kind for kind, *_ in carrier.calls]

@@ -16,7 +16,7 @@ from clients.federation.kit import open_kit
 from clients.node import check as checks
 from clients.node.cli import app
 from clients.node.identity import known_path, open_identity
-from training.jobs.disclosure_report import over_network, who_sees_what
+from training.jobs.disclosure_report import disclosures, over_network
 from training.jobs.job import read_job
 
 FEDERATION = {
@@ -110,7 +110,7 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     assert (
         "sums over fewer than 2 patients, by themselves or as the difference of two answers" in ended.output
     )
-    for row in who_sees_what(over_network(read_job(tmp_path / "job.yaml")), ("north", "south")):
+    for row in disclosures(over_network(read_job(tmp_path / "job.yaml")), ("north", "south")):
         assert f"ok  who sees {row.topic}: {row.line}\n" in ended.output
     assert "2 hospitals take part (north, south), and a sum of fewer than 3 hides too little" in ended.output
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.loopback.federated import ADMIN, ROOT, SERVER
 from clients.federation.errors import ConnectionLostError
-from clients.federation.standing import FILE, Standing
+from clients.federation.site_status import FILE, SiteStatus
 from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long
@@ -73,7 +73,7 @@ def joined(net, name):
 def disabled_in_a_run(net, own_job, link, connected, wait_until):
     """North is connected and trains; it is disabled. The run is left where it waits for its last test."""
     wait_until(lambda: connected() == OTHERS | {"north"}, "all four", pause=0.5)
-    job = own_job(net, rounds=ROUNDS, min_clients=3, network={"silence": 6})
+    job = own_job(net, rounds=ROUNDS, min_clients=3, network={"heartbeat_timeout": 6})
     net.send(job, net.folder / "there")
     wait_until(lambda: net.metrics_log("tiny"), "the first round")
     told = link.disable("north")  # as the command does, which takes seconds to start
@@ -85,7 +85,7 @@ def disabled_in_a_run(net, own_job, link, connected, wait_until):
 
 def test_it_is_dropped_and_the_run_goes_on_as_without_a_site_that_is_away(net, disabled_in_a_run, connected):
     _, told, before = disabled_in_a_run
-    assert told == Standing("north", "disabled", changed=True, disconnected=True)
+    assert told == SiteStatus("north", "disabled", changed=True, disconnected=True)
     again = change(net, "disable")
     assert again == {"hospital": "north", "state": "disabled", "changed": False, "disconnected": False}
     assert connected() == OTHERS

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from clients.federation.job_folder import pack, unpack
-from clients.node.hospital import open_door
-from tests.clients.node.talk import greet
+from clients.node.hospital import open_gateway
+from tests.clients.node.talk import handshake
 from training.engines.flare.calls import SiteRefusedError, raise_refusal
 from training.errors import JobError, public_message
 
@@ -30,8 +30,8 @@ def test_a_job_that_is_known_is_the_same(small_job):
 
 
 def test_a_hospital_names_the_places_that_it_does_not_know(newer, kit, small_job):
-    door = open_door(kit, packed(newer), "skin-1")
-    told = greet(door, small_job)
+    gateway = open_gateway(kit, packed(newer), "skin-1")
+    told = handshake(gateway, small_job)
     with pytest.raises(SiteRefusedError, match="does not understand the job; install the version") as caught:
         raise_refusal(told)
     assert "engine.network" in f"{caught.value}"

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from clients.federation.errors import JournalError
 from clients.node.cli import app
-from clients.node.door import HEARTBEATS_EVERY
 from clients.node.hospital import Hospital
 from clients.node.journal import FILE, FOLDER, Journal, journal_files, read_journal
-from tests.clients.node.talk import ask, greet, join, question
+from clients.node.outbound_gateway import HEARTBEATS_EVERY
+from tests.clients.node.talk import ask, handshake, join, request
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def entries(kit):
     return lambda: list(read_journal(kit.path / FOLDER))
 
 
-def test_every_message_is_a_line_with_its_size_and_digest(door, small_job, entries):
-    join(door, small_job)
+def test_every_message_is_a_line_with_its_size_and_digest(gateway, small_job, entries):
+    join(gateway, small_job)
     assert [each.kind for each in entries()] == ["handshake", "properties", "roster"]
-    header, _first, whole = ask(door, small_job, "fit", 1)
+    header, _first, whole = ask(gateway, small_job, "fit", 1)
     last = entries()[-1]
-    payload = door.receiver.payload(question(small_job, "fit", 1)[0])
+    payload = gateway.receiver.payload(request(small_job, "fit", 1)[0])
     assert (last.kind, last.stage, last.round, last.ask) == ("answer", "0-federate", 1, "fit")
     assert last.holds == "tensors and numbers"
     assert last.tensors > 10
@@ -37,68 +37,73 @@ def test_every_message_is_a_line_with_its_size_and_digest(door, small_job, entri
     assert last.job == small_job.digest
 
 
-def test_refusals_are_in_it_and_what_went_wrong_is_not(door, small_job, entries):
-    told = door.answer("no header of smith-jane", b"", 0)
+def test_refusals_are_in_it_and_what_went_wrong_is_not(gateway, small_job, entries):
+    told = gateway.answer("no header of smith-jane", b"", 0)
     assert entries()[-1].kind == "refusal"
     assert entries()[-1].bytes == len(told)
     assert "smith" not in entries()[-1].model_dump_json()
 
 
-def test_nothing_personal_is_in_it(door, small_job, kit, write_pictures, tmp_path):
-    join(door, small_job)
-    ask(door, small_job, "fit", 1)
+def test_nothing_personal_is_in_it(gateway, small_job, kit, write_pictures, tmp_path):
+    join(gateway, small_job)
+    ask(gateway, small_job, "fit", 1)
     text = (kit.path / FOLDER / FILE).read_text()
     for word in (".png", str(tmp_path), "MEL", "malignant", 'fingerprint": "sha256'):
         assert word not in text
 
 
-def test_heartbeats_are_a_line_a_minute(door, small_job, entries):
+def test_heartbeats_are_a_line_a_minute(gateway, small_job, entries):
     at = [0.0]
-    door.clock = lambda: at[0]
+    gateway.clock = lambda: at[0]
     for _ in range(5):
-        door.ping()
+        gateway.ping()
     assert len(entries()) == 1  # the first at once, so that a journal is there
     at[0] = HEARTBEATS_EVERY
-    sizes = len(door.ping())
+    sizes = len(gateway.ping())
     first, second = entries()
     assert (first.messages, second.messages) == (1, 5)
     assert second.bytes == 5 * sizes
-    door.ping()
-    door.close()
+    gateway.ping()
+    gateway.close()
     assert sum(each.messages for each in entries()) == 7
 
 
-def test_what_cannot_be_entered_does_not_leave(door, small_job, monkeypatch):
-    join(door, small_job)
+def test_what_cannot_be_entered_does_not_leave(gateway, small_job, monkeypatch):
+    join(gateway, small_job)
 
     def full(*_, **__):
         raise OSError(28, "No space left on device", "/data/smith")
 
     monkeypatch.setattr("clients.node.journal.os.fsync", full)
-    for told in (greet(door, small_job), door.introduce(), ask(door, small_job, "fit", 1), door.fetch("{}")):
+    for told in (
+        handshake(gateway, small_job),
+        gateway.register(),
+        ask(gateway, small_job, "fit", 1),
+        gateway.fetch("{}"),
+    ):
         assert json.loads(told)["refused"].startswith("journal: it sends nothing that it cannot enter")
         assert "smith" not in told
 
 
-def test_no_published_method_tells_anything_past_the_journal(door, small_job, entries):
+def test_no_published_method_tells_anything_past_the_journal(gateway, small_job, entries):
     """Looks for a way out: whatever a coordinator may call is called, and the journal has a line of it."""
     component = Hospital("", "")
-    component._door = door
-    header, body, _ = question(small_job, "census", 1, "census")
+    component._gateway = gateway
+    header, body, _ = request(small_job, "census", 1, "census")
     place = json.dumps({"session": "s1", "number": 1, "offset": 0, "size": 1})
     arguments = {"answer": (header, body, len(body)), "put": (place, b"x"), "fetch": (place,), "ping": ()}
-    arguments |= {"greet": ("{}",), "introduce": (), "join": ("{}",)}
+    arguments |= {"handshake": ("{}",), "register": (), "join": ("{}",)}
     assert past_the_journal(component, arguments, entries) == []
 
 
-def test_a_method_that_went_past_it_would_be_found(door, entries, monkeypatch):
+def test_a_method_that_went_past_it_would_be_found(gateway, entries, monkeypatch):
     def leak(self):
         return "bytes"
 
     leak._collab_is_publish = True
     monkeypatch.setattr(Hospital, "leak", leak, raising=False)
     component = Hospital("", "")
-    component._door = door
+    component._gateway = gateway
     assert past_the_journal(component, {"leak": ()}, entries, only=("leak",)) == ["leak"]
 
 
@@ -167,9 +172,9 @@ def test_a_power_cut_in_a_line_stops_no_node(tmp_path):
         list(read_journal(tmp_path))
 
 
-def test_the_command_lists_it_and_ends_with_one_where_it_was_changed(door, small_job, kit):
-    join(door, small_job)
-    ask(door, small_job, "fit", 1)
+def test_the_command_lists_it_and_ends_with_one_where_it_was_changed(gateway, small_job, kit):
+    join(gateway, small_job)
+    ask(gateway, small_job, "fit", 1)
     run = ["journal", "--kit", str(kit.path)]
     told = CliRunner().invoke(app, run)
     assert told.exit_code == 0

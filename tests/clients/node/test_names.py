@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from clients.federation.job_folder import pack
-from clients.node.hospital import open_door
+from clients.node.hospital import open_gateway
 from clients.store import ClientStore
-from tests.clients.node.talk import SESSION, ask, greet, join
+from tests.clients.node.talk import SESSION, ask, handshake, join
 from training.algorithms.client import State
 from training.coordinator import Coordinator
 from training.engines.flare.calls import ChunkAddress
 from training.engines.flare.roster import ClientProperties
-from training.engines.flare.wire import QuestionHeader
+from training.engines.flare.wire import RequestHeader
 from training.errors import JobError, MessageError
 from training.files import LONGEST, plain_segment
 from training.jobs.job import Job
@@ -64,17 +64,17 @@ def test_plain_names_are_as_they_were(name):
 
 def test_a_run_that_leads_out_of_the_kit_touches_nothing_and_is_refused(kit, small_job, victim):
     before = everything(victim)
-    door = open_door(kit, pack(small_job), OUT)
-    door.close()
+    gateway = open_gateway(kit, pack(small_job), OUT)
+    gateway.close()
     assert everything(victim) == before
-    assert "no plain name" in greet(door, small_job)
+    assert "no plain name" in handshake(gateway, small_job)
 
 
 def test_without_the_check_it_deletes_files_of_the_hospital(kit, small_job, victim, monkeypatch):
     monkeypatch.setattr("clients.node.hospital.plain_segment", lambda name, what: name)
     before = everything(victim)
-    door = open_door(kit, pack(small_job), OUT)
-    door.close()
+    gateway = open_gateway(kit, pack(small_job), OUT)
+    gateway.close()
     assert everything(victim) != before
     assert not (victim / "answers" / "patients.csv").exists()
 
@@ -93,9 +93,9 @@ def test_a_job_of_such_a_name_is_none(tiny):
 def test_a_question_with_such_a_name_is_none(field):
     plain = {"job": "sha256:1", "session": "s", "number": 1, "round": 1, "kept": 0}
     good = {**plain, "client": "north", "stage": "0-federate", "ask": "fit"}
-    assert QuestionHeader.model_validate(good).ask == "fit"
+    assert RequestHeader.model_validate(good).ask == "fit"
     with pytest.raises(MessageError, match="no plain name"):
-        QuestionHeader.model_validate({**good, field: OUT})
+        RequestHeader.model_validate({**good, field: OUT})
 
 
 def test_nor_is_a_chunk_of_such_a_session_or_a_site_of_such_a_name():
@@ -105,15 +105,15 @@ def test_nor_is_a_chunk_of_such_a_session_or_a_site_of_such_a_name():
         ClientProperties(client=OUT, labels=(), subgroups=(), fingerprint="")
 
 
-def test_what_may_be_any_text_is_kept_under_no_path_of_its_own(door, small_job, victim, tmp_path):
+def test_what_may_be_any_text_is_kept_under_no_path_of_its_own(gateway, small_job, victim, tmp_path):
     """A track is a subgroup's name, a tensor's is whatever a model says: both may hold slashes and dots."""
-    join(door, small_job)
+    join(gateway, small_job)
     before = everything(victim)
     there = everything(tmp_path)
-    assert isinstance(ask(door, small_job, "fit", 1, track=OUT), list)
+    assert isinstance(ask(gateway, small_job, "fit", 1, track=OUT), list)
     new = everything(tmp_path).keys() - there.keys()
     for number, what in enumerate(("collect", "gossip"), start=2):
-        ask(door, small_job, what, number, track=OUT)
+        ask(gateway, small_job, what, number, track=OUT)
     assert everything(victim) == before
     assert new, "something is kept of a training"
     assert all("/house/north/" in path or "/cache/" in path for path in new)
@@ -139,10 +139,10 @@ def test_a_job_that_asks_for_a_file_of_the_hospital_does_not_learn_its_digest(ki
     from training.jobs.stages.export import weights_digest
 
     found = weights_digest(job.model)
-    door = open_door(kit, pack(job), "skin-2")
+    gateway = open_gateway(kit, pack(job), "skin-2")
     for known in (None, "sha256:guess"):
-        told = door.greet(shake_hands(job.digest, SESSION, known).model_dump_json())
+        told = gateway.handshake(shake_hands(job.digest, SESSION, known).model_dump_json())
         assert found.removeprefix("sha256:") not in told
-    told = door.greet(shake_hands(job.digest, SESSION, found).model_dump_json())
+    told = gateway.handshake(shake_hands(job.digest, SESSION, found).model_dump_json())
     assert f'"{WEIGHTS}"' in told  # whoever has the file knows it already
     assert JobError.code == "job"

@@ -36,7 +36,7 @@ def victim(net):
     return theirs[first.image]
 
 
-def question(net, tiny, name, victim, least):
+def request(net, tiny, name, victim, least):
     """One patient of north, and all those of the others."""
     others = [read_manifest(net.folder / f"{each}.csv").rows for each in HOSPITALS if each != "north"]
     wanted = [victim.patient_id, *dict.fromkeys(row.patient_id for rows in others for row in rows)]
@@ -50,7 +50,7 @@ def question(net, tiny, name, victim, least):
 
 
 def heard(net, ask):
-    """What the coordinator heard of north in answer to a question: headers and tensors."""
+    """What the coordinator heard of north in answer to a request: headers and tensors."""
     found = []
     for path in (net.deeds / "wire").glob("*.json"):
         header = json.loads(path.read_text())
@@ -65,7 +65,7 @@ def test_it_is_refused_and_nothing_of_the_census_leaves(net, tiny, victim, polic
         (net.kits / name / POLICY).unlink(missing_ok=True)
         if policy is not None:
             (net.kits / name / POLICY).write_text(yaml.safe_dump(policy))
-    ended, _ = net.there(question(net, tiny, f"asks-{'strict' if policy else 'none'}", victim, 10))
+    ended, _ = net.there(request(net, tiny, f"asks-{'strict' if policy else 'none'}", victim, 10))
     assert ended.returncode != 0
     assert "data.where by patient_id" in ended.stderr
     assert heard(net, CENSUS) == heard(net, "fit") == []
@@ -75,7 +75,7 @@ def test_the_control_whose_guard_is_off_gives_the_patient_away(net, tiny, victim
     (net.deeds / "unguarded").touch()
     for name in HOSPITALS:
         permissive(net.kits / name, columns=["patient_id"])
-    ended, _ = net.there(question(net, tiny, "unguarded", victim, 1))
+    ended, _ = net.there(request(net, tiny, "unguarded", victim, 1))
     assert ended.returncode == 0, ended.stderr
     [(_, census)] = heard(net, CENSUS)
     assert int(census[CENSUS].sum()) == 2

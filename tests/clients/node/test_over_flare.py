@@ -25,7 +25,7 @@ def net(federated):
 
 
 def test_the_same_job_ends_with_the_same_bytes(net, own_job, ended, same_as_here):
-    job = own_job(net, network={"silence": 6})  # a heartbeat each second, also in a run of seconds
+    job = own_job(net, network={"heartbeat_timeout": 6})  # a heartbeat each second, also in a run of seconds
     net.send(job, net.folder / "there")
     ended(net)
     same_as_here(net, job)

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.clients.node.federated import HOSPITALS, MASKS, alike, data_of, running, weights
-from training.engines.flare.wire import AnswerHeader, read_payload
-from training.privacy.secagg.messages import KEYS, LAYOUT, QUESTIONS, SIGNATURE
+from training.engines.flare.wire import ResponseHeader, read_payload
+from training.privacy.secagg.messages import KEYS, LAYOUT, REQUESTS, SIGNATURE
 from training.privacy.secagg.sums import tolerance
 from training.privacy.settings import SecureAggregationConfig
 from training.rounds.canary import CANARY
@@ -81,17 +81,17 @@ def test_masked_weights_are_the_plain_ones_and_the_server_hears_of_no_hospital_a
     assert_near(net.results("masked"), here(job("open", **changes)), clients=4)
     answers = [
         (
-            AnswerHeader.model_validate_json(path.read_text()),
+            ResponseHeader.model_validate_json(path.read_text()),
             read_payload(path.with_suffix(".body").read_bytes()),
         )
         for path in (net.folder / "heard").glob("*.json")
     ]
     assert {(header.client, header.ask) for header, _ in answers} >= {
-        (name, ask) for name in HOSPITALS for ask in ("fit", "evaluate", "test", *QUESTIONS)
+        (name, ask) for name in HOSPITALS for ask in ("fit", "evaluate", "test", *REQUESTS)
     }
     for header, tensors in answers:
         assert not any(tensor.is_floating_point() for tensor in tensors.values())
-        if header.ask not in ("census", *QUESTIONS):
+        if header.ask not in ("census", *REQUESTS):
             assert set(tensors) == (set() if header.ask == CANARY else {KEYS, LAYOUT, SIGNATURE})
 
 

@@ -17,10 +17,10 @@ from clients.node import guards
 from clients.node import hospital as hospitals
 from clients.node.cli import app
 from clients.node.guards import PolicyGuard, noise_of, recipe_of, verdicts_on, within_limits
-from clients.node.hospital import open_door
+from clients.node.hospital import open_gateway
 from clients.node.policy import POLICY, Hours, Policy, read_policy
-from tests.clients.node.talk import ask, greet, join, question
-from training.engines.flare.wire import read_answer
+from tests.clients.node.talk import ask, handshake, join, request
+from training.engines.flare.wire import read_response
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_path
 
@@ -101,43 +101,43 @@ def test_noise_counts_where_all_that_is_trained_gets_it(small_job):
 
 
 def test_a_job_that_breaks_the_policy_opens_no_picture_and_is_told_a_code(
-    door, small_job, write, monkeypatch
+    gateway, small_job, write, monkeypatch
 ):
     opened, said = [], []
-    real = hospitals.RequestHandler.introduce.__globals__["read_own"]
+    real = hospitals.RequestHandler.register.__globals__["read_own"]
     monkeypatch.setattr(
         "clients.node.request_handler.read_own", lambda *given: opened.append(given) or real(*given)
     )
-    monkeypatch.setattr(door.receiver.handler, "_say", said.append)
+    monkeypatch.setattr(gateway.receiver.handler, "_say", said.append)
     write(privacy={"min_count": 50})
-    for told in (greet(door, small_job), door.introduce()):
+    for told in (handshake(gateway, small_job), gateway.register()):
         assert json.loads(told)["refused"].startswith("policy: its own policy does not allow this")
         assert "50" not in told
     assert opened == []
     assert "privacy.min_count: 50 or more is asked, the job has 1" in said[0]
     write()  # the control: one that allows it has the pictures read
-    join(door, small_job)
+    join(gateway, small_job)
     assert opened
 
 
-def test_it_holds_from_the_moment_it_is_written(door, small_job, write, monkeypatch):
-    join(door, small_job)
-    assert isinstance(ask(door, small_job, "fit", 1), list)
+def test_it_holds_from_the_moment_it_is_written(gateway, small_job, write, monkeypatch):
+    join(gateway, small_job)
+    assert isinstance(ask(gateway, small_job, "fit", 1), list)
     write(privacy={"min_count": 50})
     trained = []
     monkeypatch.setattr("training.rounds.client.fit.train_locally", lambda *_: trained.append(1))
-    header, body, stamp = question(small_job, "fit", 2)
-    told = door.answer(header, body, len(body))
-    assert read_answer(told[0], told[1], stamp).reason.startswith("policy: ")
+    header, body, stamp = request(small_job, "fit", 2)
+    told = gateway.answer(header, body, len(body))
+    assert read_response(told[0], told[1], stamp).reason.startswith("policy: ")
     assert trained == []
 
 
 @pytest.mark.parametrize(
     "text", ["privacy: {min_count: 0}", "hours: [", "- 1", "privacy: {min_cuont: 5}", "\xff"]
 )
-def test_one_that_cannot_be_read_allows_nothing(door, small_job, kit, text):
+def test_one_that_cannot_be_read_allows_nothing(gateway, small_job, kit, text):
     (kit.path / POLICY).write_bytes(text.encode("latin-1"))
-    assert json.loads(greet(door, small_job))["refused"].startswith("policy: ")
+    assert json.loads(handshake(gateway, small_job))["refused"].startswith("policy: ")
     with pytest.raises(PolicyFileError):
         read_policy(kit.path / POLICY)
 
@@ -174,15 +174,15 @@ def test_hours_go_over_midnight_and_belong_to_the_day_on_which_they_begin(now, o
     assert Policy(hours=(nights, day)).open_at(datetime.fromisoformat("2026-03-07T12:00"))
 
 
-def test_out_of_hours_a_question_waits_for_nobody_and_is_told_by_a_code(door, small_job, write):
-    join(door, small_job)
+def test_out_of_hours_a_question_waits_for_nobody_and_is_told_by_a_code(gateway, small_job, write):
+    join(gateway, small_job)
     write(hours=[{"begin": "02:00", "end": "03:00"}])
-    guard = door.receiver.handler._guard
+    guard = gateway.receiver.handler._guard
     guard.clock = lambda: datetime.fromisoformat("2026-03-02T12:00")
-    told = ask(door, small_job, "fit", 1)
+    told = ask(gateway, small_job, "fit", 1)
     assert '"failure": "hours: ' in told[0]
     guard.clock = lambda: datetime.fromisoformat("2026-03-02T02:30")
-    assert '"failure"' not in ask(door, small_job, "fit", 2)[0]
+    assert '"failure"' not in ask(gateway, small_job, "fit", 2)[0]
 
 
 def test_threads_and_devices_are_within_the_limits_and_the_job_keeps_its_digest(small_job):
@@ -192,15 +192,15 @@ def test_threads_and_devices_are_within_the_limits_and_the_job_keeps_its_digest(
     assert within_limits(Policy(), greedy) is greedy
 
 
-def test_a_node_trains_within_the_limits(door, small_job, write, monkeypatch):
+def test_a_node_trains_within_the_limits(gateway, small_job, write, monkeypatch):
     import torch
 
     threads: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     write(limits={"threads": 1, "gpu": False})
-    join(door, small_job)
+    join(gateway, small_job)
     assert threads == [1]
-    assert door.receiver.handler._app._job.engine.device == "cpu"
+    assert gateway.receiver.handler._app._job.engine.device == "cpu"
 
 
 def test_a_disk_that_is_fuller_than_allowed_stops_work(tmp_path, small_job, monkeypatch):
@@ -223,7 +223,7 @@ def test_no_start_and_no_new_kits_overwrite_it(kit, kits, small_job, write):
     write(privacy={"min_count": 5})
     own = (kit.path / POLICY).read_bytes()
     write_site_files(kit.path, kit.facts)
-    open_door(kit, pack(small_job), "skin-1").close()
+    open_gateway(kit, pack(small_job), "skin-1").close()
     assert (kit.path / POLICY).read_bytes() == own
     theirs = kits / "south" / POLICY
     theirs.write_bytes(own)
@@ -254,7 +254,7 @@ def test_check_says_what_the_policy_says_of_a_job_and_what_leaves(
         hours=[{"begin": "19:00", "end": "06:00"}],
     )
     told = found()
-    assert "questions are answered" in told["policy hours"]["text"]
+    assert "requests are answered" in told["policy hours"]["text"]
     assert "2 threads at most" in told["policy limits"]["text"]
     assert not told["policy privacy.min_count"]["fit"]
     assert told["policy privacy.masked_counts"]["fit"]  # three hospitals are in the kit's federation

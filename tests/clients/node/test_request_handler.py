@@ -14,7 +14,7 @@ from clients.node.request_handler import RequestHandler, task_line
 from clients.store import ClientStore
 from training.algorithms.client import State
 from training.engines.flare.roster import WEIGHTS, ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_answer, stamp_of, write_payload, write_question
+from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
 from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Failure
@@ -44,47 +44,47 @@ def node(job, write_pictures, tmp_path):
         say=lambda _: None,
         guard=permissive(tmp_path),
     )
-    assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
-    told = ClientProperties.model_validate_json(made.introduce())
+    assert json.loads(made.handshake(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
+    told = ClientProperties.model_validate_json(made.register())
     assert made.join(agree(job, [told], {}).model_dump_json()) == "{}"
     return made
 
 
 def fit(job, round_, number):
     weights = float_state(initial_model(job.model, job.seed, job.data.image_size, 2))
-    question = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
-    stamp = stamp_of(question, job.digest, "s1", number)
-    return write_question(question, stamp, round_ - 1), write_payload(weights), stamp
+    request = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
+    stamp = stamp_of(request, job.digest, "s1", number)
+    return write_request(request, stamp, round_ - 1), write_payload(weights), stamp
 
 
 def test_other_versions_another_job_and_no_greeting_are_refused_by_name(job, node, monkeypatch):
     monkeypatch.setattr("clients.node.request_handler.weights_digest", lambda model: "sha256:1")
     ours = shake_hands(job.digest, "s2", "sha256:1")
-    assert "refused" not in json.loads(node.greet(ours.model_dump_json()))
-    assert "refused" not in json.loads(node.greet(shake_hands(job.digest, "s2").model_dump_json()))
+    assert "refused" not in json.loads(node.handshake(ours.model_dump_json()))
+    assert "refused" not in json.loads(node.handshake(shake_hands(job.digest, "s2").model_dump_json()))
     for change, told in (
         ({"versions": {**ours.versions, "dermfed": "9.9"}}, "the coordinator runs dermfed 9.9, this side"),
         ({"protocol": 99}, "speaks version 99 of our messages"),
         ({"versions": {**ours.versions, WEIGHTS: "sha256:2"}}, "begins with other weights"),
         ({"job": "sha256:other"}, "reads the job as sha256:other"),
     ):
-        answer = json.loads(node.greet(ours.model_copy(update=change).model_dump_json()))
+        answer = json.loads(node.handshake(ours.model_copy(update=change).model_dump_json()))
         assert told in answer["refused"]
-    assert "refused" in json.loads(node.greet("{}"))
+    assert "refused" in json.loads(node.handshake("{}"))
 
 
 @pytest.mark.parametrize("change", [{"session": "s0"}, {"job": "sha256:x"}, {"client": "south"}])
 def test_a_question_that_is_not_for_here_is_dropped(job, node, change):
     weights = float_state(initial_model(job.model, job.seed, job.data.image_size, 2))
-    question = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
-    stamp = stamp_of(question, job.digest, "s1", 1).model_copy(update=change)
+    request = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
+    stamp = stamp_of(request, job.digest, "s1", 1).model_copy(update=change)
     with pytest.raises(MessageError, match="dropped"):
-        node.answer(write_question(question, stamp, 0), write_payload(weights))
+        node.answer(write_request(request, stamp, 0), write_payload(weights))
 
 
 def test_a_question_that_another_has_overtaken_is_stale(job, node):
     node.answer(*fit(job, 2, 5)[:2])
-    with pytest.raises(MessageError, match=r"question 4 .* is stale: question 5 has come since"):
+    with pytest.raises(MessageError, match=r"request 4 .* is stale: request 5 has come since"):
         node.answer(*fit(job, 1, 4)[:2])
 
 
@@ -93,7 +93,7 @@ def test_the_same_question_again_gets_the_same_answer_without_work(job, node, mo
     first = node.answer(header, body)
     monkeypatch.setattr(type(node._app), "answer", None)
     assert node.answer(header, body) is first
-    assert read_answer(*first, stamp).num_examples
+    assert read_response(*first, stamp).num_examples
 
 
 def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tmp_path):
@@ -105,10 +105,10 @@ def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tm
     for round_ in (1, 2):
         for key in (*of_training, masks):
             store.save("north", key, round_, State({}, {"round": round_}))
-    question = Broadcast("north", "0-federate", 2, "gossip", track)
-    stamp = stamp_of(question, job.digest, "s1", 1)
-    answer = read_answer(*node.answer(write_question(question, stamp, 1), b""), stamp)
-    assert "knows no question `gossip`" in answer.reason
+    request = Broadcast("north", "0-federate", 2, "gossip", track)
+    stamp = stamp_of(request, job.digest, "s1", 1)
+    answer = read_response(*node.answer(write_request(request, stamp, 1), b""), stamp)
+    assert "knows no request `gossip`" in answer.reason
     for key in of_training:
         assert store.load("north", key, 9).scalars == {"round": 1}
     # What waits for a sum is of no training.
@@ -119,13 +119,13 @@ def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tm
     ("stage", "track"), [("privacy", "counts"), ("privacy", "updates"), ("masks", "0-federate")]
 )
 def test_no_account_is_taken_back(job, node, tmp_path, stage, track):
-    """A question about a stage of that name would have the node forget what it told, and tell it again."""
+    """A request about a stage of that name would have the node forget what it told, and tell it again."""
     store = ClientStore(tmp_path / "states")
     store.save("north", f"{stage}/{track}/test/light", 3, State({}, {"a": 2.0}))
-    question = Broadcast("north", stage, 1, "fit", track)
-    stamp = stamp_of(question, job.digest, "s1", 1)
-    with suppress(Exception):  # whatever becomes of the question
-        node.answer(write_question(question, stamp, 0), b"")
+    request = Broadcast("north", stage, 1, "fit", track)
+    stamp = stamp_of(request, job.digest, "s1", 1)
+    with suppress(Exception):  # whatever becomes of the request
+        node.answer(write_request(request, stamp, 0), b"")
     assert store.load("north", f"{stage}/{track}/test/light", 9).scalars == {"a": 2.0}
 
 
@@ -139,15 +139,15 @@ def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):
         say=lambda _: None,
         guard=permissive(tmp_path),
     )
-    assert "started without --data" in json.loads(bare.introduce())["refused"]
-    assert "before it has introduced itself" in json.loads(bare.join("{}"))["refused"]
-    bare.greet(shake_hands(job.digest, "s1").model_dump_json())
+    assert "started without --data" in json.loads(bare.register())["refused"]
+    assert "before it has registered" in json.loads(bare.join("{}"))["refused"]
+    bare.handshake(shake_hands(job.digest, "s1").model_dump_json())
     with pytest.raises(MessageError, match="asked before it joined"):
         bare.answer(*fit(job, 1, 1)[:2])
 
 
 def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
-    told = node.introduce()
+    told = node.register()
     assert str(tmp_path) not in told
     assert ".png" not in told
     assert set(json.loads(told)) == {"client", "labels", "subgroups", "fingerprint", "source", "unseen"}
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pic
         guard=permissive(tmp_path),
     )
     told = "pictures: some of its pictures cannot be decoded; its own log says more"
-    assert json.loads(node.introduce()) == {"refused": told}
+    assert json.loads(node.register()) == {"refused": told}
     assert "smith-3.png" in said[0]
 
 
@@ -185,7 +185,7 @@ def test_what_stands_in_a_table_is_told_at_home_alone(job, tmp_path, write_pictu
         guard=permissive(tmp_path),
     )
     told = "labels: its labels do not fit the job's label map; its own log says more"
-    assert json.loads(node.introduce()) == {"refused": told}
+    assert json.loads(node.register()) == {"refused": told}
     assert "Smith, Jane" in said[0]
 
 
@@ -196,7 +196,7 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     folder = node._store._place("north", "0-federate/global")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "round-000001.safetensors").write_bytes(b"broken")
-    told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
+    told = read_response(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
     assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
 

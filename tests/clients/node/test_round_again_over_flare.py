@@ -94,5 +94,5 @@ def test_the_control_of_hospitals_that_forget_their_sums_it_has_the_weights(net,
     }
     assert len(found) >= 20
     error = max(float((found[key] - own[key]).abs().max()) for key in found)
-    away = max(float((whole[key] - own[key]).abs().max()) for key in found)
-    assert error < away / 1000
+    offline = max(float((whole[key] - own[key]).abs().max()) for key in found)
+    assert error < offline / 1000

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from registry.records import Standing
+from registry.records import SiteStatus
 from registry.registry import Registry
 from serving.metrics import Metrics
 from serving.releases.current_release import CurrentRelease
@@ -46,10 +46,10 @@ class Source:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.registry, name)
 
-    def standing(self, alias: str) -> Standing:
+    def standing(self, alias: str) -> SiteStatus:
         if self.error:
             raise self.error
-        return Standing(self.registry.current(alias)) if self.hides else self.registry.standing(alias)
+        return SiteStatus(self.registry.current(alias)) if self.hides else self.registry.standing(alias)
 
     def bundle(self, version: Any) -> Any:
         if version.number in self.slow:

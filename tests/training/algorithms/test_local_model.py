@@ -8,19 +8,19 @@ from training.models import build_model
 def test_a_sync_is_asked_for_the_names_once(monkeypatch, make_job):
     local_model = LocalModel(build_model(make_job().model, 2, seed=0), "cpu")
     asked = []
-    travels = Sync.travels
+    shared = Sync.shared
 
     def counted(self, model):
         asked.append(self.name)
-        return travels(self, model)
+        return shared(self, model)
 
     monkeypatch.setattr(Sync, "travels", counted)
     norm = SyncExcept(groups=("norm",))
     first = local_model.division(norm)
-    assert first.travels == travels(norm, local_model.model)
+    assert first.shared == shared(norm, local_model.model)
     assert first.keeps == norm.keeps(local_model.model)
     assert first.watches == ()
     asked.clear()
     assert local_model.division(SyncExcept(groups=("norm",))) is first
     assert not asked
-    assert local_model.division(SyncAll()).travels == local_model.names != first.travels
+    assert local_model.division(SyncAll()).shared == local_model.names != first.shared

@@ -32,19 +32,19 @@ def vit():
 
 
 def test_all_travels_in_the_models_order(resnet):
-    travels = SyncAll().travels(resnet)
-    assert travels == tuple(
+    shared = SyncAll().shared(resnet)
+    assert shared == tuple(
         name for name, value in resnet.state_dict().items() if "num_batches_tracked" not in name
     )
 
 
 def test_norm_is_every_normalisation_layer_with_its_statistics(resnet, vit):
-    stays = SyncExcept(groups=("norm",)).stays(resnet)
+    local = SyncExcept(groups=("norm",)).local(resnet)
     batch_norms = [
         name for name, module in resnet.named_modules() if isinstance(module, torch.nn.BatchNorm2d)
     ]
     parts = ("weight", "bias", "running_mean", "running_var")
-    assert stays & float_state(resnet).keys() == {f"{name}.{part}" for name in batch_norms for part in parts}
+    assert local & float_state(resnet).keys() == {f"{name}.{part}" for name in batch_norms for part in parts}
     assert {name.split(".")[-2] for name in group_names(vit, "norm")} == {"norm", "norm1", "norm2"}
 
 
@@ -66,12 +66,12 @@ def test_class_token_and_patch_projection_of_a_transformer(vit):
 
 def test_an_unknown_group_is_refused_with_those_that_exist(resnet):
     with pytest.raises(JobError, match="unknown group of parameters `nrom`; valid: norm, head, class_token"):
-        SyncExcept(groups=("nrom",)).travels(resnet)
+        SyncExcept(groups=("nrom",)).shared(resnet)
 
 
 def test_a_group_that_the_model_does_not_have_is_refused(resnet):
     with pytest.raises(JobError, match="the model has no `class_token` to keep apart"):
-        SyncExcept(groups=("class_token",)).travels(resnet)
+        SyncExcept(groups=("class_token",)).shared(resnet)
 
 
 def test_what_was_kept_wins_over_what_arrives():
@@ -115,25 +115,25 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_at_the_end(
         ]
         for client in ("north", "south")
     }
-    stays = set(kept["north"][1])
-    assert any(name.startswith(stem) for name in stays)
+    local = set(kept["north"][1])
+    assert any(name.startswith(stem) for name in local)
     final = ran.weights()
-    for name in stays:
+    for name in local:
         assert not torch.equal(kept["north"][0][name], kept["south"][0][name])
         # What a client has after the second round comes from what it had itself after the first.
         assert not torch.equal(kept["north"][0][name], kept["north"][1][name])
         expected = (13 * kept["north"][1][name].double() + 5 * kept["south"][1][name].double()) / 18
         assert_close_in_norm(final[name], expected, 1e-6, name)
-    assert stays < set(final)
+    assert local < set(final)
 
 
 def test_the_first_round_carries_everything_and_the_next_what_travels(make_job, run_job, two_clients):
     block = {"sync": {"name": "except", "groups": ["norm"]}, "rounds": 3, "evaluate_on": None}
     ran = run_job(make_job(federate=block), two_clients)
     state = ran.weights()
-    stays = group_names(ran.result.context.model, "norm") & set(state)
+    local = group_names(ran.result.context.model, "norm") & set(state)
     everything = sum(value.numel() * 4 for value in state.values())
-    kept = sum(state[name].numel() * 4 for name in stays)
+    kept = sum(state[name].numel() * 4 for name in local)
     down = [line["bytes_down"] for line in ran.lines]
     up = [line["bytes_up"] for line in ran.lines]
     assert down == [2 * everything, 2 * (everything - kept), 2 * (everything - kept)]
@@ -194,7 +194,7 @@ def test_a_client_that_did_not_move_takes_what_arrives_and_is_measured_later():
 
 def test_everything_travels_and_everything_is_kept_and_convolutions_are_watched(resnet):
     sync = SyncEMA()
-    assert sync.travels(resnet) == sync.keeps(resnet) == tuple(float_state(resnet))
+    assert sync.shared(resnet) == sync.keeps(resnet) == tuple(float_state(resnet))
     convolutions = {
         f"encoder.{name}.weight"
         for name, module in resnet.encoder.named_modules()
@@ -220,7 +220,7 @@ def test_local_statistics_stay_the_clients_own(resnet):
 def test_a_model_without_convolutions_is_refused():
     flat = Classifier(torch.nn.Linear(3, 2))
     with pytest.raises(JobError, match="sync ema measures how convolutions change, and Linear has none"):
-        SyncEMA().travels(flat)
+        SyncEMA().shared(flat)
 
 
 def byol(sync, rounds=3, **objective):

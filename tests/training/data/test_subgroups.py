@@ -17,7 +17,7 @@ from training.errors import JobError
 from training.jobs.job import Job, read_job
 from training.messages.message import Broadcast
 from training.rounds.client.evaluate import evaluate
-from training.rounds.requests import EvaluateQuestion, unpack_blocks
+from training.rounds.requests import EvaluateRequest, unpack_blocks
 
 JOB = {
     "name": "identity",
@@ -324,8 +324,8 @@ def test_only_a_question_that_asks_for_them_is_answered_with_them(make_client, d
     client = make_client("north", described)
 
     def cells(**asked):
-        question = EvaluateQuestion(split="test", subgroups=("light",), **asked)
-        broadcast = Broadcast("north", "0-federate", 1, "evaluate", options=question.model_dump())
+        request = EvaluateRequest(split="test", subgroups=("light",), **asked)
+        broadcast = Broadcast("north", "0-federate", 1, "evaluate", options=request.model_dump())
         return unpack_blocks(evaluate(broadcast, client))["light"].cells
 
     assert not cells()

@@ -92,10 +92,10 @@ def test_a_hospital_tells_with_its_census_and_clients_of_one_machine_do_not(make
     assert unused_of(whole) is None
     single = Single(whole, "north")
     assert isinstance(single, HasUnused)
-    question = Broadcast("north", CENSUS, 0, CENSUS)
-    answer = take_census(question, make_client("north", single))
-    check_update(answer, question)
+    request = Broadcast("north", CENSUS, 0, CENSUS)
+    answer = take_census(request, make_client("north", single))
+    check_update(answer, request)
     census = Census.from_updates([answer], whole.subgroups, ["benign", "malignant"])
     assert census.unused["north"].reasons == ALL_REASONS.reasons
-    assert take_census(question, make_client("north", whole)).scalars == {}
+    assert take_census(request, make_client("north", whole)).scalars == {}
     assert np.array_equal(census.counts["north"], Census.of_dataset(whole).counts["north"])

@@ -30,7 +30,7 @@ from training.jobs.run_folder import RunFolder
 from training.rounds.server.metrics import MetricsLog
 
 HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
-QUICK = {"silence": 0.6, "deadline": 60}
+QUICK = {"heartbeat_timeout": 0.6, "deadline": 60}
 
 
 def made_up(folder: Path, name: str, pictures: int) -> Path:
@@ -70,7 +70,7 @@ class InProcessChannel:
     Attributes:
         reception: of the site.
         cut: why nothing comes through, or None.
-        before_ask, after_ask: called with each question's header and whether it came through.
+        before_ask, after_ask: called with each request's header and whether it came through.
         waiting: one for each call that waits for its turn or has it: a site of its own would be at work.
     """
 
@@ -82,14 +82,14 @@ class InProcessChannel:
     )
     waiting: list[None] = field(default_factory=list)
 
-    def greet(self, greeting: str, seconds: float) -> str:
+    def handshake(self, handshake: str, seconds: float) -> str:
         self._through()
-        return self.reception.greet(greeting)
+        return self.reception.handshake(handshake)
 
-    def introduce(self, seconds: float) -> str:
+    def register(self, seconds: float) -> str:
         self._through()
         with self._turn():
-            return self.reception.introduce()
+            return self.reception.register()
 
     def join(self, roster: str, seconds: float) -> str:
         self._through()

@@ -161,6 +161,6 @@ def test_with_a_minimum_the_others_begin_without_it(own_job, net, monkeypatch):
 def test_it_is_no_part_of_a_jobs_identity(own_job):
     job = own_job()
     assert far(job).digest == far(job, canary=False).digest == job.digest
-    slow = Job.model_validate({**job.resolved(), "engine": {"network": {"silence": 5}}})
+    slow = Job.model_validate({**job.resolved(), "engine": {"network": {"heartbeat_timeout": 5}}})
     assert slow.digest != job.digest
     assert far(slow).digest == far(slow, canary=False).digest == slow.digest

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from clients.federation.standing import FILE, REASON, DisabledHospitals
+from clients.federation.site_status import FILE, REASON, DisabledHospitals
 from training.engines.flare.calls import ChannelError, GuardedChannel
 
 OTHERS = ["north", "south", "west"]
@@ -42,7 +42,7 @@ def asks_fit(header, round_):
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_an_answer_of_a_disabled_hospital_is_dropped_and_rounds_go_on(own_job, net, disable, guarded, guard):
-    """Its process has the question of round 2 already. Without the guard it takes part to the end."""
+    """Its process has the request of round 2 already. Without the guard it takes part to the end."""
     there = net(own_job(federate={"rounds": 3}, engine={"min_clients": 3}))
     ends = guarded(there) if guard else dict(there.channels)
 
@@ -79,7 +79,7 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
     ends["east"].before_ask = before
     thread = in_thread(lambda: ran.append(there.run()))
     wait_until(lambda: "waits for east" in there.progress.getvalue())
-    assert REASON in there.coordinator.status.away["east"]
+    assert REASON in there.coordinator.status.offline["east"]
     assert len(there.metrics()) == 1
     disable()
     thread.join(120)
@@ -91,8 +91,8 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
 
 
 CALLS = {
-    "greet": ("hello", 1.0),
-    "introduce": (1.0,),
+    "handshake": ("hello", 1.0),
+    "register": (1.0,),
     "join": ("{}", 1.0),
     "ask": ("{}", b"", 1.0, lambda: None),
     "ping": (1.0,),

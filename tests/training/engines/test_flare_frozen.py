@@ -4,16 +4,16 @@ import pytest
 from safetensors.torch import save_file
 
 from tests.training.engines.test_flare_same_weights import bytes_of
-from training.engines.flare.wire import AnswerHeader, read_payload
-from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
+from training.engines.flare.wire import ResponseHeader, read_payload
+from training.jobs.disclosure_report import MASKED, disclosures, over_network
 from training.jobs.job import Job
 from training.models import build_model
 from training.models.classifier import float_state
-from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
 
-HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
-LORA = {"rounds": 2, "trains": {"name": "lora", "rank": 2}}
-LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}}
+HEAD = {"rounds": 2, "trainable": {"name": "head", "views": 1}}
+LORA = {"rounds": 2, "trainable": {"name": "lora", "rank": 2}}
+LAST = {"rounds": 2, "trainable": {"name": "last_blocks", "blocks": 1}}
 FITS = {
     "rounds": 2,
     "progressive_resizing": {"rounds": 1, "image_size": 8},
@@ -107,17 +107,17 @@ def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
     for channel in there.channels.values():
 
         def note(header, answer):
-            read = AnswerHeader.model_validate_json(answer[0])
+            read = ResponseHeader.model_validate_json(answer[0])
             heard.setdefault(read.ask, []).append(set(read_payload(answer[1])))
             return answer
 
         channel.after_ask = note
     there.run()
-    table = {row.topic: row for row in who_sees_what(job, ("north", "south", "east", "west"))}
+    table = {row.topic: row for row in disclosures(job, ("north", "south", "east", "west"))}
     assert table.keys() == {
         "introduction", "census", "canary", "weights", "scalars", "counts", "neighbours"
     }  # fmt: skip
-    assert heard.keys() - set(QUESTIONS) == {"census", "canary", "embed", "fit", "test", "neighbours"}
+    assert heard.keys() - set(REQUESTS) == {"census", "canary", "embed", "fit", "test", "neighbours"}
     assert heard["embed"] == [set()] * 4
     assert all(tensors == {"head.weight", "head.bias"} for tensors in heard["fit"])
     assert table["weights"].coordinator == "its model, after every round"
@@ -130,7 +130,7 @@ def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
 @pytest.mark.parametrize("masks", [False, True], ids=["in the clear", "under masks"])
 def test_folds_over_a_network_are_those_of_one_machine(own_job, model, net, here, masks):
     stages = [
-        {"stage": "federate", "fit": "converged", "trains": {"name": "head"}},
+        {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}},
         {"stage": "personalize", "strategy": {"name": "none"}},
         {"stage": "export"},
         {"stage": "calibrate"},

@@ -17,7 +17,7 @@ ALONE = 0.2  # seconds in which a second answer would have come to be read, too
 def crowded(monkeypatch):
     """Answers to a training wait for each other; tells how many were ever read at the same time."""
     together = []
-    read, meeting = module.read_answer, threading.Barrier(2)
+    read, meeting = module.read_response, threading.Barrier(2)
 
     def watched(header, body, stamp):
         if stamp.ask == "fit":
@@ -27,7 +27,7 @@ def crowded(monkeypatch):
             meeting.reset()
         return read(header, body, stamp)
 
-    monkeypatch.setattr(module, "read_answer", watched)
+    monkeypatch.setattr(module, "read_response", watched)
     return together
 
 
@@ -48,7 +48,7 @@ def test_answers_that_come_at_once_are_read_one_after_another_and_wait_on_disk(
     own_job, net, here, monkeypatch, crowded, spooled
 ):
     # A site that waits here for the others has nothing to do; it must not be asked again for that.
-    job = own_job(federate={"rounds": 1}, engine={"network": {"silence": 60}})
+    job = own_job(federate={"rounds": 1}, engine={"network": {"heartbeat_timeout": 60}})
     there = net(job)
     all_trained = threading.Barrier(len(there.channels))
 

@@ -19,7 +19,7 @@ from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
 from training.rounds.requests import FIT
 
 TIMES = 2  # that it cannot
-MANY = 60  # questions, that nobody is asked in so short a run
+MANY = 60  # requests, that nobody is asked in so short a run
 
 
 def no_file(number, kind=CheckpointError):
@@ -33,7 +33,7 @@ PASSES = {
     "full disk": no_file(errno.ENOSPC),
     "full disk for states": no_file(errno.ENOSPC, DataError),
     "quota": no_file(errno.EDQUOT),
-    "hours": ClosedHoursError("questions are answered 19:00 to 06:00"),
+    "hours": ClosedHoursError("requests are answered 19:00 to 06:00"),
     "limits": LimitsError("limits.free_gb: 5 GB are to stay free"),
 }
 STAYS = {"no rights": no_file(errno.EACCES), "something else": QuorumError("no")}
@@ -54,13 +54,13 @@ def cannot(monkeypatch):
         net.channels[name].before_ask = heard
         answers = reception._allowed_answer
 
-        def answer(question):
-            if question.ask != ask or question.round not in (0, 2):
-                return answers(question)
-            attempts.append(question.round)
+        def answer(request):
+            if request.ask != ask or request.round not in (0, 2):
+                return answers(request)
+            attempts.append(request.round)
             if len(attempts) > times:
-                return answers(question)
-            return Failure(question.client, question.track, public_message(error))
+                return answers(request)
+            return Failure(request.client, request.track, public_message(error))
 
         reception._allowed_answer = answer
         return attempts
@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_sum_costs_nothing(own_job, net, 
         asked[:] = [json.loads(header)["ask"]]
 
     east.before_ask = before
-    save, write = east.reception._store.save, request_handler.write_answer
+    save, write = east.reception._store.save, request_handler.write_response
 
     def lose(error):
         if asked == [ask] and len(lost) < TIMES:
@@ -108,15 +108,15 @@ def test_a_disk_that_is_full_in_the_middle_of_a_sum_costs_nothing(own_job, net, 
         save(*state)
         lose(no_file(errno.ENOSPC, ClientDataError))
 
-    def lose_or_write(answer, question, payload):
-        if question.client == "east" and not isinstance(answer, Failure):
+    def lose_or_write(answer, request, payload):
+        if request.client == "east" and not isinstance(answer, Failure):
             lose(no_file(errno.ENOSPC))
-        return write(answer, question, payload)
+        return write(answer, request, payload)
 
     if full == "state":
         monkeypatch.setattr(east.reception._store, "save", save_and_lose)
     else:
-        monkeypatch.setattr(request_handler, "write_answer", lose_or_write)
+        monkeypatch.setattr(request_handler, "write_response", lose_or_write)
     assert bytes_of(there.run()) == bytes_of(here(job))
     assert len(lost) == TIMES
     assert "waits for east. east: disk: " in there.progress.getvalue()

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from training.engines.flare.calls import StoppedError
-from training.engines.flare.wire import AnswerHeader, read_payload
-from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
+from training.engines.flare.wire import ResponseHeader, read_payload
+from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, REQUESTS, UNMASK
 from training.privacy.secagg.sums import tolerance
 
 MASKS = {"min_count": 1, "secure_aggregation": {"fewest": 3}}
@@ -49,7 +49,7 @@ def heard():
         for channel in there.channels.values():
 
             def note(header, answer, inner=channel.after_ask):
-                found.append((AnswerHeader.model_validate_json(answer[0]), read_payload(answer[1])))
+                found.append((ResponseHeader.model_validate_json(answer[0]), read_payload(answer[1])))
                 return inner(header, answer)
 
             channel.after_ask = note
@@ -66,10 +66,10 @@ def test_masked_sums_over_a_network_are_the_plain_ones_of_one_machine(own_job, n
     there = net(job)
     answers = heard(there)
     assert_near(weights(there.run()), weights(plain), job)
-    assert {header.ask for header, _ in answers} >= {"fit", "evaluate", "test", *QUESTIONS} - {CONFIRM}
+    assert {header.ask for header, _ in answers} >= {"fit", "evaluate", "test", *REQUESTS} - {CONFIRM}
     for header, tensors in answers:
         assert not any(tensor.is_floating_point() for tensor in tensors.values())
-        if header.ask not in ("census", *QUESTIONS):
+        if header.ask not in ("census", *REQUESTS):
             assert set(tensors) == {KEYS, LAYOUT}
 
 

@@ -10,7 +10,7 @@ from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from personalization.report.run_report import report_data
 from training.data.dataset import SPLITS
-from training.engines.flare.wire import AnswerHeader, read_payload
+from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import over_network
 from training.rounds.requests import read_blocks
 
@@ -82,7 +82,7 @@ def told(own_job, net, federate_block):
         first = federate_block(rounds=1, aggregator={"name": "q-ffl", "q": 1.0}, evaluate_on="validation")
         job = own_job(
             data={"subgroups": {"scale": "fitzpatrick", "groups": groups}},
-            engine={"network": {"silence": 60}},  # each is asked everything once
+            engine={"network": {"heartbeat_timeout": 60}},  # each is asked everything once
             privacy={"min_count": LEAST},
             evaluation={"intersections": [{"column": "site"}]},
             stages=[first, *stages],
@@ -91,12 +91,12 @@ def told(own_job, net, federate_block):
         found = {name: ([], []) for name in there.channels}
         for name, line in there.channels.items():
             texts, answers = found[name]
-            for method in ("greet", "introduce", "join"):
+            for method in ("handshake", "register", "join"):
                 setattr(line.reception, method, noting(getattr(line.reception, method), texts))
 
             def answer(header, body, real=line.reception.answer, answers=answers):
                 given = real(header, body)
-                answers.append((AnswerHeader.model_validate_json(given[0]), read_payload(given[1])))
+                answers.append((ResponseHeader.model_validate_json(given[0]), read_payload(given[1])))
                 return given
 
             line.reception.answer = answer
@@ -107,7 +107,7 @@ def told(own_job, net, federate_block):
 
 
 def blocks_of(answers):
-    """Every block of counts in a node's answers, as (question, subgroup, block)."""
+    """Every block of counts in a node's answers, as (request, subgroup, block)."""
     return [
         (header.ask, name, block)
         for header, tensors in answers

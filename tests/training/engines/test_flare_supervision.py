@@ -10,7 +10,7 @@ from personalization.report.run_report import never_there
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare.calls import ChannelError, StoppedError
 from training.engines.flare.network_round import needed
-from training.engines.flare.registration import AwayError
+from training.engines.flare.registration import OfflineError
 from training.errors import QuorumError
 from training.messages.message import Broadcast
 
@@ -29,7 +29,7 @@ def asks(header, ask, round_=None):
 
 @pytest.fixture
 def lose():
-    """`lose(net, name, ask, round)`: a site goes away when it is asked this; it is back for the last test."""
+    """`lose(net, name, ask, round)`: a site goes offline when asked this; it is back for the last test."""
 
     def arrange(net, name, ask, round_):
         line = net.channels[name]
@@ -65,7 +65,7 @@ def test_a_site_that_dies_is_named_and_the_others_go_on(own_job, net, lose):
     assert "east was killed" in json.dumps(lines[1])
     assert "east was killed" in json.dumps(lines[2])
     assert heard.count(2) == 1
-    assert 3 not in heard, "one that is known to be away is not asked"
+    assert 3 not in heard, "one that is known to be offline is not asked"
 
 
 def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thread, wait_until, here):
@@ -84,14 +84,14 @@ def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thre
     thread = in_thread(lambda: ran.append(there.run()))
     wait_until(lambda: "waits for east" in there.progress.getvalue())
     assert there.coordinator.status.waiting == ("east",)
-    assert "the cable is out" in there.coordinator.status.away["east"]
+    assert "the cable is out" in there.coordinator.status.offline["east"]
     east.cut = None
     thread.join(120)
     assert bytes_of(ran[0]) == bytes_of(here(job))
 
 
 def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, here):
-    """The site trained; its answer got lost on the way. The question comes again with the same number."""
+    """The site trained; its answer got lost on the way. The request comes again with the same number."""
     job = own_job(federate=KEPT)
     there = net(job)
     seen = []
@@ -110,7 +110,7 @@ def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, h
     assert bytes_of(result) == bytes_of(here(job))
 
 
-@pytest.mark.parametrize("what", ["the question", "the answer"])
+@pytest.mark.parametrize("what", ["the request", "the answer"])
 def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, here, what):
     """The call would wait for its deadline; the site is there all the time, and has nothing to do."""
     job = own_job(federate=KEPT)
@@ -121,7 +121,7 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     def before(header):
         if asks(header, "fit", 2):
             asked.append(json.loads(header)["number"])
-            if len(asked) == 1 and what == "the question":
+            if len(asked) == 1 and what == "the request":
                 over.wait(120)
 
     def after(header, answer):
@@ -133,7 +133,7 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     result = there.run()
     over.set()
     assert len(asked) >= 2
-    assert len(set(asked)) == 1, "the same question, so the site answers the same and trains once"
+    assert len(set(asked)) == 1, "the same request, so the site answers the same and trains once"
     assert [line["answered"] for line in there.metrics()] == [["north", "south", "east", "west"]] * 3
     assert bytes_of(result) == bytes_of(here(job))
 
@@ -141,16 +141,16 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
 def test_client_properties_that_were_lost_are_asked_for_again(own_job, net):
     there = net(own_job(federate={"rounds": 1}))
     east = there.channels["east"]
-    real, over, asked = east.introduce, Event(), []
+    real, over, asked = east.register, Event(), []
 
-    def introduce(seconds):
+    def register(seconds):
         asked.append(1)
         told = real(seconds)
         if len(asked) == 1:
             over.wait(120)
         return told
 
-    east.introduce = introduce
+    east.register = register
     there.run()
     over.set()
     assert len(asked) >= 2
@@ -210,7 +210,7 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here,
 
     def is_back(each):
         status = each.coordinator.status
-        return "east" in status.answered and "east" not in status.away
+        return "east" in status.answered and "east" not in status.offline
 
     results = []
     for each in (late, never):
@@ -232,16 +232,18 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here,
 def test_the_run_begins_when_every_site_is_there(own_job, net):
     there = net(own_job())
     del there.channels["west"]
-    with pytest.raises(AwayError, match="west: it is not connected"):
+    with pytest.raises(OfflineError, match="west: it is not connected"):
         there.run()
 
 
 def test_a_run_begins_without_a_site_that_is_away_where_the_job_says_so_and_names_it(own_job, net):
-    job = own_job(federate={**KEPT, "rounds": 1}, engine={"network": {"silence": 30, "quorum": 0.75}})
+    job = own_job(
+        federate={**KEPT, "rounds": 1}, engine={"network": {"heartbeat_timeout": 30, "quorum": 0.75}}
+    )
     there = net(job)
     del there.channels["west"]
     result = there.run()
-    assert "it was away when the run began" in result.summary["left_out"]["west"]
+    assert "it was offline when the run began" in result.summary["left_out"]["west"]
     assert there.metrics()[0]["asked"] == [name for name in there.manifests if name != "west"]
     assert "west took no part in the run" in never_there(result.summary)[0]
 
@@ -259,7 +261,7 @@ def test_how_many_answers_a_question_waits_for(own_job, quorum, ask, needed_of_t
 def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, net):
     job = own_job(
         federate={**KEPT, "rounds": 1, "evaluate_on": None},
-        engine={"min_clients": 3, "network": {"silence": 30, "enough": True}},
+        engine={"min_clients": 3, "network": {"heartbeat_timeout": 30, "enough": True}},
     )
     there = net(job)
     release = Event()
@@ -341,7 +343,7 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
     line = there.metrics()[1]
     assert line["answered"] == ["east", "west"]
     told = json.dumps(line)
-    assert "north answered another question: number" in told
+    assert "north answered another request: number" in told
     assert "with values that are not finite" in told
     assert there.metrics()[2]["answered"] == ["north", "south", "east", "west"]
 
@@ -385,7 +387,7 @@ def test_a_site_that_will_not_join_is_left_out_or_ends_the_run_before_it_begins(
 
 
 def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_until):
-    """FLARE ends all calls of a job at once; a site whose answer was still to come is not away."""
+    """FLARE ends all calls of a job at once; a site whose answer was still to come is not offline."""
     there = net(own_job(federate={**KEPT, "evaluate_on": None}, engine={"min_clients": 3}))
     stopped, answered = [], set()
     for name in OTHERS:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from training.engines.flare.wire import AnswerHeader, read_payload
-from training.jobs.disclosure_report import MASKED, over_network, who_sees_what
-from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+from training.engines.flare.wire import ResponseHeader, read_payload
+from training.jobs.disclosure_report import MASKED, disclosures, over_network
+from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
 from training.rounds.canary import CANARY
 from training.rounds.census import CENSUS
 from training.rounds.requests import EMBED
@@ -27,7 +27,7 @@ TOPICS = {
     "counts": "counts",
     "embeddings": "embeddings",
 }
-EMPTY = (*QUESTIONS, EMBED)  # what is asked without anything of the pictures in the answer
+EMPTY = (*REQUESTS, EMBED)  # what is asked without anything of the pictures in the answer
 WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity", CENSUS}
 
 
@@ -46,19 +46,19 @@ def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy
     for channel in there.channels.values():
 
         def note(header, answer):
-            answers.append((AnswerHeader.model_validate_json(answer[0]), read_payload(answer[1])))
+            answers.append((ResponseHeader.model_validate_json(answer[0]), read_payload(answer[1])))
             return answer
 
         channel.after_ask = note
     there.run()
-    table = {row.topic: row for row in who_sees_what(job, NAMES)}
+    table = {row.topic: row for row in disclosures(job, NAMES)}
 
     assert {topic for topic, row in table.items() if row.coordinator == MASKED} == masked
     assert ("at_thresholds" in {header.ask for header, _ in answers}) == ("calibration" in masked)
     heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in EMPTY}
     assert heard == table.keys() - {"introduction", "scalars"}
     for header, tensors in answers:
-        if header.ask in QUESTIONS:
+        if header.ask in REQUESTS:
             continue
         if header.ask == EMBED:
             assert not tensors

@@ -54,8 +54,8 @@ def test_answers_come_in_the_order_of_the_questions_in_memory_or_on_disk(make_jo
     job, data = make_job(), make_dataset(FOUR)
     parts = ClientAppParts(job, data, ClientStore(tmp_path / "clients"))
     engine = InProcessEngine(parts, tmp_path / "spool", memory=1)
-    questions = [Broadcast(name, "census", 0, "census") for name in reversed(data.clients)]
-    answers = engine.run_round(questions)
+    requests = [Broadcast(name, "census", 0, "census") for name in reversed(data.clients)]
+    answers = engine.run_round(requests)
     assert [answer.client for answer in answers] == list(reversed(data.clients))
     assert all(isinstance(answer.tensors, SpooledTensors) for answer in answers)
     engine.close()
@@ -83,13 +83,13 @@ def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
     data = make_dataset(FOUR)
     alone = InProcessEngine(ClientAppParts(make_job(), data, ClientStore(tmp_path / "a")), tmp_path / "alone")
     weights = alone._app._local_model.take(alone._app._local_model.names)
-    questions = [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
-    expected = alone.run_round(questions)
+    requests = [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
+    expected = alone.run_round(requests)
     assert not spooled
 
     parts = ClientAppParts(make_job(engine={"workers": 2}), data, ClientStore(tmp_path / "b"))
     engine = InProcessEngine(parts, tmp_path / "spool", memory=int(2.5 * tensor_bytes(weights)))
-    answers = engine.run_round(questions)
+    answers = engine.run_round(requests)
     assert [isinstance(answer.tensors, SpooledTensors) for answer in answers] == [False, False, True, True]
     for one, other in zip(expected, answers, strict=True):
         assert all(torch.equal(other.tensors[name], value) for name, value in one.tensors.items())
@@ -111,7 +111,7 @@ def test_what_a_client_cannot_do_is_an_answer_and_the_others_go_on(make_job, mak
     assert "north has fewer than two pictures to train on" in lone.reason
     assert rest.num_examples == {"dark": 5}
     [unknown] = engine.run_round([Broadcast("south", "0-federate", 1, "gossip")])
-    assert "stage 0-federate knows no question `gossip`" in unknown.reason
+    assert "stage 0-federate knows no request `gossip`" in unknown.reason
     engine.close()
 
 

@@ -20,7 +20,7 @@ from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
 from training.rounds.client import disclosure
-from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateQuestion
+from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateRequest
 
 NOISY = {"counts": {"epsilon": 4, "delta": 1e-5, "evaluations": 2}}
 PERSONALIZE = {
@@ -82,14 +82,14 @@ def test_a_whole_job(noisy_job, run_job):
     assert "(4, 1e-05)-differential privacy of what the models answered for one patient" in page
 
 
-def question(job, ask=EVALUATE, round_=2, client="north", stage="0-federate", seed=1, **options):
-    """A question about a model of these weights."""
+def request(job, ask=EVALUATE, round_=2, client="north", stage="0-federate", seed=1, **options):
+    """A request about a model of these weights."""
     torch.manual_seed(seed)
     weights = {
         name: tensor + 0.1 * torch.randn_like(tensor)
         for name, tensor in float_state(initial_model(job.model, job.seed, 16, 2)).items()
     }
-    asked = EvaluateQuestion(**{"split": "validation", "subgroups": ("light", "dark"), **options})
+    asked = EvaluateRequest(**{"split": "validation", "subgroups": ("light", "dark"), **options})
     return Broadcast(client, stage, round_, ask, GLOBAL, weights, asked.model_dump())
 
 
@@ -117,36 +117,36 @@ def test_what_leaves_is_noise_added_to_one_picture_per_patient(app, noisy_job, m
 
     monkeypatch.setattr(disclosure, "discrete_gaussian", ones)
     job = noisy_job()
-    found = told(app(job).answer(question(job)))
+    found = told(app(job).answer(request(job)))
     variance = NoisePlan(job.privacy, job.stages).variance("validation")
     assert added == [(variance, 4)] * 2
     assert {name.partition("/")[0] for name in found} == {MATRIX, "patients", NOISE}
     # North has 4 light and 3 dark validation pictures; the first two of a draw are of one lesion.
     assert found["patients/light"].sum() == 3
     assert found["confusion/light"].sum() == 3 + 4
-    tested = told(app(job).answer(question(job, TEST, split="test")))
+    tested = told(app(job).answer(request(job, TEST, split="test")))
     assert HISTOGRAM in {name.partition("/")[0] for name in tested}
     assert tested[f"{HISTOGRAM}/light"].sum() == tested["patients/light"].sum() + 2 * 16
 
 
 def test_the_same_question_gets_the_same_answer(app, noisy_job):
     job = noisy_job()
-    first = told(app(job).answer(question(job)))
-    again = told(app(job).answer(question(job)))  # of another process that finds the store
+    first = told(app(job).answer(request(job)))
+    again = told(app(job).answer(request(job)))  # of another process that finds the store
     assert all((first[name] == again[name]).all() for name in first)
-    other = told(app(job).answer(question(job, seed=2)))
+    other = told(app(job).answer(request(job, seed=2)))
     assert any((first[name] != other[name]).any() for name in first)
 
 
 def test_more_questions_than_the_job_has(app, noisy_job):
     job, asked = noisy_job(), app()
     for seed in range(5):
-        told(asked.answer(question(job, seed=seed)))
-    refused = asked.answer(question(job, seed=5))
+        told(asked.answer(request(job, seed=seed)))
+    refused = asked.answer(request(job, seed=5))
     assert isinstance(refused, Failure)
     assert "5 units of noise, 5 are spent" in refused.reason
-    told(asked.answer(question(job, seed=0)))  # that one was answered
-    told(asked.answer(question(job, client="south", seed=5)))  # and others have accounts of their own
+    told(asked.answer(request(job, seed=0)))  # that one was answered
+    told(asked.answer(request(job, client="south", seed=5)))  # and others have accounts of their own
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_more_questions_than_the_job_has(app, noisy_job):
     [
         ({"split": "calibration"}, "tells nothing of its calibration pictures: no stage of the job asks"),
         ({"ask": FIT, "split": "test"}, None),
-        ({"ask": "parity", "stage": "1-export"}, "a question about validation pictures of north was refused"),
+        ({"ask": "parity", "stage": "1-export"}, "a request about validation pictures of north was refused"),
         ({"ask": "likelihoods", "split": "test"}, "likelihoods"),
     ],
 )
@@ -170,7 +170,7 @@ def test_other_questions_tell_nothing_of_pictures_that_judge(
 
     monkeypatch.setattr(type(dataset), "examples", examples)
     job = noisy_job(last={"stage": "export"})
-    answer = app(job).answer(question(job, **asked))
+    answer = app(job).answer(request(job, **asked))
     assert set(seen) <= {"train"}
     if reason is not None:
         assert isinstance(answer, Failure)
@@ -180,7 +180,7 @@ def test_other_questions_tell_nothing_of_pictures_that_judge(
 def test_training_pictures_are_counted_as_ever(app, noisy_job):
     """`privacy.min_count` holds, and the ledger: noise is for what judges."""
     job = noisy_job(privacy={**NOISY, "min_count": 14})
-    found = told(app(job).answer(question(job, split="train")))
+    found = told(app(job).answer(request(job, split="train")))
     assert not found  # of 13 and 5 pictures
 
 
@@ -196,7 +196,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_answers(noisy_job, run_kille
 
     monkeypatch.setattr(noise_plan, "noisy_blocks", remember)
     ran = run_killed(job)
-    assert len(answers) == len(set(answers))  # nobody's pictures were counted twice for one question
+    assert len(answers) == len(set(answers))  # nobody's pictures were counted twice for one request
     assert ran.result.summary["privacy"]["counts"]["epsilon"] == 4
 
 

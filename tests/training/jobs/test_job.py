@@ -555,7 +555,7 @@ def test_a_job_learns_one_codebook(make_job):
         make_job(stages=[pretrain, pretrain])
 
 
-CONVERGED = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+CONVERGED = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}
 FINETUNE = {"name": "finetune", "epochs": 1, "objective": {"name": "supervised"}}
 
 
@@ -582,7 +582,7 @@ def test_with_folds_nothing_is_kept_for_calibration_alone(make_job):
     assert make_job(**job).data.split.calibration == 0.1
 
 
-HEAD = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+HEAD = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}
 SEVERAL = {"encoders": [{"name": "resnet18", "weights": "x"}, {"name": "resnet34", "weights": "y"}]}
 
 
@@ -619,8 +619,8 @@ def test_several_encoders_stay_as_they_are_and_are_projected_exactly(
     monkeypatch.setattr("training.jobs.job.find_spec", lambda name: name)
     in_rounds = {
         "rounds": federate_block(),
-        "last": federate_block(trains={"name": "last", "blocks": 1}),
-        "rounds on features": federate_block(trains={"name": "head"}),
+        "last": federate_block(trainable={"name": "last", "blocks": 1}),
+        "rounds on features": federate_block(trainable={"name": "head"}),
     }
     stages = [in_rounds.get(each, each) if isinstance(each, str) else each for each in stages]
     one = make_job(stages=stages, model={"weights": "x"}, privacy=privacy)

@@ -4,9 +4,9 @@ import pytest
 
 from training.jobs.disclosure_report import (
     MASKED,
+    disclosures,
     needs_every_hospital,
     over_network,
-    who_sees_what,
     why_open,
 )
 from training.jobs.job import Job, read_job
@@ -17,7 +17,7 @@ THREE = ("north", "south", "west")
 
 
 def rows(job, hospitals=THREE):
-    return {row.topic: row for row in who_sees_what(job, hospitals)}
+    return {row.topic: row for row in disclosures(job, hospitals)}
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_weights_are_seen_as_the_privacy_block_says(make_job):
     [(True, MASKED, "3 hospitals or more"), (False, "all of them", "of 10 patients")],
 )
 def test_gradients_of_a_converged_head_have_a_row(make_job, masks, seen, holds):
-    stage = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+    stage = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}
     job = make_job(
         stages=[stage], model={"weights": "x"}, privacy={"min_count": 10, "counts": {"masks": masks}}
     )
@@ -120,7 +120,7 @@ def test_gradients_of_a_converged_head_have_a_row(make_job, masks, seen, holds):
 
 @pytest.mark.parametrize(("masks", "seen"), [(True, MASKED), (False, "all of them")])
 def test_sums_for_a_projection_have_a_row(make_job, masks, seen):
-    stage = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
+    stage = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}
     one = make_job(stages=[stage], model={"weights": "x"}, privacy={"counts": {"masks": masks}})
     several = {"encoders": [{"name": "resnet18", "weights": "x"}]}
     job = type(one).model_validate({**one.resolved(), "model": several})
@@ -181,7 +181,7 @@ def test_what_goes_beside_weights_has_a_row(recipes, recipe, topic, others):
 def test_every_built_in_job_has_a_table_without_gaps(recipes):
     for name, job in recipes.items():
         for each in (job, over_network(job)):
-            table = who_sees_what(each, THREE)
+            table = disclosures(each, THREE)
             assert all(cell and cell[-1] not in ".;" for row in table for cell in row.cells), name
             topics = [row.topic for row in table]
             assert "census" in topics

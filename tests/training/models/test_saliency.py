@@ -157,16 +157,16 @@ def test_each_picture_of_a_case_has_its_map_and_only_who_asked():
     images = pictures().numpy()
     both = read_given(case, ["close-up", "dermoscopic"], {})
     alone = read_given(case, [None], {})
-    questions = [
+    requests = [
         Question(images[:1], alone),
         Question(images[:2], both, with_map=True),
         Question(images[2:], alone, with_map=True),
     ]
-    first, second, third = run_batch(graph, questions)
+    first, second, third = run_batch(graph, requests)
     assert first.map is None
     assert second.map.shape == (1, 2, 3, 2, 2)
     assert third.map.shape == (1, 1, 3, 2, 2)
-    (by_itself,) = run_batch(graph, [questions[1]])
+    (by_itself,) = run_batch(graph, [requests[1]])
     assert_close_in_norm(second.map, by_itself.map, 1e-4)
     check_answers(graph, Promise(SIZE, 3, slots=3, kinds=2))
 

@@ -16,7 +16,7 @@ from clients.data.manifests.manifest import Manifest, Row
 from personalization.strategies.base import Training
 from registry.gate_report import OVERRIDE, GateResult
 from registry.gates.gate import Case, GateConfig
-from training.algorithms.aggregators.base import Aggregator, Mixture, Report, ServerState
+from training.algorithms.aggregators.base import AggregationWeights, Aggregator, Report, ServerState
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
@@ -36,10 +36,14 @@ class Median(Aggregator):
 
     name: Literal["median"] = "median"
 
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """All weight on one client."""
         ranked = sorted(reports, key=lambda report: report.total)
-        return Mixture({ranked[len(ranked) // 2].client: 1.0}), {"rounds": state.get("rounds", 0) + 1}
+        return AggregationWeights({ranked[len(ranked) // 2].client: 1.0}), {
+            "rounds": state.get("rounds", 0) + 1
+        }
 
 
 class Gentle(Objective):
@@ -92,7 +96,7 @@ class HeadStays(Sync):
 
     name: Literal["head-stays"] = "head-stays"
 
-    def stays(self, model: Classifier) -> frozenset[str]:
+    def local(self, model: Classifier) -> frozenset[str]:
         """The head."""
         return group_names(model, "head")
 

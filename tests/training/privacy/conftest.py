@@ -10,7 +10,7 @@ from training.algorithms.client import Client, State
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.privacy.secagg.client import answer, withhold
-from training.privacy.secagg.sums import MaskedSum, sum_withheld
+from training.privacy.secagg.sums import MaskedSum, sum_masked_updates
 from training.privacy.settings import SecureAggregationConfig
 
 
@@ -36,14 +36,14 @@ def bare_client(name: str, store: MemoryStore) -> Client:
 
 @dataclass
 class Federation:
-    """Clients that withhold tensors and answer the questions of a secure sum.
+    """Clients that withhold tensors and answer the requests of a secure sum.
 
     Attributes:
         values: what each client holds.
         config: the job's.
-        leaves: at which question a client leaves for good.
+        leaves: at which request a client leaves for good.
         seen: every message that reached the coordinator.
-        tamper: changes a question on its way.
+        tamper: changes a request on its way.
     """
 
     values: Mapping[str, Mapping[str, torch.Tensor]]
@@ -62,7 +62,7 @@ class Federation:
         if self.leaves.get(name) == broadcast.ask:
             self.gone.add(name)
         if name in self.gone:
-            return Failure(name, broadcast.track, "no sign of life")
+            return Failure(name, broadcast.track, "no heartbeat")
         try:
             update = answer(broadcast, bare_client(name, self.store), self.config)
         except TrainingError as error:
@@ -80,7 +80,7 @@ class Federation:
         return updates
 
     def sum(self, round_: int = 1, **arguments: object) -> MaskedSum:
-        return sum_withheld(self.ask, self.withheld(round_), self.config, **arguments)  # type: ignore[arg-type]
+        return sum_masked_updates(self.ask, self.withheld(round_), self.config, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.fixture

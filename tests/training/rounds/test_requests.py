@@ -14,14 +14,14 @@ from training.data.dataset import Examples
 from training.errors import MessageError
 from training.messages.message import Broadcast, Update
 from training.rounds.client.evaluate import evaluate, predict, predictions
-from training.rounds.requests import EvaluateQuestion, add_blocks, pack_blocks, read_blocks, unpack_blocks
+from training.rounds.requests import EvaluateRequest, add_blocks, pack_blocks, read_blocks, unpack_blocks
 
 MALIGNANT = np.array([False, True])
 
 
-def ask(client, **question):
-    given = {"split": "validation", "subgroups": ("light", "dark", "undeclared"), **question}
-    options = EvaluateQuestion(**given).model_dump()
+def ask(client, **request):
+    given = {"split": "validation", "subgroups": ("light", "dark", "undeclared"), **request}
+    options = EvaluateRequest(**given).model_dump()
     return evaluate(Broadcast(client.id, "0-federate", 1, "evaluate", options=options), client)
 
 

@@ -6,7 +6,7 @@
 """
 
 from registry.bundle.plugins import PartTable
-from training.algorithms.aggregators.base import Aggregator, Mixture, Report
+from training.algorithms.aggregators.base import AggregationWeights, Aggregator, Report
 from training.algorithms.aggregators.fair import AFL, QFFL, GroupDRO
 from training.algorithms.aggregators.weighting import FedAuto, FedAvg, FedEqual, FedExp, FedLoss
 
@@ -14,4 +14,4 @@ AGGREGATORS: PartTable[Aggregator] = PartTable(
     "aggregator", FedAvg, FedEqual, FedLoss, FedExp, FedAuto, QFFL, AFL, GroupDRO, base=Aggregator
 )
 
-__all__ = ["AGGREGATORS", "Aggregator", "FedAvg", "Mixture", "Report"]
+__all__ = ["AGGREGATORS", "Aggregator", "FedAvg", "AggregationWeights", "Report"]

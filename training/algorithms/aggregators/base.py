@@ -1,6 +1,6 @@
 """The aggregator interface: read the clients' numbers, return the weights of their tensors.
 
-Scalars first, tensors once: an aggregator never sees a tensor. It returns a `Mixture`, and the round loop
+Scalars first, tensors once: an aggregator never sees a tensor. It returns weights, and the round loop
 sums the tensors in one pass in client order, so that memory grows with the model and not with the cohort.
 
 The papers have one skin type per client and one loss per client. A real hospital holds every tone, so a
@@ -54,7 +54,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class AggregationWeights:
     """The next model as a weighted sum: θ ← Σ_c clients[c] θ_c + previous θ^t."""
 
     clients: Mapping[str, float]
@@ -62,7 +62,7 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class JobContext:
     """What a rule may depend on and is settled before a stage's first round.
 
     Attributes:
@@ -98,7 +98,7 @@ class Aggregator(FrozenConfig, ABC):
         """Where clients are to weigh their pictures by cell: what tells classes apart; else None."""
         return None
 
-    def for_job(self, circumstances: Circumstances) -> Self:
+    def for_job(self, context: JobContext) -> Self:
         """The rule with what depends on the job filled in."""
         return self
 
@@ -115,7 +115,9 @@ class Aggregator(FrozenConfig, ABC):
         return {}
 
     @abstractmethod
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """The mixture for this round and what to remember for the next.
 
         Args:
@@ -154,9 +156,9 @@ class ByUnit(Aggregator):
 
     unit: Unit | None = None
 
-    def for_job(self, circumstances: Circumstances) -> Self:
+    def for_job(self, context: JobContext) -> Self:
         """The unit settled once for all rounds, whoever answers in one of them."""
-        unit = self.unit or ("subgroup" if circumstances.names_subgroups else "client")
+        unit = self.unit or ("subgroup" if context.names_subgroups else "client")
         return self.model_copy(update={"unit": unit})
 
     def shares(self, reports: Sequence[Report]) -> dict[str, list[Share]]:
@@ -174,11 +176,13 @@ class UnitAggregator(ByUnit):
     ) -> tuple[Mapping[str, float], ServerState]:
         """One weight per unit, summing to 1, from the units' losses."""
 
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """Weigh the units, then spread their weights over the clients that hold them."""
         shares = self.shares(reports)
         weights, state = self.unit_weights(losses_by_unit(shares), state)
-        return Mixture(spread(weights, shares)), state
+        return AggregationWeights(spread(weights, shares)), state
 
 
 def default_unit(reports: Sequence[Report]) -> Unit:

@@ -9,10 +9,10 @@ from pydantic import Field, PrivateAttr
 from training.algorithms.aggregators.base import (
     RECEIVED_LOSSES,
     SQUARED_CHANGE,
+    AggregationWeights,
     Aggregator,
     ByUnit,
-    Circumstances,
-    Mixture,
+    JobContext,
     Need,
     Report,
     ServerState,
@@ -49,13 +49,15 @@ class QFFL(ByUnit):
     q: float = Field(1.0, ge=0)
     lipschitz: float | None = Field(None, gt=0)  # Lip: by default 1/η, of the base learning rate
 
-    def for_job(self, circumstances: Circumstances) -> Self:
+    def for_job(self, context: JobContext) -> Self:
         """Lip = 1/η unless the job gives one."""
-        rule = super().for_job(circumstances)
-        lipschitz = 1 / circumstances.learning_rate if self.lipschitz is None else self.lipschitz
+        rule = super().for_job(context)
+        lipschitz = 1 / context.learning_rate if self.lipschitz is None else self.lipschitz
         return rule.model_copy(update={"lipschitz": lipschitz})
 
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """Lip F_k^q / H of each unit, spread over the clients that hold it; the last model keeps the rest.
 
         Both sides of the fraction are divided by (max F)^q, so that no power overflows.
@@ -70,7 +72,7 @@ class QFFL(ByUnit):
             change = self.lipschitz**2 * mean_squared_change(held)  # ‖Δw_k‖²
             total += powers[unit] * (self.q * change / losses[unit] + self.lipschitz)
         weights = {unit: self.lipschitz * power / total for unit, power in powers.items()}
-        return Mixture(spread(weights, shares), max(0.0, 1 - sum(weights.values()))), state
+        return AggregationWeights(spread(weights, shares), max(0.0, 1 - sum(weights.values()))), state
 
 
 def mean_squared_change(shares: Sequence[Share]) -> float:
@@ -103,10 +105,10 @@ class AFL(UnitAggregator):
     step_size: float = Field(0.1, ge=0)  # γ: how fast λ climbs; 0 leaves it uniform
     _units: tuple[str, ...] = PrivateAttr(())
 
-    def for_job(self, circumstances: Circumstances) -> Self:
+    def for_job(self, context: JobContext) -> Self:
         """The units known, whoever answers in the first round."""
-        rule = super().for_job(circumstances)
-        rule._units = tuple(circumstances.clients if rule.unit == "client" else circumstances.subgroups)
+        rule = super().for_job(context)
+        rule._units = tuple(context.clients if rule.unit == "client" else context.subgroups)
         return rule
 
     def initial_state(self) -> ServerState:
@@ -118,19 +120,19 @@ class AFL(UnitAggregator):
     ) -> tuple[Mapping[str, float], ServerState]:
         """λ over those that answered, and Π(λ + γ L) for the next round."""
         known = {key.removeprefix(LAMBDA): value for key, value in state.items()}
-        mixture = with_newcomers(known, losses)
-        mass = sum(mixture[unit] for unit in losses)
-        weights = {unit: mixture[unit] / mass if mass > 0 else 1 / len(losses) for unit in losses}
-        climbed = {unit: mixture[unit] + self.step_size * loss for unit, loss in losses.items()}
-        mixture |= project(climbed, mass)
-        return weights, {LAMBDA + unit: share for unit, share in mixture.items()}
+        aggregation = with_newcomers(known, losses)
+        mass = sum(aggregation[unit] for unit in losses)
+        weights = {unit: aggregation[unit] / mass if mass > 0 else 1 / len(losses) for unit in losses}
+        climbed = {unit: aggregation[unit] + self.step_size * loss for unit, loss in losses.items()}
+        aggregation |= project(climbed, mass)
+        return weights, {LAMBDA + unit: share for unit, share in aggregation.items()}
 
 
-def with_newcomers(mixture: Mapping[str, float], units: Iterable[str]) -> dict[str, float]:
+def with_newcomers(aggregation: Mapping[str, float], units: Iterable[str]) -> dict[str, float]:
     """The mixture over known and new units; a new one enters with 1 / |all|, and the others make room."""
-    new = [unit for unit in units if unit not in mixture]
-    count = len(mixture) + len(new)
-    kept = {unit: share * len(mixture) / count for unit, share in mixture.items()}
+    new = [unit for unit in units if unit not in aggregation]
+    count = len(aggregation) + len(new)
+    kept = {unit: share * len(aggregation) / count for unit, share in aggregation.items()}
     return {**kept, **dict.fromkeys(new, 1 / count)}
 
 
@@ -197,20 +199,20 @@ class GroupDRO(Aggregator):
         """By what it tells classes apart."""
         return self.cells
 
-    def for_job(self, circumstances: Circumstances) -> Self:
+    def for_job(self, context: JobContext) -> Self:
         """The cells known, and who holds how much of each.
 
         Raises:
             JobError: fewer than two of them have enough pictures for their loss to be told.
         """
-        least = max(circumstances.min_count, 1)
+        least = max(context.min_count, 1)
         rule = self.model_copy()
         rule._held = {
-            cell: held for cell, held in circumstances.cells.items() if max(held.values(), default=0) >= least
+            cell: held for cell, held in context.cells.items() if max(held.values(), default=0) >= least
         }
-        sizes = {cell: sum(held.values()) for cell, held in circumstances.cells.items()}
+        sizes = {cell: sum(held.values()) for cell, held in context.cells.items()}
         rule._others = {
-            cell: held for cell, held in circumstances.cells.items() if sizes[cell] and cell not in rule._held
+            cell: held for cell, held in context.cells.items() if sizes[cell] and cell not in rule._held
         }
         if len(rule._held) < 2:
             found = "; ".join(f"{cell}: {n}" for cell, n in sizes.items() if n)
@@ -227,12 +229,14 @@ class GroupDRO(Aggregator):
 
     def cell_weights(self, state: ServerState) -> Mapping[str, float]:
         """w_g = q_g n' / n_g; a cell that went with a dismissed client leaves its q to the others."""
-        mixture = {cell: state[Q + cell] for cell in self._sizes}
-        mass, whole = sum(mixture.values()), sum(self._sizes.values())
-        shares = {cell: q / mass if mass > 0 else 1 / len(mixture) for cell, q in mixture.items()}
+        aggregation = {cell: state[Q + cell] for cell in self._sizes}
+        mass, whole = sum(aggregation.values()), sum(self._sizes.values())
+        shares = {cell: q / mass if mass > 0 else 1 / len(aggregation) for cell, q in aggregation.items()}
         return {cell: shares[cell] * whole / n for cell, n in self._sizes.items()}
 
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """N_c w_c of each client, by the q that it was sent, and q for the next round."""
         scores = {
             cell: log(state[Q + cell]) + self.step_size * (loss + self.adjustment / sqrt(self._sizes[cell]))
@@ -256,7 +260,7 @@ class GroupDRO(Aggregator):
         """n_g of the cells in q."""
         return {cell: sum(held.values()) for cell, held in self._held.items()}
 
-    def _mixture(self, reports: Sequence[Report], state: ServerState) -> Mixture:
+    def _mixture(self, reports: Sequence[Report], state: ServerState) -> AggregationWeights:
         """N_c w_c = Σ_g w_g n_{c,g}, as shares; those of FedAvg where nothing is left of q at any client."""
         weights = self.cell_weights(state)
         held = {**self._held, **self._others}
@@ -266,8 +270,8 @@ class GroupDRO(Aggregator):
         }
         total = sum(masses.values())
         if total <= 0:
-            return FedAvg().weigh(reports, {})[0]
-        return Mixture({client: mass / total for client, mass in masses.items()})
+            return FedAvg().aggregate(reports, {})[0]
+        return AggregationWeights({client: mass / total for client, mass in masses.items()})
 
     def _losses(self, reports: Sequence[Report]) -> Mapping[str, float]:
         """L_g over the pictures of the clients that told it; a cell of which none did is absent."""

@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from training.algorithms.aggregators.base import (
+    AggregationWeights,
     Aggregator,
-    Mixture,
     Report,
     ServerState,
     UnitAggregator,
@@ -23,10 +23,12 @@ class FedAvg(Aggregator):
 
     name: Literal["fedavg"] = "fedavg"
 
-    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+    def aggregate(
+        self, reports: Sequence[Report], state: ServerState
+    ) -> tuple[AggregationWeights, ServerState]:
         """w_c = N_c / Σ_i N_i."""
         total = sum(report.total for report in reports)
-        return Mixture({report.client: report.total / total for report in reports}), state
+        return AggregationWeights({report.client: report.total / total for report in reports}), state
 
 
 class FedEqual(UnitAggregator):

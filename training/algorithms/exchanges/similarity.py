@@ -20,7 +20,7 @@ from training.messages.message import Tensors
 
 @dataclass(frozen=True)
 class Candidate:
-    """Another client, and how much it resembles the one in question; None where that is not measured."""
+    """Another client, and how much it resembles the one in request; None where that is not measured."""
 
     client: str
     similarity: float | None
@@ -48,7 +48,7 @@ class PeerSimilarity(FrozenConfig, ABC):
         """The other clients, the most similar first.
 
         Args:
-            client: in question; it has a profile.
+            client: in request; it has a profile.
             profiles: of all clients that ever took part.
             random: draws for this client and round.
         """

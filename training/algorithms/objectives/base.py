@@ -25,7 +25,7 @@ from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.config import FrozenConfig
 from training.data.cells import CellWeights
 from training.data.dataset import Examples
-from training.messages.message import Broadcast, Tensors, Update, unknown_question
+from training.messages.message import Broadcast, Tensors, Update, unknown_request
 from training.models import Classifier
 from training.models.classifier import Inputs
 from training.progress import Watch, unwatched
@@ -33,12 +33,12 @@ from training.randomness import derive_seed, generator
 
 
 class Ask(Protocol):
-    """Asks every client that trains one question, before the first round; returns their answers."""
+    """Asks every client that trains one request, before the first round; returns their answers."""
 
     def __call__(
-        self, question: str, tensors: Tensors, options: Mapping[str, Any] | None = None
+        self, request: str, tensors: Tensors, options: Mapping[str, Any] | None = None
     ) -> Sequence[Update]:
-        """Ask `question`, with tensors and JSON-able settings."""
+        """Ask `request`, with tensors and JSON-able settings."""
 
 
 def no_copies(count: int) -> Sequence[Classifier]:
@@ -213,14 +213,14 @@ class Objective(FrozenConfig, ABC):
         """The shared state of all clients, made before round 1; the server may ask the clients for it.
 
         Args:
-            ask: puts questions to the clients, which `answer` answers.
+            ask: puts requests to the clients, which `answer` answers.
             seed: for what the server draws.
         """
         return {}
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """A client's answer to one of the questions of `prepare`."""
-        raise unknown_question(broadcast)
+        """A client's answer to one of the requests of `prepare`."""
+        raise unknown_request(broadcast)
 
     def open(self, model: Classifier, work: LocalRound) -> Tensors:
         """What a client hands to the exchange before the first round, from the initial weights."""

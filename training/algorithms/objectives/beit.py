@@ -77,7 +77,7 @@ class BEiT(Objective):
         return self.tokenizer.prepare(ask, seed)
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """A client's answer to one of the tokenizer's questions."""
+        """A client's answer to one of the tokenizer's requests."""
         return self.tokenizer.answer(broadcast, client, patch_grid(client.local_model.model, self.name))
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:

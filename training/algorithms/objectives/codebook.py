@@ -29,9 +29,9 @@ from training.messages.message import (
     Tensors,
     Update,
     check_update,
-    question_digest,
     reply,
-    unknown_question,
+    request_digest,
+    unknown_request,
 )
 from training.models.patches import PatchGrid, check_pictures, patchify
 from training.randomness import generator
@@ -56,8 +56,8 @@ class Tokenizer(FrozenConfig, ABC):
         return {}
 
     def answer(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Update:
-        """A client's answer to one of the questions of `prepare`."""
-        raise unknown_question(broadcast)
+        """A client's answer to one of the requests of `prepare`."""
+        raise unknown_request(broadcast)
 
     @abstractmethod
     def tokens(self, images: Tensor, grid: PatchGrid, network: nn.Module, shared_state: Tensors) -> Tensor:
@@ -154,14 +154,14 @@ ASKED = "patches"  # in a client's store; below no stage, so that nothing takes 
 
 
 def answer_once(broadcast: Broadcast, client: Client, part: str) -> None:
-    """Take note that a question was asked of a part of the pictures.
+    """Take note that a request was asked of a part of the pictures.
 
     Raises:
         MessageError: when another one was.
     """
     state = client.store.load(client.id, ASKED, 1)
     known = dict(state.tensors) if state is not None else {}
-    asked = torch.frombuffer(bytearray.fromhex(question_digest(broadcast)), dtype=torch.uint8)
+    asked = torch.frombuffer(bytearray.fromhex(request_digest(broadcast)), dtype=torch.uint8)
     if part not in known:
         client.store.save(client.id, ASKED, 0, State({**known, part: asked}))
     elif not torch.equal(known[part], asked):
@@ -172,7 +172,7 @@ def answer_once(broadcast: Broadcast, client: Client, part: str) -> None:
         )
 
 
-MOMENTS, CELLS = "patch_moments", "patch_cells"  # the questions
+MOMENTS, CELLS = "patch_moments", "patch_cells"  # the requests
 CODEBOOK = "codebook"
 BATCH = 64  # pictures at a time
 WHITE = 255
@@ -267,7 +267,7 @@ class Codebook(Tokenizer):
             return reply(broadcast, tensors=self.answer_moments(broadcast, client, grid))
         if broadcast.ask == CELLS:
             return reply(broadcast, tensors=self.answer_cells(broadcast, client, grid))
-        raise unknown_question(broadcast)
+        raise unknown_request(broadcast)
 
     def answer_moments(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Tensors:
         """n, Σ x and Σ x xᵀ of the patches of a client's first part; zeros where they are too few."""

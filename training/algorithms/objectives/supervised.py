@@ -62,15 +62,15 @@ def mix(batch: Batch[Inputs], alpha: float, random: np.random.Generator) -> Mixe
         partner = torch.from_numpy(order).to(inputs.kinds.device)
         alike = (inputs.kinds == inputs.kinds[partner]).all(dim=1)
         shares = torch.where(alike, share, 1.0).to(inputs.images.dtype)
-        mixed: Inputs = replace(inputs, images=mixture(inputs.images, partner, shares))
+        mixed: Inputs = replace(inputs, images=aggregation(inputs.images, partner, shares))
     else:
         partner = torch.from_numpy(order).to(inputs.device)
         shares = inputs.new_full((len(inputs),), share)
-        mixed = mixture(inputs, partner, shares)
+        mixed = aggregation(inputs, partner, shares)
     return MixedBatch(mixed, batch.positions, batch.positions[order], shares)
 
 
-def mixture(images: Tensor, partner: Tensor, shares: Tensor) -> Tensor:
+def aggregation(images: Tensor, partner: Tensor, shares: Tensor) -> Tensor:
     """λ x_i + (1 − λ) x_j, with j = `partner` `(batch,)` and λ = `shares` `(batch,)`."""
     return torch.lerp(images[partner], images, shares.view(-1, *[1] * (images.ndim - 1)))
 
@@ -143,11 +143,11 @@ class SupervisedTask(SubgroupLossTask):
         )
         examples = self._examples.in_drawn_views(self._work.numpy_generator(f"views {epoch}"))
         random = self._work.torch_generator(f"augment {epoch}")
-        mixtures = self._work.numpy_generator(f"mixup {epoch}")
+        aggregations = self._work.numpy_generator(f"mixup {epoch}")
         for positions in in_batches(order, self._config.batch_size):
             inputs = as_inputs(examples, positions, self._work.device)
             batch = Batch(augment_inputs(inputs, self._config.augment, random), positions)
-            yield mix(batch, self._config.mixup, mixtures) if self._config.mixup else batch
+            yield mix(batch, self._config.mixup, aggregations) if self._config.mixup else batch
 
     def loss(self, batch: Batch[Inputs]) -> Tensor:
         """Mean cross-entropy of the batch."""

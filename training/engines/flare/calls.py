@@ -1,6 +1,6 @@
 """The calls to one site, and the pieces in which long messages travel.
 
-A message whose tensors take at most `CHUNK_BYTES` travels with its call. A longer question is put before it,
+A message whose tensors take at most `CHUNK_BYTES` travels with its call. A longer request is put before it,
 piece by piece, into a file at the site; a longer answer is fetched after it, into a file here. Each piece is
 a call of its own: one that got lost is sent again, and nothing else.
 """
@@ -32,7 +32,7 @@ class Heartbeat(FrozenConfig):
     """A site's answer to a ping.
 
     Attributes:
-        busy: whether a question is there that it has not answered yet.
+        busy: whether a request is there that it has not answered yet.
         answer: bytes of its newest answer that came with the call, and may still be on their way.
     """
 
@@ -40,20 +40,21 @@ class Heartbeat(FrozenConfig):
     answer: int = 0
 
 
-def transit_timeout(silence: float, bytes_: int) -> float:
+def transit_timeout(heartbeat_timeout: float, bytes_: int) -> float:
     """Seconds after which a message that did not arrive is taken for lost.
 
-    silence + bytes / SLOWEST: a connection that is reset loses what it carried, and reports it to nobody.
+    heartbeat_timeout + bytes / SLOWEST: a connection that is reset loses what it carried, and reports it to
+    nobody.
 
     Args:
-        silence: the job's `engine.network.silence`.
-        bytes_: of question and answer.
+        heartbeat_timeout: the job's `engine.network.heartbeat_timeout`.
+        bytes_: of request and answer.
     """
-    return silence + bytes_ / SLOWEST
+    return heartbeat_timeout + bytes_ / SLOWEST
 
 
 class ChannelError(TrainingError):
-    """A site was not reached: a question did not come through, or its answer did not."""
+    """A site was not reached: a request did not come through, or its answer did not."""
 
 
 class SiteRefusedError(TrainingError):
@@ -67,7 +68,7 @@ class StoppedError(TrainingError):
 class Channel(Protocol):
     """The calls to one site; they may come from several threads and block until there is an answer."""
 
-    def greet(self, handshake: str, seconds: float) -> str:
+    def handshake(self, handshake: str, seconds: float) -> str:
         """The site's handshake or refusal, as JSON.
 
         Raises:
@@ -75,22 +76,22 @@ class Channel(Protocol):
             SiteRefusedError: it was, and failed.
         """
 
-    def introduce(self, seconds: float) -> str:
-        """The site's client properties or its refusal, as JSON; raises like `greet`."""
+    def register(self, seconds: float) -> str:
+        """The site's client properties or its refusal, as JSON; raises like `handshake`."""
 
     def join(self, roster: str, seconds: float) -> str:
-        """Send the site the roster that all agreed on; raises like `greet`."""
+        """Send the site the roster that all agreed on; raises like `handshake`."""
 
     def ask(
         self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
     ) -> tuple[str, Payload]:
-        """The header and payload of the answer to a question; raises like `greet`.
+        """The header and payload of the answer to a request; raises like `handshake`.
 
-        `alive` is called now and then while the question or its answer is being moved.
+        `alive` is called now and then while the request or its answer is being moved.
         """
 
     def ping(self, seconds: float) -> Heartbeat:
-        """A heartbeat, which a site gives while it trains, too; raises like `greet`."""
+        """A heartbeat, which a site gives while it trains, too; raises like `handshake`."""
 
 
 def raise_refusal(text: str) -> None:
@@ -114,7 +115,7 @@ class GuardedChannel:
     FLARE lets a hospital that is disabled register no more, but knows nothing of a job that runs: what its
     process there still says comes through until the job ends. So each call looks before and after.
 
-    To the engine a site that is refused is one that is away: it misses its heartbeats, its answers do not
+    To the engine a site that is refused is one that is offline: it misses its heartbeats, its answers do not
     come, and it is there again when it is refused no longer.
 
     Attributes:
@@ -125,13 +126,13 @@ class GuardedChannel:
     channel: Channel
     refuse: Callable[[], None]
 
-    def greet(self, handshake: str, seconds: float) -> str:
+    def handshake(self, handshake: str, seconds: float) -> str:
         """See `Channel`."""
-        return self._guarded(lambda: self.channel.greet(handshake, seconds))
+        return self._guarded(lambda: self.channel.handshake(handshake, seconds))
 
-    def introduce(self, seconds: float) -> str:
+    def register(self, seconds: float) -> str:
         """See `Channel`."""
-        return self._guarded(lambda: self.channel.introduce(seconds))
+        return self._guarded(lambda: self.channel.register(seconds))
 
     def join(self, roster: str, seconds: float) -> str:
         """See `Channel`."""
@@ -163,10 +164,10 @@ MODELS = 8  # times the bytes of the job's model that an answer may have: weight
 
 
 class ChunkAddress(FrozenConfig):
-    """The address of a chunk: the question it belongs to, and its offset in the payload.
+    """The address of a chunk: the request it belongs to, and its offset in the payload.
 
     Attributes:
-        session, number: of the question, see `training.engines.flare.wire.Stamp`.
+        session, number: of the request, see `training.engines.flare.wire.Stamp`.
         offset: bytes before it.
         size: bytes of the whole payload.
     """
@@ -181,7 +182,7 @@ class ChunkChannel(Protocol):
     """The calls by which chunks reach one site; each raises like those of `Channel`."""
 
     def put(self, address: str, chunk: bytes, seconds: float) -> int:
-        """Send a chunk of a question; returns how many bytes of the question the site has by now."""
+        """Send a chunk of a request; returns how many bytes of the request the site has by now."""
 
     def fetch(self, address: str, seconds: float) -> bytes:
         """Fetch the chunk of the last answer at this address."""
@@ -190,21 +191,21 @@ class ChunkChannel(Protocol):
         """The answer's header, its payload unless that is to be fetched, and the payload's bytes.
 
         Args:
-            header: the question's.
-            payload: the question's; empty where it was put there in chunks.
-            size: bytes of the question's payload.
+            header: the request's.
+            payload: the request's; empty where it was put there in chunks.
+            size: bytes of the request's payload.
             seconds: that the answer may take.
         """
 
 
 class ChunkedTransfer:
-    """Asks one site, in one call or in chunks, as the size of question and answer demands.
+    """Asks one site, in one call or in chunks, as the size of request and answer demands.
 
     Args:
         name: of the site.
         channel: to it.
         folder: where long answers arrive.
-        silence: see `training.engines.flare.liveness.LivenessTracker`.
+        heartbeat_timeout: see `training.engines.flare.liveness.LivenessTracker`.
         in_flight: held while a chunk is in flight; shared by all sites.
         chunk_bytes: bytes of one chunk.
         model_bytes: tells the bytes of the job's model; asked where an answer is long.
@@ -215,7 +216,7 @@ class ChunkedTransfer:
         name: str,
         channel: ChunkChannel,
         folder: Path,
-        silence: float,
+        heartbeat_timeout: float,
         in_flight: Semaphore,
         chunk_bytes: int = CHUNK_BYTES,
         model_bytes: Callable[[], int] = lambda: LONGEST,
@@ -223,7 +224,7 @@ class ChunkedTransfer:
         self._name = name
         self._channel = channel
         self._folder = folder
-        self._seconds = transit_timeout(silence, chunk_bytes)
+        self._seconds = transit_timeout(heartbeat_timeout, chunk_bytes)
         self._in_flight = in_flight
         self._chunk_bytes = chunk_bytes
         self._model_bytes = model_bytes
@@ -231,11 +232,11 @@ class ChunkedTransfer:
     def ask(
         self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
     ) -> tuple[str, Payload]:
-        """The header and payload of the answer to a question.
+        """The header and payload of the answer to a request.
 
         Args:
-            header: the question's.
-            payload: the question's.
+            header: the request's.
+            payload: the request's.
             seconds: that the site may take, the chunks aside.
             alive: called before each chunk, and while one waits for its turn.
 
@@ -259,7 +260,7 @@ class ChunkedTransfer:
                 raise SiteRefusedError(
                     f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"
                 )
-            there = held  # further than this chunk where the question is asked anew
+            there = held  # further than this chunk where the request is asked anew
 
     def _put_chunk(self, payload: Payload, address: ChunkAddress) -> int:
         chunk = part_of(payload, address.offset, self._chunk_bytes)

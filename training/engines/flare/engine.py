@@ -1,7 +1,7 @@
 """The engine over a network: asks all sites at once, and waits until a round has the answers that it needs.
 
-A site that is away is not asked until its next heartbeat. A round that would have too few answers waits for
-the sites that are away and asks them then; whom it waits for is logged.
+A site that is offline is not asked until its next heartbeat. A round that would have too few answers waits
+for the sites that are offline and asks them then; whom it waits for is logged.
 """
 
 import json
@@ -32,7 +32,7 @@ KEPT = 3  # rounds by site and model: the present one, and those that a checkpoi
 class AcknowledgedRounds:
     """The rounds whose training arrived, by site and model, on disk.
 
-    A site that trained in a round whose answer never arrived must forget it. So each question names the last
+    A site that trained in a round whose answer never arrived must forget it. So each request names the last
     round whose answer did arrive; after a restart from a checkpoint, the last one before the round that is
     done again.
 
@@ -46,24 +46,24 @@ class AcknowledgedRounds:
         if path.exists():
             self._rounds = json.loads(path.read_text())
 
-    def before(self, question: Broadcast) -> int:
+    def before(self, broadcast: Broadcast) -> int:
         """The last round whose training arrived, before a training that is asked for now (or again).
 
         What was noted of this round and later ones is of a course that was abandoned, and crossed out.
         """
-        earlier = [done for done in self._rounds.get(key_of(question), ()) if done < question.round]
-        self._rounds[key_of(question)] = earlier
+        earlier = [done for done in self._rounds.get(key_of(broadcast), ()) if done < broadcast.round]
+        self._rounds[key_of(broadcast)] = earlier
         return max(earlier, default=0)
 
-    def latest(self, question: Broadcast) -> int:
-        """The last round whose training arrived, to send with any other question."""
-        return max(self._rounds.get(key_of(question), ()), default=0)
+    def latest(self, broadcast: Broadcast) -> int:
+        """The last round whose training arrived, to send with any other request."""
+        return max(self._rounds.get(key_of(broadcast), ()), default=0)
 
-    def add(self, question: Broadcast) -> None:
+    def add(self, broadcast: Broadcast) -> None:
         """Note that a training arrived."""
-        self._rounds[key_of(question)] = [
-            *self._rounds.get(key_of(question), ())[-KEPT + 1 :],
-            question.round,
+        self._rounds[key_of(broadcast)] = [
+            *self._rounds.get(key_of(broadcast), ())[-KEPT + 1 :],
+            broadcast.round,
         ]
 
     def save(self) -> None:
@@ -75,9 +75,9 @@ class AcknowledgedRounds:
         write_text(self._path, json.dumps(self._rounds) + "\n")
 
 
-def key_of(question: Broadcast) -> str:
-    """The key of a question's client, stage and model."""
-    return f"{question.client}/{question.stage}/{question.track}"
+def key_of(broadcast: Broadcast) -> str:
+    """The key of a request's client, stage and model."""
+    return f"{broadcast.client}/{broadcast.stage}/{broadcast.track}"
 
 
 NUMBERS = ".json"  # beside the counts of pictures: how many are not used
@@ -93,27 +93,27 @@ class CensusCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def known(self, question: Broadcast) -> Update | None:
-        """What the site answered in an earlier session; None for any other question."""
-        path = self._path(question)
-        if question.ask != CENSUS or not path.exists():
+    def known(self, broadcast: Broadcast) -> Update | None:
+        """What the site answered in an earlier session; None for any other request."""
+        path = self._path(broadcast)
+        if broadcast.ask != CENSUS or not path.exists():
             return None
         try:
             tensors = read_payload(path.read_bytes())
             told = json.loads(path.with_suffix(NUMBERS).read_text())
         except (MessageError, OSError, ValueError):
             return None  # damaged: asked again
-        return reply(question, tensors=tensors, scalars=told)
+        return reply(broadcast, tensors=tensors, scalars=told)
 
-    def keep(self, question: Broadcast, answer: object) -> None:
+    def keep(self, broadcast: Broadcast, answer: object) -> None:
         """Keep an answer, if it is one to the census."""
-        if question.ask == CENSUS and isinstance(answer, Update) and self.known(question) is None:
-            path = self._path(question)
+        if broadcast.ask == CENSUS and isinstance(answer, Update) and self.known(broadcast) is None:
+            path = self._path(broadcast)
             write_text(path.with_suffix(NUMBERS), json.dumps(dict(answer.scalars)))
             write_bytes(path, write_payload(answer.tensors))
 
-    def _path(self, question: Broadcast) -> Path:
-        return self._folder / f"{quote(question.client, safe='')}.safetensors"
+    def _path(self, broadcast: Broadcast) -> Path:
+        return self._folder / f"{quote(broadcast.client, safe='')}.safetensors"
 
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
@@ -125,15 +125,15 @@ class Status:
     """The state of a round under way, reported beside the run's log.
 
     Attributes:
-        asking: the question under way.
-        away: the sites that are away, and why.
+        asking: the request under way.
+        offline: the sites that are offline, and why.
         waiting: the sites for which the run waits.
         answered, pending: the clients that have answered it, and those that are to.
         seconds: since it was asked.
     """
 
     asking: str = ""
-    away: dict[str, str] = field(default_factory=dict)
+    offline: dict[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -198,18 +198,18 @@ class NvflareEngine:
     def status(self) -> Status:
         """Where the run stands."""
         requests = self._requests
-        open_ = {request.question.client for request in requests if request.answer is None}
-        asked = dict.fromkeys(request.question.client for request in requests)
+        open_ = {request.broadcast.client for request in requests if request.answer is None}
+        asked = dict.fromkeys(request.broadcast.client for request in requests)
         return replace(
             self._status,
-            away=self._liveness.away,
+            offline=self._liveness.offline,
             answered=tuple(name for name in asked if name not in open_),
             pending=tuple(name for name in asked if name in open_),
             seconds=round(time.monotonic() - self._asked, 1) if requests else 0.0,
         )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
-        """Answers in the order of the questions; blocks until there are as many as the round needs."""
+        """Answers in the order of the requests; blocks until there are as many as the round needs."""
         self._spool.clear()
         self._waiting_bytes = 0
         if not broadcasts:
@@ -227,9 +227,9 @@ class NvflareEngine:
             enough=network.enough,
         ).run(self._play, SERVER)
         for request in requests:
-            self._census_cache.keep(request.question, request.answer)
-            if isinstance(request.answer, Update) and request.question.ask == FIT:
-                self._acknowledged.add(request.question)
+            self._census_cache.keep(request.broadcast, request.answer)
+            if isinstance(request.answer, Update) and request.broadcast.ask == FIT:
+                self._acknowledged.add(request.broadcast)
         self._acknowledged.save()
         self._status, self._requests = Status(), ()
         return [request.answer for request in requests if request.answer is not None]
@@ -239,12 +239,12 @@ class NvflareEngine:
         self._liveness.close()
         self._spool.remove()
 
-    def needed(self, question: Broadcast, asked: int) -> int:
-        """How many of `asked` answers to such a question there must be before the round goes on."""
-        return needed(self._job, question, asked)
+    def needed(self, broadcast: Broadcast, asked: int) -> int:
+        """How many of `asked` answers to such a request there must be before the round goes on."""
+        return needed(self._job, broadcast, asked)
 
     def written(self, tensors: Tensors) -> Payload:
-        """A question's tensors as they travel, on disk where they are many."""
+        """A request's tensors as they travel, on disk where they are many."""
         return write_long_payload(tensors, self._spool)
 
     def stored(self, answer: Update) -> Update:
@@ -265,29 +265,29 @@ class NvflareEngine:
                 "the run was stopped; it continues from its checkpoint when it is taken up again"
             )
 
-    def waits_for(self, clients: Sequence[str], away: Mapping[str, str]) -> None:
+    def waits_for(self, clients: Sequence[str], offline: Mapping[str, str]) -> None:
         """Log for which clients the run waits, now and then."""
         self._status.waiting = tuple(clients)
         if clients and time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
-            reasons = "; ".join(f"{name}: {away[name]}" for name in clients)
+            reasons = "; ".join(f"{name}: {offline[name]}" for name in clients)
             self._log(f"{self._status.asking} waits for {', '.join(clients)}. {reasons}")
 
-    def _request(self, question: Broadcast) -> PendingRequest:
+    def _request(self, broadcast: Broadcast) -> PendingRequest:
         self._number += 1
-        stamp = stamp_of(question, self._job.digest, self._session, self._number)
+        stamp = stamp_of(broadcast, self._job.digest, self._session, self._number)
         kept = (
-            self._acknowledged.before(question)
-            if question.ask == FIT
-            else self._acknowledged.latest(question)
+            self._acknowledged.before(broadcast)
+            if broadcast.ask == FIT
+            else self._acknowledged.latest(broadcast)
         )
-        return PendingRequest(question, stamp, kept, self._census_cache.known(question))
+        return PendingRequest(broadcast, stamp, kept, self._census_cache.known(broadcast))
 
-    def _play(self, question: Broadcast) -> Answer:
+    def _play(self, broadcast: Broadcast) -> Answer:
         if self._own is None:
             return Failure(
                 SERVER,
-                question.track,
+                broadcast.track,
                 "the coordinator has no pictures: start it with --data, since the job has a `data.server`",
             )
-        return self._own.answer(question)
+        return self._own.answer(broadcast)

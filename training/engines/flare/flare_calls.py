@@ -62,7 +62,7 @@ def spare_what_is_here() -> None:
     gc.freeze()
 
 
-GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
+HANDSHAKE, REGISTER, JOIN, PING = "handshake", "register", "join", "ping"
 PUT, ANSWER, FETCH = "put", "answer", "fetch"
 SHUTTING_DOWN = "shutting down"  # in the error of a site whose process is about to end
 
@@ -73,7 +73,7 @@ class FlareChannel:
     Args:
         proxy: of the site.
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
-        folder, silence, in_flight: see `training.engines.flare.calls.ChunkedTransfer`.
+        folder, heartbeat_timeout, in_flight: see `training.engines.flare.calls.ChunkedTransfer`.
         leftovers: frees what FLARE leaves of each call; shared by all sites.
         over: ends the calls that are under way when it is triggered; one whose answer was lost would
             otherwise keep FLARE's job from ending until its time-out.
@@ -85,7 +85,7 @@ class FlareChannel:
         proxy: Proxy,
         context: Context,
         folder: Path,
-        silence: float,
+        heartbeat_timeout: float,
         in_flight: Semaphore,
         leftovers: CallLeftovers,
         over: Signal,
@@ -96,16 +96,16 @@ class FlareChannel:
         self._context = context
         self._leftovers = leftovers
         self._transfer = ChunkedTransfer(
-            proxy.name, self, folder, silence, in_flight, model_bytes=model_bytes
+            proxy.name, self, folder, heartbeat_timeout, in_flight, model_bytes=model_bytes
         )
 
-    def greet(self, handshake: str, seconds: float) -> str:
+    def handshake(self, handshake: str, seconds: float) -> str:
         """See `Channel`."""
-        return self._text(GREET, seconds, greeting=handshake)
+        return self._text(HANDSHAKE, seconds, handshake=handshake)
 
-    def introduce(self, seconds: float) -> str:
+    def register(self, seconds: float) -> str:
         """See `Channel`."""
-        return self._text(INTRODUCE, seconds)
+        return self._text(REGISTER, seconds)
 
     def join(self, roster: str, seconds: float) -> str:
         """See `Channel`."""
@@ -152,7 +152,7 @@ class FlareChannel:
         try:
             return Heartbeat.model_validate_json(text)
         except ValueError as error:
-            raise SiteRefusedError(f"{self._proxy.name} gave no sign of life but {text[:80]!r}") from error
+            raise SiteRefusedError(f"{self._proxy.name} gave no heartbeat but {text[:80]!r}") from error
 
     def _text(self, method: str, seconds: float, **arguments: Any) -> str:
         result = self._call(method, seconds, **arguments)

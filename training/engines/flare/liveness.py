@@ -1,4 +1,4 @@
-"""Liveness of the sites: each is pinged for a heartbeat every few seconds and is away when none comes."""
+"""Liveness of the sites: each is pinged for a heartbeat every few seconds and is offline when none comes."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from training.engines.flare.calls import (
     transit_timeout,
 )
 
-BEATS = 6  # heartbeats that a site may miss before it is taken to be away
+BEATS = 6  # heartbeats that a site may miss before it is taken to be offline
 
 
 class LivenessTracker:
@@ -20,21 +20,21 @@ class LivenessTracker:
 
     Args:
         channels: the sites that can be reached, by name.
-        silence: seconds without a heartbeat after which a site is away.
+        heartbeat_timeout: seconds without a heartbeat after which a site is offline.
         clock: seconds, rising.
     """
 
     def __init__(
         self,
         channels: Mapping[str, Channel],
-        silence: float,
+        heartbeat_timeout: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._silence = silence
+        self._heartbeat_timeout = heartbeat_timeout
         self._clock = clock
         self._lock = threading.Lock()
         self._heard = {name: clock() for name in channels}
-        self._away: dict[str, str] = {}
+        self._offline: dict[str, str] = {}
         self._excluded: set[str] = set()
         self._busy = dict(self._heard)
         self._answer = dict.fromkeys(channels, 0)
@@ -47,38 +47,38 @@ class LivenessTracker:
             thread.start()
 
     @property
-    def away(self) -> dict[str, str]:
-        """The sites that are away, and why."""
+    def offline(self) -> dict[str, str]:
+        """The sites that are offline, and why."""
         with self._lock:
-            return dict(self._away)
+            return dict(self._offline)
 
-    def mark_away(self, name: str, reason: str) -> None:
+    def mark_offline(self, name: str, reason: str) -> None:
         """Note that a site did not answer; it is not asked again until its next heartbeat."""
         with self._lock:
-            self._away[name] = reason
+            self._offline[name] = reason
 
     def exclude(self, name: str, reason: str) -> None:
         """Note that a site takes no part in this session, whatever heartbeats come."""
         with self._lock:
             self._excluded.add(name)
-            self._away[name] = reason
+            self._offline[name] = reason
 
-    def lost_in_transit(self, name: str, since: float, question: int, again: int = 0) -> bool:
+    def lost_in_transit(self, name: str, since: float, request: int, again: int = 0) -> bool:
         """Whether a request or its answer was lost: the site is reachable and idle, though asked long ago.
 
-        Its question or its answer went down with a connection; it may be asked again, and answers the same.
+        Its request or its answer went down with a connection; it may be asked again, and answers the same.
 
         Args:
             name: the site.
             since: when something was last seen to move towards it or from it, by this tracker's clock.
-            question: bytes that went with the call.
+            request: bytes that went with the call.
             again: how often it was asked anew; a link that is slower than we trust gets more time each time.
         """
         with self._lock:
-            if name not in self._heard or name in self._away:
+            if name not in self._heard or name in self._offline:
                 return False
             idle = self._heard[name] - max(since, self._busy[name])
-            return idle > (again + 1) * transit_timeout(self._silence, question + self._answer[name])
+            return idle > (again + 1) * transit_timeout(self._heartbeat_timeout, request + self._answer[name])
 
     def now(self) -> float:
         """The time by this tracker's clock."""
@@ -89,7 +89,7 @@ class LivenessTracker:
         self._ended.set()
 
     def _listen(self, name: str, channel: Channel) -> None:
-        beat = self._silence / BEATS
+        beat = self._heartbeat_timeout / BEATS
         while not self._ended.wait(beat):
             try:
                 heartbeat = channel.ping(beat)
@@ -105,10 +105,10 @@ class LivenessTracker:
             if heartbeat.busy:
                 self._busy[name] = self._heard[name]
             if name not in self._excluded:
-                self._away.pop(name, None)
+                self._offline.pop(name, None)
 
     def _not_heard_from(self, name: str, reason: str) -> None:
         with self._lock:
             silent = self._clock() - self._heard[name]
-            if silent >= self._silence and name not in self._away:
-                self._away[name] = f"not heard of for {silent:.0f} seconds ({reason})"
+            if silent >= self._heartbeat_timeout and name not in self._offline:
+                self._offline[name] = f"not heard of for {silent:.0f} seconds ({reason})"

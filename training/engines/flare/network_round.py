@@ -11,45 +11,45 @@ from typing import Protocol, TypeVar
 
 from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError
 from training.engines.flare.liveness import LivenessTracker
-from training.engines.flare.wire import CHUNK_BYTES, Payload, Stamp, read_answer, size_of, write_question
+from training.engines.flare.wire import CHUNK_BYTES, Payload, Stamp, read_response, size_of, write_request
 from training.errors import MessageError
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
-from training.privacy.secagg.messages import QUESTIONS
+from training.privacy.secagg.messages import REQUESTS
 from training.rounds.canary import CANARY
 from training.rounds.requests import EVALUATE, FIT
 from training.rounds.server.ask import quorum_of
 
 
-def needed(job: Job, question: Broadcast, asked: int) -> int:
-    """How many of `asked` answers to such a question there must be before a round goes on.
+def needed(job: Job, broadcast: Broadcast, asked: int) -> int:
+    """How many of `asked` answers to such a request there must be before a round goes on.
 
     A round of training, and the canary before it, needs `engine.min_clients`; counts after a round need
     nobody; the last test and calibration need the share `evaluation.quorum` of those asked, and whatever else
     is asked needs everybody. Under masks a sum needs what its threshold says, too: with fewer nothing is
-    unmasked, and the round would be refused where it can wait. The three questions of a sum need what the
-    question needs whose answers are summed.
+    unmasked, and the round would be refused where it can wait. The three requests of a sum need what the
+    request needs whose answers are summed.
     """
-    masked = question.ask in QUESTIONS
-    ask = str(question.options.get("of")) if masked else question.ask
+    masked = broadcast.ask in REQUESTS
+    ask = str(broadcast.options.get("of")) if masked else broadcast.ask
     if ask == CANARY:
-        return min(asked, required(job, question.stage, asked))
-    whole = job.evaluation.quorum == 1 or not quorate(job, question.stage, ask)
+        return min(asked, required(job, broadcast.stage, asked))
+    whole = job.evaluation.quorum == 1 or not quorate(job, broadcast.stage, ask)
     if ask not in (FIT, EVALUATE) and whole:
         return asked
-    least = int(question.options.get("threshold", 0)) if masked else smallest_sum(job, ask)
-    return min(asked, max(least, enough_of(job, question.stage, ask, asked)))
+    least = int(broadcast.options.get("threshold", 0)) if masked else smallest_sum(job, ask)
+    return min(asked, max(least, enough_of(job, broadcast.stage, ask, asked)))
 
 
 def enough_of(job: Job, stage: str, ask: str, asked: int) -> int:
-    """How many answers a question needs of which some may be missing, masks aside."""
+    """How many answers a request needs of which some may be missing, masks aside."""
     if ask == EVALUATE:
         return 0
     return required(job, stage, asked) if ask == FIT else quorum_of(job.evaluation.quorum, asked)
 
 
 def quorate(job: Job, stage: str, ask: str) -> bool:
-    """Whether a stage goes on with some of the answers to a question outside its rounds."""
+    """Whether a stage goes on with some of the answers to a request outside its rounds."""
     keys = map(job.key, range(len(job.stages)))
     return stage in keys and ask in job.stage(stage).quorate
 
@@ -72,12 +72,12 @@ def smallest_sum(job: Job, ask: str) -> int:
 
 @dataclass
 class PendingRequest:
-    """A question of a round to one site, and its answer once it is settled.
+    """A request of a round to one site, and its answer once it is settled.
 
     Attributes:
-        question: what is asked.
+        request: what is asked.
         stamp: what its answer must share with it.
-        kept: see `training.engines.flare.wire.QuestionHeader`.
+        kept: see `training.engines.flare.wire.RequestHeader`.
         answer: what came, once it is settled.
         attempt: which time it is asked; what an earlier attempt delivers is dropped.
         in_flight: whether it was sent and may still be answered.
@@ -85,7 +85,7 @@ class PendingRequest:
             liveness tracker; None while others to the same site come first.
     """
 
-    question: Broadcast
+    broadcast: Broadcast
     stamp: Stamp
     kept: int
     answer: Answer | None = None
@@ -100,7 +100,7 @@ class PendingRequest:
 
     def leave_out(self, reason: str) -> None:
         """Settle it without an answer."""
-        self.answer = Failure(self.question.client, self.question.track, reason)
+        self.answer = Failure(self.broadcast.client, self.broadcast.track, reason)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def in_background(work: Callable[[], Result], name: str) -> "Future[Result]":
     return future
 
 
-POLL_SECONDS = 0.2  # seconds between looks at who is away while nothing arrives
+POLL_SECONDS = 0.2  # seconds between looks at who is offline while nothing arrives
 AGAIN = 30.0  # seconds after which a site is asked again that has no room, or may not work at this hour
 
 
@@ -143,11 +143,11 @@ class RoundRules(Protocol):
 
     receive_lock: threading.Lock
 
-    def needed(self, question: Broadcast, asked: int) -> int:
-        """How many of `asked` answers to such a question there must be before the round goes on."""
+    def needed(self, broadcast: Broadcast, asked: int) -> int:
+        """How many of `asked` answers to such a request there must be before the round goes on."""
 
     def written(self, tensors: Tensors) -> Payload:
-        """A question's tensors as they travel."""
+        """A request's tensors as they travel."""
 
     def stored(self, answer: Update) -> Update:
         """The answer, stored where it can wait until all are there."""
@@ -155,7 +155,7 @@ class RoundRules(Protocol):
     def refuse_if_stopped(self) -> None:
         """Raise `StoppedError` when the run was stopped from outside."""
 
-    def waits_for(self, clients: Sequence[str], away: Mapping[str, str]) -> None:
+    def waits_for(self, clients: Sequence[str], offline: Mapping[str, str]) -> None:
         """Log for which clients the round waits."""
 
 
@@ -163,7 +163,7 @@ class NetworkRound:
     """Sends the requests of one round and collects their answers.
 
     Args:
-        requests: the questions.
+        requests: the requests.
         channels: the sites that can be reached.
         liveness: which sites are reachable.
         deadline: seconds that each may take to answer.
@@ -194,23 +194,23 @@ class NetworkRound:
         self._postponed: dict[str, tuple[float, str]] = {}  # by client, until when and why
 
     def run(self, play: Callable[[Broadcast], Answer], own: str) -> None:
-        """Ask every site that is reachable; collect answers until every question is settled.
+        """Ask every site that is reachable; collect answers until every request is settled.
 
         Args:
             play: answers for the client that the coordinator owns, here and meanwhile.
             own: that client's name.
         """
         open_ = [request for request in self._requests if request.answer is None]
-        for client in dict.fromkeys(request.question.client for request in open_):
-            theirs = [request for request in open_ if request.question.client == client]
+        for client in dict.fromkeys(request.broadcast.client for request in open_):
+            theirs = [request for request in open_ if request.broadcast.client == client]
             if client == own:
                 for request in theirs:
                     request.in_flight = True
             else:
                 self._ask(client, theirs)
         for request in open_:
-            if request.question.client == own:
-                request.answer, request.in_flight = play(request.question), False
+            if request.broadcast.client == own:
+                request.answer, request.in_flight = play(request.broadcast), False
         while any(request.answer is None for request in self._requests):
             self._rules.refuse_if_stopped()
             self._raise_thread_errors()
@@ -222,13 +222,13 @@ class NetworkRound:
                 self._settle(delivery)
 
     def _ask(self, client: str, requests: Sequence[PendingRequest]) -> None:
-        """Send one site's questions, one after another, unless it is away."""
+        """Send one site's requests, one after another, unless it is offline."""
         channel = self._channels.get(client)
-        away = self._liveness.away
-        if channel is None or client in away:
+        offline = self._liveness.offline
+        if channel is None or client in offline:
             for request in requests:
                 self._deliveries.put(
-                    Delivery(request, request.attempt, None, away.get(client, "not connected"))
+                    Delivery(request, request.attempt, None, offline.get(client, "not connected"))
                 )
             return
         for request in requests:
@@ -240,14 +240,14 @@ class NetworkRound:
         for request, attempt in requests:
             if request.attempt != attempt:
                 return  # it was asked anew, and with it what was to come after
-            question = request.question
+            broadcast = request.broadcast
             answer: Answer | None = None
             reason = ""
             self._alive(request, attempt)
             try:
                 header, payload = channel.ask(
-                    write_question(question, request.stamp, request.kept),
-                    self._payload_of(question.tensors),
+                    write_request(broadcast, request.stamp, request.kept),
+                    self._payload_of(broadcast.tensors),
                     self._deadline,
                     partial(self._alive, request, attempt),
                 )
@@ -255,7 +255,7 @@ class NetworkRound:
             except ChannelError as error:
                 reason = f"{error}"
             except (SiteRefusedError, MessageError) as error:
-                answer = Failure(question.client, question.track, f"{error}")
+                answer = Failure(broadcast.client, broadcast.track, f"{error}")
             self._deliveries.put(Delivery(request, attempt, answer, reason))
             if isinstance(answer, Failure) and answer.passes:
                 return  # with what was to come after it
@@ -265,28 +265,28 @@ class NetworkRound:
             request.since = self._liveness.now()
 
     def _receive(self, request: PendingRequest, header: str, payload: Payload) -> Answer | None:
-        """Read and store an answer; None where the question was settled without it.
+        """Read and store an answer; None where the request was settled without it.
 
         One after another: of many that come at once, one at a time is in memory as bytes and as tensors.
         """
         with self._rules.receive_lock:
             if request.answer is not None:
                 return None
-            answer = read_answer(header, payload, request.stamp)
+            answer = read_response(header, payload, request.stamp)
             return self._rules.stored(answer) if isinstance(answer, Update) else answer
 
     def _is_lost(self, request: PendingRequest) -> bool:
-        question = request.question
+        broadcast = request.broadcast
         return request.since is not None and self._liveness.lost_in_transit(
-            question.client,
+            broadcast.client,
             request.since,
-            min(size_of(self._payload_of(question.tensors)), CHUNK_BYTES),
+            min(size_of(self._payload_of(broadcast.tensors)), CHUNK_BYTES),
             request.attempt,
         )
 
     def _ask_anew(self, client: str) -> None:
         """Ask a site again what it was asked, since that or its answer was lost on the way."""
-        theirs = [request for request in self._requests if request.question.client == client]
+        theirs = [request for request in self._requests if request.broadcast.client == client]
         open_ = [request for request in theirs if request.answer is None]
         for request in open_:
             request.attempt += 1
@@ -299,7 +299,7 @@ class NetworkRound:
                 future.result()
 
     def _payload_of(self, tensors: Tensors) -> Payload:
-        # Most questions of a round carry the very same tensors: written once.
+        # Most requests of a round carry the very same tensors: written once.
         with self._writing:
             if id(tensors) not in self._payloads:
                 self._payloads[id(tensors)] = self._rules.written(tensors)
@@ -309,26 +309,26 @@ class NetworkRound:
         request, answer = delivery.request, delivery.answer
         anew = delivery.attempt != request.attempt and not isinstance(answer, Update)
         if request.answer is not None or anew:
-            return  # too late: the question was settled without it, or is asked anew
+            return  # too late: the request was settled without it, or is asked anew
         request.in_flight = False
         if answer is None:
-            self._rules.refuse_if_stopped()  # which ends all calls at once: nobody is away for that
-            self._liveness.mark_away(request.question.client, delivery.reason)
+            self._rules.refuse_if_stopped()  # which ends all calls at once: nobody is offline for that
+            self._liveness.mark_offline(request.broadcast.client, delivery.reason)
             request.attempt += 1
             self._leave_out_if_possible(request, delivery.reason)
             return
         if isinstance(answer, Failure) and answer.passes:
-            self._postpone(request.question.client, answer.reason)
+            self._postpone(request.broadcast.client, answer.reason)
             return
         request.answer = answer
-        if self._enough and request.question.ask == FIT:
+        if self._enough and request.broadcast.ask == FIT:
             self._end_early(request)
 
     def _postpone(self, client: str, reason: str) -> None:
         """Ask a site again after a pause what it cannot do now, unless the round can do without it."""
         self._postponed[client] = time.monotonic() + AGAIN, reason
         for request in self._requests:
-            if request.question.client == client and request.answer is None:
+            if request.broadcast.client == client and request.answer is None:
                 request.in_flight = False
                 request.attempt += 1
                 self._leave_out_if_possible(request, reason)
@@ -336,26 +336,26 @@ class NetworkRound:
                     self._rules.waits_for([client], {client: reason})
 
     def _leave_out_if_possible(self, request: PendingRequest, reason: str) -> None:
-        """Settle a question to a site that is away where the round can do without it, or is lost anyway."""
+        """Settle a request to a site that is offline where the round can do without it, or is lost anyway."""
         group = self._group(request)
-        needed = self._rules.needed(request.question, len(group))
+        needed = self._rules.needed(request.broadcast, len(group))
         answered_or_in_flight = sum(other.answered_or_in_flight for other in group)
         possible = sum(other.answered_or_in_flight or other.answer is None for other in group)
         if answered_or_in_flight >= needed or possible < needed:
             request.leave_out(reason)
 
     def _group(self, request: PendingRequest) -> list[PendingRequest]:
-        """The questions whose answers are counted together."""
-        asked = request.question
+        """The requests whose answers are counted together."""
+        asked = request.broadcast
         return [
             other
             for other in self._requests
-            if (other.question.ask, other.question.track) == (asked.ask, asked.track)
+            if (other.broadcast.ask, other.broadcast.track) == (asked.ask, asked.track)
         ]
 
     def _end_early(self, request: PendingRequest) -> None:
         group = self._group(request)
-        needed = self._rules.needed(request.question, len(group))
+        needed = self._rules.needed(request.broadcast, len(group))
         if sum(isinstance(other.answer, Update) for other in group) < needed:
             return
         for other in group:
@@ -365,30 +365,30 @@ class NetworkRound:
                 )
 
     def _check_liveness(self) -> None:
-        """Give up sites that went away while they were asked; ask those again that came back."""
-        away = self._liveness.away
+        """Give up sites that went offline while they were asked; ask those again that came back."""
+        offline = self._liveness.offline
         now = time.monotonic()
         for client in [name for name, (until, _) in self._postponed.items() if until <= now]:
             del self._postponed[client]
-            if client not in away:
+            if client not in offline:
                 self._ask_anew(client)
         not_now = {name: reason for name, (_, reason) in self._postponed.items()}
         waiting = []
         for request in self._requests:
-            client = request.question.client
+            client = request.broadcast.client
             if request.answer is not None:
                 continue
-            if client not in away and client in not_now:
+            if client not in offline and client in not_now:
                 self._leave_out_if_possible(request, not_now[client])
                 waiting.append(client)
-            elif client not in away:
+            elif client not in offline:
                 if not request.in_flight:
                     self._ask(client, [request])
                 elif self._is_lost(request):
                     self._ask_anew(client)
             elif request.in_flight:
-                self._settle(Delivery(request, request.attempt, None, away[client]))
+                self._settle(Delivery(request, request.attempt, None, offline[client]))
             else:
-                self._leave_out_if_possible(request, away[client])
+                self._leave_out_if_possible(request, offline[client])
                 waiting.append(client)
-        self._rules.waits_for(list(dict.fromkeys(waiting)), {**not_now, **away})
+        self._rules.waits_for(list(dict.fromkeys(waiting)), {**not_now, **offline})

@@ -31,12 +31,12 @@ from training.rounds.server.ask import quorum_of
 
 MINUTE = 60.0
 NAMED = 8  # sites in one line
-POLL_SECONDS = 0.2  # seconds between looks at who went away
+POLL_SECONDS = 0.2  # seconds between looks at who went offline
 Result = TypeVar("Result")
 
 
-class AwayError(TrainingError):
-    """A site that is needed before the first round is away; the run begins when it is there."""
+class OfflineError(TrainingError):
+    """A site that is needed before the first round is offline; the run begins when it is there."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Participants:
     """Which sites take part in this session, and which of the roster are missing.
 
     Attributes:
-        roster: who takes part in the run, connected or away.
+        roster: who takes part in the run, connected or offline.
         channels: to those that are connected and ready.
         missing: those of the roster that are not, and why.
         unreached: those of the missing that did not answer; another session may register them.
@@ -82,61 +82,61 @@ class Registration:
         """Register every site before the first round; the roster is kept in the file `path`.
 
         A site that may not take part (other versions, other classes, no data) is left out and named where the
-        job's minimum allows it; one that is away, where the job's `engine.network.quorum` does. Neither joins
-        the run later.
+        job's minimum allows it; one that is offline, where the job's `engine.network.quorum` does. Neither
+        joins the run later.
 
         Args:
             expected: the sites of the federation that the job is for, in client order.
             path: of the roster.
 
         Raises:
-            AwayError: a site that is expected is away, and the run does not begin without it.
+            OfflineError: a site that is expected is offline, and the run does not begin without it.
             QuorumError: too few sites may take part.
             DataError: sites disagree on what a class means.
         """
         self.log(f"{len(expected)} sites read their pictures: {some(expected)}")
         answers = self.request_properties(expected)
-        away = self.away_of(expected, answers, {})
+        offline = self.offline_sites(expected, answers, {})
         refused = {name: f"{why}" for name, why in answers.items() if isinstance(why, SiteRefusedError)}
         registered = [each for each in answers.values() if isinstance(each, ClientProperties)]
         while True:
             self._require_quorum(expected, registered, refused)
-            left_out = {**refused, **away}
+            left_out = {**refused, **offline}
             roster = self.with_masks(agree(self.job, self.in_client_order(registered), left_out))
             self.log(f"{len(registered)} sites have read them, and get ready")
             joined = self.join(roster, [each.client for each in registered])
-            newly_away = self.away_of(expected, joined, away)
-            away |= newly_away
+            newly_offline = self.offline_sites(expected, joined, offline)
+            offline |= newly_offline
             newly_refused = {
                 name: f"{why}" for name, why in joined.items() if isinstance(why, SiteRefusedError)
             }
-            if not newly_refused and not newly_away:
+            if not newly_refused and not newly_offline:
                 break
             refused |= newly_refused
-            gone = {*newly_refused, *newly_away}
+            gone = {*newly_refused, *newly_offline}
             registered = [each for each in registered if each.client not in gone]
         for name, why in left_out.items():
             self.log(f"{name} is left out: {why}")
         write_text(path, roster.model_dump_json(indent=2) + "\n")
         return Participants(roster, {name: self.channels[name] for name in joined}, {})
 
-    def away_of(
+    def offline_sites(
         self, expected: Sequence[str], answers: Mapping[str, object], before: Mapping[str, str]
     ) -> dict[str, str]:
-        """The sites that are away beside those `before`, and why, where the run begins without them.
+        """The sites that are offline beside those `before`, and why, where the run begins without them.
 
         Raises:
-            AwayError: naming all that are away, where too few are left.
+            OfflineError: naming all that are offline, where too few are left.
         """
-        away = {
-            name: f"it was away when the run began: {why}"
+        offline = {
+            name: f"it was offline when the run began: {why}"
             for name, why in answers.items()
             if isinstance(why, ChannelError)
         }
-        there = len(expected) - len(before) - len(away)
-        if away and there < quorum_of(self.job.engine.network.quorum, len(expected)):
-            refuse_if_away(answers)
-        return away
+        there = len(expected) - len(before) - len(offline)
+        if offline and there < quorum_of(self.job.engine.network.quorum, len(expected)):
+            refuse_if_offline(answers)
+        return offline
 
     def _require_quorum(
         self, expected: Sequence[str], registered: Sequence[ClientProperties], refused: Mapping[str, str]
@@ -156,7 +156,7 @@ class Registration:
             "Mend what they report, or lower engine.min_clients"
         )
 
-    def rejoin(self, path: Path) -> Participants:
+    def resume(self, path: Path) -> Participants:
         """Register the sites that are reachable again, after the run has begun; others join when they return.
 
         Args:
@@ -234,7 +234,7 @@ class Registration:
     def ask_each(
         self, names: Sequence[str], ask: Callable[[str], Result]
     ) -> dict[str, Result | ChannelError | SiteRefusedError]:
-        """The answers of all sites, asked in parallel; a site that goes away meanwhile is not waited for."""
+        """The answers of all sites, asked in parallel, without those that go offline meanwhile."""
         found: dict[str, Result | ChannelError | SiteRefusedError] = {}
         asked: dict[str, Future[Result]] = {}
         since: dict[str, float] = {}
@@ -245,7 +245,7 @@ class Registration:
                 found[name] = ChannelError("it is not connected")
         while asked:
             wait(asked.values(), timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            away = self.liveness.away
+            offline = self.liveness.offline
             for name, future in list(asked.items()):
                 if future.done():
                     try:
@@ -253,8 +253,8 @@ class Registration:
                     except (ChannelError, SiteRefusedError) as error:
                         found[name] = error
                     del asked[name]
-                elif name in away:
-                    found[name] = ChannelError(away[name])
+                elif name in offline:
+                    found[name] = ChannelError(offline[name])
                     del asked[name]
                 elif self.liveness.lost_in_transit(name, since[name], 0):
                     asked[name], since[name] = self._ask(ask, name)
@@ -266,7 +266,7 @@ class Registration:
     def _request_properties(self, name: str) -> ClientProperties:
         channel = self.channels[name]
         ours = shake_hands(self.job.digest, self.session, weights_digest(self.job.model))
-        text = channel.greet(ours.model_dump_json(), MINUTE)
+        text = channel.handshake(ours.model_dump_json(), MINUTE)
         raise_refusal(text)
         try:
             theirs = Handshake.model_validate_json(text)
@@ -274,7 +274,7 @@ class Registration:
             others = differing(theirs, ours)
             if others:
                 self.log(f"{name} runs other versions, so last digits of weights may differ: {others}")
-            text = channel.introduce(self.job.engine.network.deadline)
+            text = channel.register(self.job.engine.network.deadline)
             raise_refusal(text)
             properties = ClientProperties.model_validate_json(text)
         except (ValidationError, TrainingError) as error:
@@ -282,7 +282,7 @@ class Registration:
                 raise
             raise SiteRefusedError(f"{error}") from error
         if properties.client != name:
-            raise SiteRefusedError(f"{name} introduces itself as {properties.client}")
+            raise SiteRefusedError(f"{name} registers as {properties.client}")
         return properties
 
 
@@ -307,13 +307,13 @@ def read_roster(path: Path) -> Roster:
         ) from error
 
 
-def refuse_if_away(answers: Mapping[str, object]) -> None:
-    """Refuse to begin without a site that is away.
+def refuse_if_offline(answers: Mapping[str, object]) -> None:
+    """Refuse to begin without a site that is offline.
 
     Raises:
-        AwayError: naming all that are.
+        OfflineError: naming all that are.
     """
-    away = {name: why for name, why in answers.items() if isinstance(why, ChannelError)}
-    if away:
-        reasons = "; ".join(f"{name}: {why}" for name, why in away.items())
-        raise AwayError(f"the run begins when every site is there. {reasons}")
+    offline = {name: why for name, why in answers.items() if isinstance(why, ChannelError)}
+    if offline:
+        reasons = "; ".join(f"{name}: {why}" for name, why in offline.items())
+        raise OfflineError(f"the run begins when every site is there. {reasons}")

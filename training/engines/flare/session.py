@@ -24,7 +24,7 @@ from training.engines.flare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.files import write_text
 from training.jobs.client_app import ClientApp
-from training.jobs.disclosure_report import decide_masks, who_sees_what
+from training.jobs.disclosure_report import decide_masks, disclosures
 from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.run_folder import RunFolder
@@ -131,13 +131,13 @@ class CoordinatorSession:
             attest: signs the figures of bundles.
 
         Raises:
-            AwayError: the run cannot begin, since a site is away.
+            OfflineError: the run cannot begin, since a site is offline.
             StoppedError: the session was ended from outside.
             TrainingError: whatever stops the run; all that was finished stays in the folder.
         """
         torch.set_num_threads(self._job.engine.threads_per_client)  # the coordinator sums
         self._claim()
-        liveness = LivenessTracker(self._channels, self._job.engine.network.silence)
+        liveness = LivenessTracker(self._channels, self._job.engine.network.heartbeat_timeout)
         try:
             own = self._own.properties if self._own else None
             registration = Registration(
@@ -147,7 +147,7 @@ class CoordinatorSession:
             begun = path.exists()
             if begun:
                 self._evict(path)
-                participants = registration.rejoin(path)
+                participants = registration.resume(path)
             else:
                 participants = registration.begin(
                     [name for name in expected if name not in self._without], path
@@ -157,7 +157,7 @@ class CoordinatorSession:
             known = {*expected, *participants.roster.everybody}
             job = decide_masks(self._job, known)
             if not begun:
-                for seen in who_sees_what(self._job, known):
+                for seen in disclosures(self._job, known):
                     self.log(f"who sees what: {seen.line}")
             for name, why in participants.missing.items():
                 liveness.exclude(name, why)

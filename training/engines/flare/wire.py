@@ -1,7 +1,7 @@
 """Messages as they cross a network: a JSON header, and tensors as safetensors bytes.
 
 Nothing is unpickled. Each message carries the job, the session in which it was sent, and a number: an answer
-must share these with its question, so that one of another job, another session or an earlier question is
+must share these with its request, so that one of another job, another session or an earlier request is
 recognised and dropped. A payload is bytes, or a file where the tensors are many.
 """
 
@@ -86,12 +86,12 @@ Header = TypeVar("Header", bound="Stamp")
 
 
 class Stamp(FrozenConfig):
-    """What a question and its answer share.
+    """What a request and its answer share.
 
     Attributes:
         job: the job's digest.
         session: one stay of the coordinator in a job; another begins when it was stopped and returns.
-        number: of the question, rising at each client.
+        number: of the request, rising at each client.
         client, stage, round, ask, track: see `training.messages.message.Message`; a track is a subgroup's
             name and may be anything, so that nothing is ever kept under it as it is.
     """
@@ -106,8 +106,8 @@ class Stamp(FrozenConfig):
     track: str = GLOBAL
 
 
-class QuestionHeader(Stamp):
-    """A question's header.
+class RequestHeader(Stamp):
+    """A request's header.
 
     Attributes:
         kept: the last round of the stage whose training the coordinator knows of; what the client kept of
@@ -119,7 +119,7 @@ class QuestionHeader(Stamp):
     options: Mapping[str, Any] = {}
 
 
-class AnswerHeader(Stamp):
+class ResponseHeader(Stamp):
     """An answer's header; where `failure` says why, there is nothing else.
 
     Attributes:
@@ -134,7 +134,7 @@ class AnswerHeader(Stamp):
 
 
 def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp:
-    """The stamp of a question."""
+    """The stamp of a request."""
     client, stage, round_, ask, track = broadcast.address
     return Stamp(
         job=job,
@@ -148,32 +148,32 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
     )
 
 
-def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
-    """A question's header; its tensors travel beside it, see `training.engines.flare.wire`."""
+def write_request(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
+    """A request's header; its tensors travel beside it, see `training.engines.flare.wire`."""
     return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 
 def number_of(header: str) -> tuple[str, int]:
-    """A question's session and number.
+    """A request's session and number.
 
     Raises:
         MessageError: when it is none.
     """
-    read = _read_header(QuestionHeader, header)
+    read = _read_header(RequestHeader, header)
     return read.session, read.number
 
 
-def read_question_header(header: str) -> QuestionHeader:
-    """The header of a question that arrived.
+def read_request_header(header: str) -> RequestHeader:
+    """The header of a request that arrived.
 
     Raises:
         MessageError: when it is none.
     """
-    return _read_header(QuestionHeader, header)
+    return _read_header(RequestHeader, header)
 
 
-def read_question(header: QuestionHeader, payload: Payload) -> Broadcast:
-    """A question that arrived, with all its tensors.
+def read_request(header: RequestHeader, payload: Payload) -> Broadcast:
+    """A request that arrived, with all its tensors.
 
     Raises:
         MessageError: when they are none.
@@ -184,7 +184,7 @@ def read_question(header: QuestionHeader, payload: Payload) -> Broadcast:
     )
 
 
-def write_answer(
+def write_response(
     answer: Answer, stamp: Stamp, write: Callable[[Tensors], Payload] = write_payload
 ) -> tuple[str, Payload]:
     """An answer's header and payload, which `write` writes."""
@@ -200,25 +200,25 @@ def write_answer(
     return header, write(answer.tensors)
 
 
-def read_answer_header(header: str, stamp: Stamp) -> AnswerHeader:
-    """The header of the answer to the question with this stamp.
+def read_response_header(header: str, stamp: Stamp) -> ResponseHeader:
+    """The header of the answer to the request with this stamp.
 
     Raises:
-        MessageError: when it is none, or answers another question.
+        MessageError: when it is none, or answers another request.
     """
-    read = _read_header(AnswerHeader, header)
+    read = _read_header(ResponseHeader, header)
     for name in Stamp.model_fields:
         if getattr(read, name) != getattr(stamp, name):
             raise MessageError(
-                f"{stamp.client} answered another question: {name} {getattr(read, name)!r}; "
+                f"{stamp.client} answered another request: {name} {getattr(read, name)!r}; "
                 f"asked was {getattr(stamp, name)!r}. The answer is dropped"
             )
     return read
 
 
-def read_answer(header: str, payload: Payload, stamp: Stamp) -> Answer:
-    """The answer to the question with this stamp; raises like `read_answer_header`."""
-    read = read_answer_header(header, stamp)
+def read_response(header: str, payload: Payload, stamp: Stamp) -> Answer:
+    """The answer to the request with this stamp; raises like `read_response_header`."""
+    read = read_response_header(header, stamp)
     if read.failure is not None:
         return Failure(stamp.client, stamp.track, read.failure)
     return Update(

@@ -93,7 +93,7 @@ class StageContext:
         dismissed: clients that took part and are asked no more, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
         attest: signs the figures of bundles.
-        quorum: of its questions outside the rounds, and who is missing from their answers.
+        quorum: of its requests outside the rounds, and who is missing from their answers.
     """
 
     job: JobSettings
@@ -207,8 +207,8 @@ class StageResult:
         traffic: bytes sent.
         test: counts on the test split by subgroup, from the model that answers for it.
         facts: JSON-able details for the report and the summary.
-        stay_home: whether `test` is of other models than `models`: of those that stay at their clients, or of
-            a probe.
+        tests_local_models: whether `test` is of other models than `models`: of those that stay at their
+            clients, or of a probe.
         folds: of the models that are cross-fitted, by name: what differs in those without each fold.
     """
 
@@ -218,7 +218,7 @@ class StageResult:
     traffic: Traffic = field(default_factory=Traffic)
     test: Blocks = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
-    stay_home: bool = False
+    tests_local_models: bool = False
     folds: Mapping[str, tuple[Tensors, ...]] = field(default_factory=dict)
 
 
@@ -285,10 +285,10 @@ class Stage(FrozenConfig, ABC):
     Attributes:
         stage: its name in a job file.
         passes_figures_on: whether its outcome's test figures are those of the stage before.
-        summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
+        summed: the requests of whose answers only the sum is wanted: counts, and what adds up like them.
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
         keeps_model: whether the model leaves the stage as it came.
-        quorate: the questions outside its rounds that need answers of the share `evaluation.quorum` alone.
+        quorate: the requests outside its rounds that need answers of the share `evaluation.quorum` alone.
         asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
     """
 
@@ -331,7 +331,7 @@ class Stage(FrozenConfig, ABC):
         return False
 
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
-        """What its questions before the test cost a patient of each split: parts that are told with noise."""
+        """What its requests before the test cost a patient of each split: parts that are told with noise."""
         return {}
 
     @property
@@ -389,4 +389,4 @@ class Stage(FrozenConfig, ABC):
 
     @abstractmethod
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """A client's half: the answer to one of this stage's questions."""
+        """A client's half: the answer to one of this stage's requests."""

@@ -29,7 +29,7 @@ from training.messages.message import (
     named,
     prefixed,
     reply,
-    unknown_question,
+    unknown_request,
 )
 from training.models import ModelConfig
 from training.models.encoders.sources import find_weights
@@ -168,7 +168,7 @@ class Export(Stage):
             "parity": differences,
             "tolerance": TOLERANCE,
         }
-        test = figures_on_test(context, before.models, traffic) if before.stay_home else before.test
+        test = figures_on_test(context, before.models, traffic) if before.tests_local_models else before.test
         return StageResult(
             before.models, with_parents(bundles, context.attest), traffic=traffic, test=test, facts=facts
         )
@@ -208,7 +208,7 @@ class Export(Stage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         if broadcast.ask != PARITY:
-            raise unknown_question(broadcast)
+            raise unknown_request(broadcast)
         client.local_model.load(named(broadcast.tensors, WEIGHTS))
         some = compared(client, "train" if broadcast.options.get("split") == "train" else "validation")
         if some is None:
@@ -322,7 +322,7 @@ class Register(Stage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """No client is asked anything."""
-        raise unknown_question(broadcast)
+        raise unknown_request(broadcast)
 
 
 def renamed(bundle: BundleDraft, model: str) -> BundleDraft:

@@ -37,13 +37,13 @@ def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> 
     Raises:
         QuorumError: when a client cannot.
     """
-    broadcasts = embedding_questions(context, weights, context.census.counts)
+    broadcasts = embedding_requests(context, weights, context.census.counts)
     context.metrics_log.log(f"{context.key}: {len(broadcasts)} clients make features of their pictures")
     ask_all(context.engine, broadcasts, traffic)
 
 
-def embedding_questions(context: StageContext, weights: Tensors, clients: Iterable[str]) -> list[Broadcast]:
-    """The question for features of all pictures, by the encoder of these weights, to each client."""
+def embedding_requests(context: StageContext, weights: Tensors, clients: Iterable[str]) -> list[Broadcast]:
+    """The request for features of all pictures, by the encoder of these weights, to each client."""
     head = set(context.model.head_names)
     initial = float_state(context.model)
     encoder = {name: weights[name] for name in initial if name not in head}
@@ -54,18 +54,18 @@ def embedding_questions(context: StageContext, weights: Tensors, clients: Iterab
 
 
 HEAD_SUMS = frozenset({SPREAD, GRADIENT})
-QUESTIONS = HEAD_SUMS | {MOMENTS}
+REQUESTS = HEAD_SUMS | {MOMENTS}
 
 
 def ask_sum(
     context: StageContext,
     traffic: Traffic,
     subgroup: str | None,
-    question: str,
+    request: str,
     tensors: Tensors,
     shapes: Shapes,
 ) -> Tensors:
-    """The sum of every client's answer to one question, under masks where the job has them.
+    """The sum of every client's answer to one request, under masks where the job has them.
 
     Over one subgroup's examples where one is named.
 
@@ -75,7 +75,7 @@ def ask_sum(
     masks = context.job.privacy.secure_aggregation or context.job.privacy.masked_counts
     options = {"split": "train", **({} if subgroup is None else {SUBGROUP: subgroup})}
     broadcasts = [
-        Broadcast(client, context.key, 0, question, subgroup or GLOBAL, tensors, options)
+        Broadcast(client, context.key, 0, request, subgroup or GLOBAL, tensors, options)
         for client in context.trainers(
             context.all_subgroups if subgroup is None else (subgroup,), masked=masks is not None
         )
@@ -91,7 +91,7 @@ def ask_sum(
 
 
 def answer_sum(broadcast: Broadcast, client: Client) -> Update:
-    """A client's answer to either question, from the features of its pictures."""
+    """A client's answer to either request, from the features of its pictures."""
     return answer_spread(broadcast, client) if broadcast.ask == SPREAD else answer_gradient(broadcast, client)
 
 

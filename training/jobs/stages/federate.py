@@ -17,13 +17,13 @@ from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
-from training.algorithms.trainable import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
+from training.algorithms.trainable import TRAINABLE, Trainable, TrainableAll, TrainableHead, TrainableLora
 from training.data.dataset import Split
 from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.features import (
     HEAD_SUMS,
-    QUESTIONS,
+    REQUESTS,
     answer_sum,
     fit_converged,
     head_of,
@@ -53,7 +53,9 @@ from training.rounds.server.checkpoint import BestRound, MeanModel
 from training.rounds.server.head_fit import KeptSums
 from training.rounds.server.plan import Plan, TrackState
 
-OF_CONVERGED = frozenset({"stage", "fit", "penalty", "evaluations", "trains"})  # settings of a converged head
+OF_CONVERGED = frozenset(
+    {"stage", "fit", "penalty", "evaluations", "trainable"}
+)  # settings of a converged head
 OF_ROUNDS = ("rounds", "objective", "aggregator")  # settings that rounds cannot do without
 
 
@@ -72,7 +74,7 @@ class Federate(RoundsStage):
         progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 
-    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, *QUESTIONS})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, *REQUESTS})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"
     rounds: int = Field(1, ge=1)
@@ -83,7 +85,7 @@ class Federate(RoundsStage):
     evaluations: int = Field(120, ge=1)
     evaluate_on: Split | None = "validation"
     keep: Literal["last", "best", "average"] = "last"
-    trains: Annotated[Trains, TRAINS] = TrainsAll()
+    trainable: Annotated[Trainable, TRAINABLE] = TrainableAll()
     progressive_resizing: ProgressiveResizing | None = None
 
     @field_validator("objective")
@@ -101,9 +103,9 @@ class Federate(RoundsStage):
                     "{name: head}"
                 )
             return self
-        if not isinstance(self.trains, TrainsHead) or self.trains.views:
+        if not isinstance(self.trainable, TrainableHead) or self.trainable.views:
             raise ValueError(
-                "fit: converged fits the head on features of whole pictures; set trains: {name: head} "
+                "fit: converged fits the head on features of whole pictures; set trainable: {name: head} "
                 "without views, or fit: rounds"
             )
         usual = type(self).model_construct()
@@ -127,37 +129,37 @@ class Federate(RoundsStage):
 
     @model_validator(mode="after")
     def _learns_from_features(self) -> "Federate":
-        if isinstance(self.trains, TrainsHead) and not self.objective.takes_cases:
+        if isinstance(self.trainable, TrainableHead) and not self.objective.takes_cases:
             raise ValueError(
-                f"trains: {self.trains.name} trains on features, and the objective {self.objective.name} "
-                "needs pictures; use the objective supervised"
+                f"trainable: {self.trainable.name} trains on features, and the objective "
+                f"{self.objective.name} needs pictures; use the objective supervised"
             )
         mixup = self.objective.mixup if isinstance(self.objective, Supervised) else 0
-        if isinstance(self.trains, TrainsHead) and mixup:
+        if isinstance(self.trainable, TrainableHead) and mixup:
             raise ValueError(
-                f"objective.mixup is {mixup:g} and mixes pictures, and trains: {self.trains.name} trains on "
-                "features of whole ones; remove it, or set trains: {name: all}"
+                f"objective.mixup is {mixup:g} and mixes pictures, and trainable: {self.trainable.name} "
+                "trains on features of whole ones; remove it, or set trainable: {name: all}"
             )
-        if isinstance(self.trains, TrainsLora) and self.objective.name != "supervised":
+        if isinstance(self.trainable, TrainableLora) and self.objective.name != "supervised":
             raise ValueError(
-                f"trains: {self.trains.name} trains adapters, and the objective {self.objective.name} looks "
-                "at the model without them; use the objective supervised, or set trains: {name: all}"
+                f"trainable: {self.trainable.name} trains adapters, and the objective {self.objective.name} "
+                "looks at the model without them; use the objective supervised, or set trainable: {name: all}"
             )
-        if isinstance(self.trains, TrainsLora) and RECEIVED_LOSSES in self.aggregator.needs:
+        if isinstance(self.trainable, TrainableLora) and RECEIVED_LOSSES in self.aggregator.needs:
             raise ValueError(
                 f"aggregator {self.aggregator.name} weighs by the received model's loss, which a client "
-                f"computes without the adapters that trains: {self.trains.name} puts on it; use another "
-                "aggregator, or set trains: {name: all}"
+                f"computes without the adapters that trainable: {self.trainable.name} puts on it; use "
+                "another aggregator, or set trainable: {name: all}"
             )
         return self
 
     @model_validator(mode="after")
     def _ends_at_its_own_size(self) -> "Federate":
         small = self.progressive_resizing
-        if small is not None and isinstance(self.trains, TrainsHead):
+        if small is not None and isinstance(self.trainable, TrainableHead):
             raise ValueError(
-                f"progressive_resizing scales pictures, and trains: {self.trains.name} trains on features "
-                "that are made once; remove it, or set trains: {name: all}"
+                f"progressive_resizing scales pictures, and trainable: {self.trainable.name} trains on "
+                "features that are made once; remove it, or set trainable: {name: all}"
             )
         if small is not None and small.rounds >= self.rounds:
             raise ValueError(
@@ -169,13 +171,13 @@ class Federate(RoundsStage):
 
     @model_validator(mode="after")
     def _a_part_travels_by_itself(self) -> "Federate":
-        fits = isinstance(self.trains, TrainsAll) or (
+        fits = isinstance(self.trainable, TrainableAll) or (
             isinstance(self.sync, SyncAll) and self.sync.buffers == "average"
         )
         if not fits:
             raise ValueError(
-                f"trains: {self.trains.name} says what travels, and so does sync {self.sync.name}; remove "
-                "the sync, or set trains: {name: all}"
+                f"trainable: {self.trainable.name} says what travels, and so does sync {self.sync.name}; "
+                "remove the sync, or set trainable: {name: all}"
             )
         return self
 
@@ -187,17 +189,17 @@ class Federate(RoundsStage):
     @property
     def one_encoder(self) -> bool:
         """A head on features has any number."""
-        return not isinstance(self.trains, TrainsHead)
+        return not isinstance(self.trainable, TrainableHead)
 
     @property
     def minimised(self) -> Objective:
         """The objective, over the part that learns."""
-        return self.trains.objective(self.objective)
+        return self.trainable.objective(self.objective)
 
     @property
     def sends(self) -> Sync:
         """The sync, of the part that learns."""
-        return self.trains.sync(self.sync)
+        return self.trainable.sync(self.sync)
 
     def image_size_in(self, round_: int) -> int | None:
         """A smaller one in the first rounds, where the job says so."""
@@ -209,7 +211,7 @@ class Federate(RoundsStage):
         network = self.network(context)
         plan = self.plan(context, network)
         making = Traffic()
-        if isinstance(self.trains, TrainsHead):
+        if isinstance(self.trainable, TrainableHead):
             start = {**start, **make_projected(context, start, making)}
         if self.fit == "converged":
             head, folds, facts = fit_converged(context, network, self.penalty, self.evaluations, making)
@@ -237,7 +239,7 @@ class Federate(RoundsStage):
             **plan.aggregator.facts(states[GLOBAL].server),
             **({} if best is None else {"kept_round": best.round}),
         }
-        return self.judged(context, start, self.trains.merged(kept), traffic, facts)
+        return self.judged(context, start, self.trainable.merged(kept), traffic, facts)
 
     def judged(
         self,
@@ -263,7 +265,7 @@ class Federate(RoundsStage):
         """What learns, whose initial weights follow from the job's seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
-            return self.trains.network(context.model)
+            return self.trainable.network(context.model)
 
     def plan_ahead(self, context: StageContext) -> PlannedStage:
         """Plan the rounds."""
@@ -276,7 +278,7 @@ class Federate(RoundsStage):
             self.objective.epochs if self.fit == "rounds" else 0,
             self.objective.batch_size,
             all_pictures=self.objective.uses_unlabelled,
-            whole=isinstance(self.trains, TrainsAll),
+            whole=isinstance(self.trainable, TrainableAll),
         )
 
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
@@ -321,19 +323,19 @@ class Federate(RoundsStage):
         plan = self.plan_for(context, network or context.model, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
             require_judges(context.census, context.job.privacy, self.evaluate_on)
-        if self.keep != "last" and plan.stays and self.sends is self.sync:
+        if self.keep != "last" and plan.local and self.sends is self.sync:
             when = "the best round" if self.keep == "best" else "each round"
             raise JobError(
-                f"keep: {self.keep} cannot tell what {len(plan.stays)} tensors that stay at their clients "
+                f"keep: {self.keep} cannot tell what {len(plan.local)} tensors that stay at their clients "
                 f"were in {when}; use keep: last, or sync all with buffers average"
             )
         return plan
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train, evaluate, or hand over what was kept."""
-        if isinstance(self.trains, TrainsHead):
+        if isinstance(self.trainable, TrainableHead):
             if broadcast.ask == EMBED:
-                return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
+                return answer_embed(broadcast, client, self.objective.augment, self.trainable.views)
             if broadcast.ask == MOMENTS:
                 return answer_moments(broadcast, client)
             client = on_features(client, broadcast.stage)
@@ -341,12 +343,14 @@ class Federate(RoundsStage):
             return answer_sum(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
-        learner = replace(client, local_model=self.trains.local_model(client.local_model))
+        learner = replace(client, local_model=self.trainable.local_model(client.local_model))
         if broadcast.ask != EVALUATE:
             return self.train(broadcast, learner)
         load_merged(broadcast, learner, self.sends)
         if learner.local_model is not client.local_model:
-            client.local_model.load(self.trains.merged(learner.local_model.take(learner.local_model.names)))
+            client.local_model.load(
+                self.trainable.merged(learner.local_model.take(learner.local_model.names))
+            )
         return evaluate(broadcast, client)
 
 

@@ -1,4 +1,4 @@
-"""The question `test`: test figures of finished models, each picture answered as the service would.
+"""The request `test`: test figures of finished models, each picture answered as the service would.
 
 A subgroup's pictures go to the subgroup's own model where there is one, all others to the global model.
 """
@@ -16,7 +16,7 @@ from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
-from training.rounds.requests import TEST, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.rounds.requests import TEST, Blocks, EvaluateRequest, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums, refuse_sum
 
 FOLDED_LABELS = (
@@ -46,20 +46,20 @@ def figures_by_client(
 ) -> dict[str, Blocks]:
     """As `figures_on_test`, by client; of all clients together where counts are summed under masks.
 
-    `ask` is the question, whose answers are counts of test pictures.
+    `ask` is the request, whose answers are counts of test pictures.
 
     Raises:
         MessageError: counts of more pictures than there are.
     """
     if not context.tests:
         return {}
-    questions = [
-        (model, final_question(context, subgroups), context.judges("test", subgroups))
+    requests = [
+        (model, final_request(context, subgroups), context.judges("test", subgroups))
         for model, subgroups in routes(context, models).items()
     ]
     broadcasts = [
-        Broadcast(client, context.key, 0, ask, model, models[model], question)
-        for model, question, clients in questions
+        Broadcast(client, context.key, 0, ask, model, models[model], request)
+        for model, request, clients in requests
         for client in clients
     ]
     if not broadcasts:
@@ -81,9 +81,9 @@ def figures_by_client(
     return found
 
 
-def final_question(context: StageContext, subgroups: tuple[str, ...]) -> dict[str, Any]:
+def final_request(context: StageContext, subgroups: tuple[str, ...]) -> dict[str, Any]:
     """What is asked of finished models about test pictures of these subgroups, as options of a message."""
-    return EvaluateQuestion(
+    return EvaluateRequest(
         split="test",
         subgroups=context.census.judged("test", subgroups),
         intersections=True,
@@ -96,13 +96,13 @@ def figures_on_unseen(context: StageContext, weights: Tensors, traffic: Traffic)
     Raises:
         QuorumError: when such a client does not answer.
     """
-    question = EvaluateQuestion(
+    request = EvaluateRequest(
         split="test",
         subgroups=context.all_subgroups,
         folded=True,
     ).model_dump()
     broadcasts = [
-        Broadcast(client, context.key, 0, TEST, GLOBAL, weights, question) for client in context.census.unseen
+        Broadcast(client, context.key, 0, TEST, GLOBAL, weights, request) for client in context.census.unseen
     ]
     updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum) if broadcasts else []
     return {update.client: unpack_blocks(update) for update in updates}

@@ -20,9 +20,9 @@ from training.algorithms.sync import SyncNone
 from training.data.dataset import Split
 from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
-from training.jobs.stages.final_test import client_facts, final_question
+from training.jobs.stages.final_test import client_facts, final_request
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
-from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
+from training.messages.message import GLOBAL, Broadcast, Update, unknown_request
 from training.models.classifier import float_state
 from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
@@ -129,7 +129,7 @@ class Finetune(Stage):
         if not clients:
             raise JobError("finetune needs labelled training pictures, and no client has any")
         judges = context.census.hospitals(self.evaluate_on, context.all_subgroups) if self.evaluate_on else ()
-        travels, stays = divide(SyncNone(), context.model)
+        shared, local = divide(SyncNone(), context.model)
         return Plan(
             stage=context.key,
             rounds=self.epochs,
@@ -138,8 +138,8 @@ class Finetune(Stage):
                     GLOBAL, clients, tuple(name for name in judges if name in clients), context.all_subgroups
                 ),
             ),
-            travels=travels,
-            stays=stays,
+            shared=shared,
+            local=local,
             exchange=NoExchange(),
             aggregator=FedAvg(),
             participation=1.0,
@@ -156,10 +156,10 @@ class Finetune(Stage):
 
     def judge(self, context: StageContext, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:
         """Counts on the test split by client and subgroup; clients without test pictures have none."""
-        question = final_question(context, context.all_subgroups)
+        request = final_request(context, context.all_subgroups)
         judges = [name for name in context.census.hospitals("test", context.all_subgroups) if name in trained]
         broadcasts = [
-            Broadcast(client, context.key, self.epochs, TEST, GLOBAL, {}, question) for client in judges
+            Broadcast(client, context.key, self.epochs, TEST, GLOBAL, {}, request) for client in judges
         ]
         updates = ask_all(context.engine, broadcasts, traffic) if broadcasts else []
         return {update.client: unpack_blocks(update) for update in updates}
@@ -176,4 +176,4 @@ class Finetune(Stage):
         if broadcast.ask in (EVALUATE, TEST):
             load_merged(broadcast, client, SyncNone())
             return evaluate(broadcast, client)
-        raise unknown_question(broadcast)
+        raise unknown_request(broadcast)

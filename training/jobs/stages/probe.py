@@ -115,7 +115,7 @@ class Probe(RoundsStage):
                 **(client_facts(context, linear) if apart else {}),
                 **unseen_facts(context, weights, traffic),
             },
-            stay_home=True,
+            tests_local_models=True,
         )
 
     def plan_ahead(self, context: StageContext) -> PlannedStage:

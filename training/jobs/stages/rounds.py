@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from registry.bundle.labels import Label
 from training.algorithms.aggregators import AGGREGATORS, Aggregator
-from training.algorithms.aggregators.base import RECEIVED_LOSSES, Circumstances
+from training.algorithms.aggregators.base import RECEIVED_LOSSES, JobContext
 from training.algorithms.client import Client
 from training.algorithms.exchanges import EXCHANGES, Exchange, NoExchange
 from training.algorithms.exchanges.base import ServerContext
@@ -119,12 +119,12 @@ class RoundsStage(Stage):
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = context.judges(split, context.all_subgroups) if split else ()
-        travels, stays = divide(self.sends, model)
-        require_noise_fits(context.job.privacy, self.sends, travels, stays)
+        shared, local = divide(self.sends, model)
+        require_noise_fits(context.job.privacy, self.sends, shared, local)
         self.objective.require_model(model)
         if self.exchange.needs_server:
-            require_judge(context, stays)
-        if self.exchange.carries_weights and all(name.endswith(BUFFERS) for name in travels):
+            require_judge(context, local)
+        if self.exchange.carries_weights and all(name.endswith(BUFFERS) for name in shared):
             raise JobError(
                 f"the exchange {self.exchange.name} passes weights on, and with sync {self.sends.name} no "
                 "parameter travels; use another sync, or the exchange none"
@@ -144,8 +144,8 @@ class RoundsStage(Stage):
             stage=context.key,
             rounds=self.rounds,
             tracks=(track,),
-            travels=travels,
-            stays=stays,
+            shared=shared,
+            local=local,
             exchange=self.exchange,
             aggregator=self.settled(context.census, context.labels, context.job.privacy, clients),
             participation=self.participation,
@@ -199,7 +199,7 @@ class RoundsStage(Stage):
         by = self.aggregator.weighs_cells
         cells = None if by is None else Cells.of(by, labels, census.subgroups)
         return self.aggregator.for_job(
-            Circumstances(
+            JobContext(
                 clients,
                 held,
                 bool(census.subgroups),
@@ -238,7 +238,7 @@ class RoundsStage(Stage):
 
 
 def require_noise_fits(
-    privacy: PrivacyConfig, sync: Sync, travels: Sequence[str], stays: Sequence[str]
+    privacy: PrivacyConfig, sync: Sync, shared: Sequence[str], local: Sequence[str]
 ) -> None:
     """Refuse noise on statistics of normalisation, and weights that would leave without noise at the end.
 
@@ -247,17 +247,17 @@ def require_noise_fits(
     """
     if privacy.client_level is None:
         return
-    statistics = [name for name in travels if name.endswith(BUFFERS)]
+    statistics = [name for name in shared if name.endswith(BUFFERS)]
     if statistics:
         raise JobError(
             f"privacy.client_level adds noise to all that travels, and {len(statistics)} statistics of batch "
             f"normalisation do (first {statistics[0]}), which noise spoils; use a model without them, e.g. "
             "model.options: {norm_layer: groupnorm} of a ResNet (groupnorm1 for a narrow one), or a ViT"
         )
-    if stays and sync.average_at_end:
+    if local and sync.average_at_end:
         raise JobError(
-            f"privacy.client_level adds noise to what travels in rounds, and {len(stays)} tensors that stay "
-            f"at their clients (first {stays[0]}) would be uploaded after the last one as they are; set "
+            f"privacy.client_level adds noise to what travels in rounds, and {len(local)} tensors that stay "
+            f"at their clients (first {local[0]}) would be uploaded after the last one as they are; set "
             "sync.average_at_end: false"
         )
 
@@ -282,7 +282,7 @@ def server_context_of(context: StageContext, model: Classifier) -> ServerContext
     )
 
 
-def require_judge(context: StageContext, stays: Sequence[str]) -> None:
+def require_judge(context: StageContext, local: Sequence[str]) -> None:
     """Refuse to judge uploads without a server that holds validation pictures, or by half of a model.
 
     Raises:
@@ -301,10 +301,10 @@ def require_judge(context: StageContext, stays: Sequence[str]) -> None:
             "({share: 0.05, train: 0}), raise its share or lower its train, or use a policy that judges "
             "nothing, without choice.accuracy"
         )
-    if stays:
+    if local:
         raise JobError(
-            f"this exchange judges uploads, and {len(stays)} tensors of the model stay at their clients "
-            f"(first {stays[0]}); use sync all with buffers average, or another policy"
+            f"this exchange judges uploads, and {len(local)} tensors of the model stay at their clients "
+            f"(first {local[0]}); use sync all with buffers average, or another policy"
         )
 
 
@@ -359,5 +359,5 @@ def require_weighed_cells(aggregator: Aggregator, objective: Objective) -> None:
 
 def divide(sync: Sync, model: Classifier) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names that travel and those that stay, in the model's order."""
-    travels = sync.travels(model)
-    return travels, tuple(name for name in float_state(model) if name not in travels)
+    shared = sync.shared(model)
+    return shared, tuple(name for name in float_state(model) if name not in shared)

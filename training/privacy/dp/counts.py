@@ -19,10 +19,10 @@ discloses what the noise was added to; draws come from the operating system's en
 
 A patient is in one split and one subgroup, so that answers about others cost it nothing. Each part of an
 answer costs one unit (`registry.bundle.counts.counting`); how many units a split has follows from the job,
-and from them the variance. What would be more is refused. The same question, as a resumed run puts it, gets
-the same answer with the same noise, which tells nothing new and costs nothing. A question is the same if its
+and from them the variance. What would be more is refused. The same request, as a resumed run puts it, gets
+the same answer with the same noise, which tells nothing new and costs nothing. A request is the same if its
 every byte is, the weights that it is about among them. Accounts and answers are in the client's own store,
-written before an answer leaves: first what a question costs each subgroup, a file each, then the answer.
+written before an answer leaves: first what a request costs each subgroup, a file each, then the answer.
 Stopped in between, it is paid for once.
 """
 
@@ -165,15 +165,15 @@ ACCOUNT, ANSWER = "privacy/counts", "privacy/answers"  # in the client's store
 LAST = 2**31 - 1  # after every entry
 
 
-def told_before(client: Client, question: str) -> Tensors | None:
-    """The answer that this very question got; None where it got none."""
-    kept = client.store.load(client.id, f"{ANSWER}/{question}", LAST)
+def told_before(client: Client, request: str) -> Tensors | None:
+    """The answer that this very request got; None where it got none."""
+    kept = client.store.load(client.id, f"{ANSWER}/{request}", LAST)
     return None if kept is None else kept.tensors
 
 
 def spend(
     client: Client,
-    question: str,
+    request: str,
     split: Split,
     subgroups: Sequence[str],
     units: int,
@@ -184,9 +184,9 @@ def spend(
 
     Args:
         client: whose.
-        question: its digest (`training.messages.message`).
+        request: its digest (`training.messages.message`).
         split: of the pictures.
-        subgroups: all that the question is about.
+        subgroups: all that the request is about.
         units: what it costs each of them.
         planned: how many units the split has.
         answer: with noise, to be kept.
@@ -194,7 +194,7 @@ def spend(
     Raises:
         MessageError: when it would cost more than is left.
     """
-    accounts = {name: {**spent_on(client, split, name), question: float(units)} for name in subgroups}
+    accounts = {name: {**spent_on(client, split, name), request: float(units)} for name in subgroups}
     for name, entries in accounts.items():
         total = sum(entries.values())
         if total > planned:
@@ -206,11 +206,11 @@ def spend(
             )
     for name, entries in accounts.items():
         client.store.save(client.id, _account(split, name), len(entries), State({}, entries))
-    client.store.save(client.id, f"{ANSWER}/{question}", 1, State(dict(answer)))
+    client.store.save(client.id, f"{ANSWER}/{request}", 1, State(dict(answer)))
 
 
 def spent_on(client: Client, split: Split, subgroup: str) -> dict[str, float]:
-    """The units that each question cost a subgroup so far."""
+    """The units that each request cost a subgroup so far."""
     kept = client.store.load(client.id, _account(split, subgroup), LAST)
     return {} if kept is None else dict(kept.scalars)
 

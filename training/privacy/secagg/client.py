@@ -1,7 +1,7 @@
 """A client's half of a secure sum: withhold an answer's tensors, and send them masked.
 
-Everything between two questions lies in the client's own store, so that the next may come to another process;
-what is secret is overwritten when the sum is over. Masks are used once: a question that comes twice, out of
+Everything between two requests lies in the client's own store, so that the next may come to another process;
+what is secret is overwritten when the sum is over. Masks are used once: a request that comes twice, out of
 order, or with other clients than before is refused, and each guard (`require_…`) ends the client's part in
 the sum with a reason. Where the client has an identity, so is a sum in which anybody's keys are not signed,
 or fewer than t have confirmed who is in it.
@@ -44,10 +44,10 @@ from training.privacy.secagg.messages import (
     SHARE,
     SIGNATURE,
     UNMASK,
-    ConfirmQuestion,
-    MaskedQuestion,
-    ShareQuestion,
-    UnmaskQuestion,
+    ConfirmRequest,
+    MaskedRequest,
+    ShareRequest,
+    UnmaskRequest,
     bytes_tensor,
     json_tensor,
     keys_statement,
@@ -72,7 +72,7 @@ OVER = "nothing"  # the phase of a sum that is over
 
 
 def keep(client: Client, message: Message, of: str, awaited: str, tensors: Tensors) -> None:
-    """Keep what is needed for the question that is awaited next."""
+    """Keep what is needed for the request that is awaited next."""
     state = State({**tensors, PHASE: bytes_tensor(awaited.encode())}, {ROUND: message.round})
     client.store.save(client.id, store_key(message, of, MASKS), message.round, state)
 
@@ -89,10 +89,10 @@ def store_key(message: Message, of: str, what: str) -> str:
 
 
 def load(client: Client, broadcast: Broadcast, of: str, awaited: str) -> dict[str, Tensor]:
-    """What was kept for this question.
+    """What was kept for this request.
 
     Raises:
-        MessageError: when another question was awaited, or none.
+        MessageError: when another request was awaited, or none.
     """
     kept = kept_in(client, broadcast, of, MASKS)
     found = tensor_bytes_of(kept[PHASE]).decode() if PHASE in kept else OVER
@@ -167,21 +167,21 @@ def require_confirmed(
     identity: Identity,
     client: Client,
     kept: Tensors,
-    question: UnmaskQuestion,
+    request: UnmaskRequest,
     config: SecureAggregationConfig,
 ) -> None:
     """Refuse to unmask what fewer than t of the survivors have confirmed, or another list than one's own."""
     clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
     require(
-        read_json(kept[CONFIRMED]) == list(question.survivors),
+        read_json(kept[CONFIRMED]) == list(request.survivors),
         client,
         "it confirmed another list of survivors",
     )
-    statement = survivors_statement(session, question.survivors)
+    statement = survivors_statement(session, request.survivors)
     fingerprints = {
         clients[place]: fingerprint(identity.check(clients[place], signed, statement))
-        for place, signed in question.confirmed
-        if place in question.survivors
+        for place, signed in request.confirmed
+        if place in request.survivors
     }
     identity.known.require(fingerprints)
     threshold = config.threshold(len(clients))
@@ -226,7 +226,7 @@ def withhold(
     Args:
         update: what is to be summed.
         client: whose it is.
-        topic: of the question; by default that of weights.
+        topic: of the request; by default that of weights.
         identity: with which the keys are signed.
     """
     topic = topic or Topic(f"{update.stage}/{update.track}/{update.ask}/{update.round}")
@@ -249,7 +249,7 @@ def withhold(
 def answer(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None = None
 ) -> Update:
-    """A client's answer to one of the questions of a sum.
+    """A client's answer to one of the requests of a sum.
 
     Raises:
         MessageError: when it comes out of turn, or what it asks for would reveal more than a sum.
@@ -262,10 +262,10 @@ def share(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """Split the mask key and a fresh self mask b among all, sealed for each."""
-    question = ShareQuestion.model_validate(broadcast.options)
-    kept = load(client, broadcast, question.of, SHARE)
+    request = ShareRequest.model_validate(broadcast.options)
+    kept = load(client, broadcast, request.of, SHARE)
     topic = Topic(**read_json(kept[TOPIC]))
-    clients, public = question.clients, tensor_bytes_of(broadcast.tensors[KEYS])
+    clients, public = request.clients, tensor_bytes_of(broadcast.tensors[KEYS])
     keys = {name: KeyPair.of(tensor_bytes_of(kept[name])) for name in (MASK_KEY, SEAL_KEY)}
     own = b"".join(pair.public for pair in keys.values())
     me = place_in(clients, client)
@@ -281,9 +281,9 @@ def share(
     require_hospitals(clients, client, threshold, config)
     refuse_others(client, topic, clients, may_leave=not topic.whole)
     if identity is not None:
-        statements = [keys_statement(broadcast, question.of, topic.asked, row) for row in rows]
-        require_signed(identity, client, clients, question.signed, statements)
-    session = session_about(broadcast, question.of, topic.asked, clients, public)
+        statements = [keys_statement(broadcast, request.of, topic.asked, row) for row in rows]
+        require_signed(identity, client, clients, request.signed, statements)
+    session = session_about(broadcast, request.of, topic.asked, clients, public)
     self_key = KeyPair.new().private
     pieces = zip(
         shamir.split(keys[MASK_KEY].private, len(clients), threshold),
@@ -308,7 +308,7 @@ def share(
         SHARES: bytes_tensor(own_shares),
         SEAL_KEYS: rows_tensor(seal_keys, KEY_BYTES),
     }
-    keep(client, broadcast, question.of, MASKED, kept)
+    keep(client, broadcast, request.of, MASKED, kept)
     return reply(broadcast, tensors={SEALED: rows_tensor(sealed, SEALED_BYTES)})
 
 
@@ -316,21 +316,21 @@ def masked(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """y: the weighted values, one's own mask and the pairs' masks, modulo 2^32 and 2^64."""
-    question = MaskedQuestion.model_validate(broadcast.options)
-    kept = load(client, broadcast, question.of, MASKED)
+    request = MaskedRequest.model_validate(broadcast.options)
+    kept = load(client, broadcast, request.of, MASKED)
     topic = Topic(**read_json(kept[TOPIC]))
     clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
-    me, present = place_in(clients, client), question.present
+    me, present = place_in(clients, client), request.present
     require_places(present, range(len(clients)), me, client)
     require_hospitals([clients[place] for place in present], client, config.threshold(len(clients)), config)
     require_whole(topic, present, clients, client)
-    require(question.weight == 1 or not topic.counts, client, "counts are added up, each with weight 1")
+    require(request.weight == 1 or not topic.counts, client, "counts are added up, each with weight 1")
     public = tensor_bytes_of(kept[PUBLIC])
     mine = Agreement(tensor_bytes_of(kept[MASK_KEY]))
-    withheld = kept_in(client, broadcast, question.of, VALUES)
-    vector = encode(withheld, question.layout, question.weight, question.total_weight)
+    withheld = kept_in(client, broadcast, request.of, VALUES)
+    vector = encode(withheld, request.layout, request.weight, request.total_weight)
     vector.add(vector.mask(derive(tensor_bytes_of(kept[SELF_KEY]), session, "self mask")))
-    pairs_are_for = masks_about(session, question)
+    pairs_are_for = masks_about(session, request)
     for place in sorted(set(present) - {me}):
         mask_key = public[2 * place * KEY_BYTES :][:KEY_BYTES]
         pair = vector.mask(mine.with_(mask_key, pairs_are_for, "pair mask"))
@@ -349,8 +349,8 @@ def masked(
         SHARES: rows_tensor(held, ROW),
         PRESENT: json_tensor(present),
     }
-    keep(client, broadcast, question.of, UNMASK if identity is None else CONFIRM, kept_on)
-    client.store.save(client.id, store_key(broadcast, question.of, VALUES), broadcast.round, State())
+    keep(client, broadcast, request.of, UNMASK if identity is None else CONFIRM, kept_on)
+    client.store.save(client.id, store_key(broadcast, request.of, VALUES), broadcast.round, State())
     return reply(broadcast, tensors=vector.to_tensors())
 
 
@@ -358,12 +358,12 @@ def confirm(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """A signature on the list of survivors; of one list, whatever else is asked."""
-    question = ConfirmQuestion.model_validate(broadcast.options)
-    kept = load(client, broadcast, question.of, CONFIRM)
-    assert identity is not None, "only a client with an identity waits for this question"
-    require_survivors(kept, question.survivors, client, config)
-    statement = survivors_statement(tensor_bytes_of(kept[SESSION]), question.survivors)
-    keep(client, broadcast, question.of, UNMASK, {**kept, CONFIRMED: json_tensor(question.survivors)})
+    request = ConfirmRequest.model_validate(broadcast.options)
+    kept = load(client, broadcast, request.of, CONFIRM)
+    assert identity is not None, "only a client with an identity waits for this request"
+    require_survivors(kept, request.survivors, client, config)
+    statement = survivors_statement(tensor_bytes_of(kept[SESSION]), request.survivors)
+    keep(client, broadcast, request.of, UNMASK, {**kept, CONFIRMED: json_tensor(request.survivors)})
     return reply(broadcast, tensors={SIGNATURE: json_tensor(identity.sign(statement).model_dump())})
 
 
@@ -371,18 +371,18 @@ def unmask(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """Shares of the self masks of those that are there, and of the mask keys of those that are gone."""
-    question = UnmaskQuestion.model_validate(broadcast.options)
-    kept = load(client, broadcast, question.of, UNMASK)
-    topic, survivors = Topic(**read_json(kept[TOPIC])), question.survivors
+    request = UnmaskRequest.model_validate(broadcast.options)
+    kept = load(client, broadcast, request.of, UNMASK)
+    topic, survivors = Topic(**read_json(kept[TOPIC])), request.survivors
     clients, present = read_json(kept[NAMES]), read_json(kept[PRESENT])
     require_survivors(kept, survivors, client, config)
     if identity is not None:
-        require_confirmed(identity, client, kept, question, config)
+        require_confirmed(identity, client, kept, request, config)
     shares = {place: row.tobytes() for place, row in zip(present, kept[SHARES].numpy(), strict=True)}
     size, there = shamir.SHARE_BYTES, set(survivors)
     gone = [place for place in present if place not in there]
     note(client, topic, [clients[place] for place in survivors])
-    keep(client, broadcast, question.of, OVER, {})  # before the answer: there is no second one
+    keep(client, broadcast, request.of, OVER, {})  # before the answer: there is no second one
     return reply(
         broadcast,
         tensors={

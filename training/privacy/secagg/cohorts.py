@@ -7,7 +7,7 @@ over the same clients alone.
 - Counts of the test and the calibration split, and sums over the training split: one cohort for the whole
   run, whatever stage asks, and all of it or nothing. The same pictures are asked about many times.
 - Counts of the validation split: one for each round of a stage; its model is another in the next.
-- Weights: one for each round, model and question.
+- Weights: one for each round, model and request.
 
 The coordinator's own client is in no cohort: it hides no other, and may come and go.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
-from training.messages.message import Broadcast, Tensors, question_digest
+from training.messages.message import Broadcast, Tensors, request_digest
 from training.privacy.secagg.messages import json_tensor, read_json
 
 LEDGER = "sums"  # in a client's store; below no stage, so that nothing takes it back
@@ -38,7 +38,7 @@ class Topic:
         name: sums of the same name are over the same clients.
         counts: whether pictures are counted, and not weights: all are asked the same, and count once.
         whole: whether it is of all that began it, or not at all.
-        asked: a digest of the question where all are asked the same, else empty.
+        asked: a digest of the request where all are asked the same, else empty.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Topic:
     asked: str = ""
 
 
-def topic_of(question: Broadcast) -> Topic:
-    """The topic of a question whose answers are summed."""
-    split = question.options.get("split")
+def topic_of(request: Broadcast) -> Topic:
+    """The topic of a request whose answers are summed."""
+    split = request.options.get("split")
     if split is None:
-        return Topic(f"{question.stage}/{question.track}/{question.ask}/{question.round}")
-    asked = question_digest(question)
+        return Topic(f"{request.stage}/{request.track}/{request.ask}/{request.round}")
+    asked = request_digest(request)
     if split == BY_ROUND:
-        return Topic(f"{split}/{question.stage}/{question.round}", counts=True, asked=asked)
+        return Topic(f"{split}/{request.stage}/{request.round}", counts=True, asked=asked)
     return Topic(str(split), counts=True, whole=True, asked=asked)
 
 

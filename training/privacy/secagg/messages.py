@@ -1,7 +1,7 @@
-"""The messages of a secure sum: four questions of the coordinator, and their tensors.
+"""The messages of a secure sum: four requests of the coordinator, and their tensors.
 
-A client's answer to the question that is to be summed (`fit`, `evaluate`, …) holds its public keys in place
-of its tensors, which wait at the client. The questions that follow are rounds 1 to 4 of Bonawitz et al. 2017
+A client's answer to the request that is to be summed (`fit`, `evaluate`, …) holds its public keys in place
+of its tensors, which wait at the client. The requests that follow are rounds 1 to 4 of Bonawitz et al. 2017
 (Figure 4); their round 0, the keys, has come with the answer:
 
     share    all clients' public keys     → shares of the secrets, sealed for each of the others
@@ -29,7 +29,7 @@ from training.privacy.secagg.keys import NONCE_BYTES, TAG_BYTES, Signed, session
 from training.privacy.secagg.shamir import SHARE_BYTES
 
 SHARE, MASKED, CONFIRM, UNMASK = "share", "masked", "confirm", "unmask"
-QUESTIONS = (SHARE, MASKED, CONFIRM, UNMASK)
+REQUESTS = (SHARE, MASKED, CONFIRM, UNMASK)
 WITHHELD = "withheld/"  # before the names of what comes in place of tensors
 KEYS, LAYOUT = WITHHELD + "keys", WITHHELD + "layout"
 SIGNATURE = WITHHELD + "signature"  # of the keys, where the client has an identity
@@ -38,11 +38,11 @@ SEALED, SELF_SHARES, KEY_SHARES = "sealed", "self_shares", "key_shares"
 SEALED_BYTES = NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES  # one share of each secret, sealed
 
 
-class SumQuestion(FrozenConfig):
-    """The options that all three questions share.
+class SumRequest(FrozenConfig):
+    """The options that all three requests share.
 
     Attributes:
-        of: the question that is summed.
+        of: the request that is summed.
         threshold: t, how many must answer; for the transport, which waits. A client works it out itself.
     """
 
@@ -50,7 +50,7 @@ class SumQuestion(FrozenConfig):
     threshold: int
 
 
-class ShareQuestion(SumQuestion):
+class ShareRequest(SumRequest):
     """Round 1.
 
     Attributes:
@@ -62,7 +62,7 @@ class ShareQuestion(SumQuestion):
     signed: tuple[Signed | None, ...] = ()
 
 
-class MaskedQuestion(SumQuestion):
+class MaskedRequest(SumRequest):
     """Round 2.
 
     Attributes:
@@ -77,13 +77,13 @@ class MaskedQuestion(SumQuestion):
     layout: tuple[Entry, ...]
 
 
-class ConfirmQuestion(SumQuestion):
+class ConfirmRequest(SumRequest):
     """Round 3. Attributes: `survivors`, whose masked numbers arrived."""
 
     survivors: tuple[int, ...]
 
 
-class UnmaskQuestion(ConfirmQuestion):
+class UnmaskRequest(ConfirmRequest):
     """Round 4. Attributes: `confirmed`, survivors' signatures of the list of survivors, by place."""
 
     confirmed: tuple[tuple[int, Signed], ...] = ()
@@ -93,8 +93,8 @@ def session_about(message: Message, of: str, asked: str, clients: tuple[str, ...
     """What names the session of a sum: what is summed, of whom, and all public keys.
 
     Args:
-        message: of any question of the sum.
-        of: the question that is summed.
+        message: of any request of the sum.
+        of: the request that is summed.
         asked: see `training.privacy.secagg.cohorts.Topic`.
         clients: in order.
         public: their keys, in this order.
@@ -103,9 +103,9 @@ def session_about(message: Message, of: str, asked: str, clients: tuple[str, ...
     return session_of(about, list(clients), public)
 
 
-def masks_about(session: bytes, question: MaskedQuestion) -> bytes:
+def masks_about(session: bytes, request: MaskedRequest) -> bytes:
     """What pair masks are derived for: clients that are sent different sums do not cancel each other's."""
-    sum_ = question.model_dump(mode="json", include={"present", "total_weight", "layout"})
+    sum_ = request.model_dump(mode="json", include={"present", "total_weight", "layout"})
     return hashlib.sha256(session + json.dumps(sum_, sort_keys=True).encode()).digest()
 
 

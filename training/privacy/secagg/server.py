@@ -27,10 +27,10 @@ from training.privacy.secagg.messages import (
     SHARE,
     SIGNATURE,
     UNMASK,
-    ConfirmQuestion,
-    MaskedQuestion,
-    ShareQuestion,
-    UnmaskQuestion,
+    ConfirmRequest,
+    MaskedRequest,
+    ShareRequest,
+    UnmaskRequest,
     bytes_of_rows,
     masks_about,
     read_json,
@@ -48,7 +48,7 @@ class SecureSum:
     """One sum in the making.
 
     Attributes:
-        about: stage, round, question and model of what is summed.
+        about: stage, round, request and model of what is summed.
         clients: U_1, in order.
         public: their mask and seal keys, 64 bytes each.
         threshold: t.
@@ -77,7 +77,7 @@ class SecureSum:
 
     @property
     def common(self) -> dict[str, Any]:
-        """The options of every question of the sum."""
+        """The options of every request of the sum."""
         return {"of": self.about.ask, "threshold": self.threshold}
 
     def run(self, layout: Layout, weights: Mapping[str, float]) -> Mapping[str, Tensor]:
@@ -89,7 +89,7 @@ class SecureSum:
         # A sum that is above 1 by rounding alone is 1: there is room for it.
         total_weight = power_of_two(sum(abs(weights[name]) for name in self.clients) * (1 - 1e-9))
         sealed = self.shares()
-        plan = MaskedQuestion(
+        plan = MaskedRequest(
             **self.common,
             present=tuple(sorted(sealed)),
             weight=1,
@@ -103,8 +103,8 @@ class SecureSum:
 
     def shares(self) -> dict[int, list[bytes]]:
         """U_2: by place, the rows that each sealed for all, in order."""
-        question = ShareQuestion(**self.common, clients=tuple(self.clients), signed=tuple(self.signed))
-        options = question.model_dump()
+        request = ShareRequest(**self.common, clients=tuple(self.clients), signed=tuple(self.signed))
+        options = request.model_dump()
         tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
         places = range(len(self.clients))
         answers = self.put(SHARE, dict.fromkeys(places, (tensors, options)))
@@ -116,17 +116,17 @@ class SecureSum:
         return self.enough(SHARE, sealed)
 
     def masked(
-        self, sealed: Mapping[int, Sequence[bytes]], plan: MaskedQuestion, weights: Mapping[str, float]
+        self, sealed: Mapping[int, Sequence[bytes]], plan: MaskedRequest, weights: Mapping[str, float]
     ) -> tuple[FixedPointVector, list[int]]:
         """Σ y over U_3, and U_3."""
-        questions, options = {}, plan.model_dump()
+        requests, options = {}, plan.model_dump()
         for place in plan.present:
             rows = [sealed[sender][place] for sender in plan.present]
             own: dict[str, Any] = {"weight": weights[self.clients[place]]}
-            questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, options | own)
+            requests[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, options | own)
         total, arrived = FixedPointVector.zeros(plan.layout), {}
         sizes = {"narrow": (total.narrow.size,), "wide": (total.wide.size,)}
-        for place, update in self.put(MASKED, questions).items():
+        for place, update in self.put(MASKED, requests).items():
             found = {name: self.tensor(MASKED, update, name, size) for name, size in sizes.items()}
             vectors = {name: tensor for name, tensor in found.items() if tensor is not None}
             if len(vectors) == len(sizes):
@@ -139,7 +139,7 @@ class SecureSum:
         signers = [place for place in arrived if self.signed and self.signed[place] is not None]
         if not signers:
             return ()
-        options = ConfirmQuestion(**self.common, survivors=tuple(arrived)).model_dump()
+        options = ConfirmRequest(**self.common, survivors=tuple(arrived)).model_dump()
         found: dict[int, Signed] = {}
         for place, update in self.put(CONFIRM, {place: ({}, options) for place in signers}).items():
             try:
@@ -152,13 +152,13 @@ class SecureSum:
     def unmask(
         self,
         total: FixedPointVector,
-        plan: MaskedQuestion,
+        plan: MaskedRequest,
         arrived: Sequence[int],
         confirmed: tuple[tuple[int, Signed], ...],
     ) -> None:
         """Take the self masks of U_3, and the pair masks between U_3 and who is gone, off the total."""
-        question = UnmaskQuestion(**self.common, survivors=tuple(arrived), confirmed=confirmed)
-        options = question.model_dump()
+        request = UnmaskRequest(**self.common, survivors=tuple(arrived), confirmed=confirmed)
+        options = request.model_dump()
         there = set(arrived)
         gone = [place for place in plan.present if place not in there]
         answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
@@ -205,15 +205,15 @@ class SecureSum:
             whose = "" if wrong is None else f": that of {self.clients[wrong]} fits none of the others"
             raise QuorumError(f"{self.where}: {error}{whose}. Continue with --resume") from error
 
-    def put(self, ask: str, questions: Mapping[int, tuple[Tensors, Mapping[str, Any]]]) -> dict[int, Update]:
+    def put(self, ask: str, requests: Mapping[int, tuple[Tensors, Mapping[str, Any]]]) -> dict[int, Update]:
         """Ask some clients, by their places; those that do not answer are noted."""
         about = self.about
         broadcasts = [
             Broadcast(self.clients[place], about.stage, about.round, ask, about.track, tensors, options)
-            for place, (tensors, options) in questions.items()
+            for place, (tensors, options) in requests.items()
         ]
         found: dict[int, Update] = {}
-        for place, broadcast, answer in zip(questions, broadcasts, self.ask(broadcasts), strict=True):
+        for place, broadcast, answer in zip(requests, broadcasts, self.ask(broadcasts), strict=True):
             if isinstance(answer, Failure):
                 self.failures.append(
                     replace(answer, reason=f"left the secure sum at `{ask}`: {answer.reason}")

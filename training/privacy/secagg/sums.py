@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from training.algorithms.aggregators.base import Mixture
+from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import MessageError, QuorumError
 from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, Update, check_update
 from training.privacy.secagg.cohorts import Topic, difference, hospitals_of, topic_of
@@ -45,7 +45,7 @@ class MaskedSum:
     failures: Sequence[Failure]
 
 
-def sum_withheld(
+def sum_masked_updates(
     ask: Ask,
     updates: Sequence[Update],
     config: SecureAggregationConfig,
@@ -60,23 +60,23 @@ def sum_withheld(
     the same clients.
 
     Args:
-        ask: puts questions to clients.
-        updates: their answers to one question about one model, keys in place of tensors.
+        ask: puts requests to clients.
+        updates: their answers to one request about one model, keys in place of tensors.
         config: the job's.
         weights: w_c; 1 for each when absent.
         layout: what is summed; when absent, all that any of them withholds.
-        topic: of the question, where it counts pictures.
+        topic: of the request, where it counts pictures.
 
     Raises:
         QuorumError: when too few are there or stay.
         CohortError: when an earlier sum was over others than are there now.
     """
     failures: list[Failure] = []
-    held: dict[str, Withheld] = {}
+    held: dict[str, MaskedUpdate] = {}
     known = {entry.name: entry for entry in layout or ()}
     for update in updates:
         try:
-            held[update.client] = read_withheld(update)
+            held[update.client] = read_masked_update(update)
             for entry in held[update.client].layout:
                 if layout is None:
                     bound = max(entry.bound, config.bound)
@@ -113,7 +113,7 @@ def sum_withheld(
 
 
 @dataclass(frozen=True)
-class Withheld:
+class MaskedUpdate:
     """What a client sent in place of its tensors.
 
     Attributes:
@@ -129,7 +129,7 @@ class Withheld:
     earlier: frozenset[str] | None = None
 
 
-def read_withheld(update: Update) -> Withheld:
+def read_masked_update(update: Update) -> MaskedUpdate:
     """What a client sent in place of its tensors.
 
     Raises:
@@ -142,7 +142,7 @@ def read_withheld(update: Update) -> Withheld:
             "this site run the same job, with the same privacy block?"
         )
     try:
-        found = Withheld(
+        found = MaskedUpdate(
             tensor_bytes_of(sent[KEYS]),
             read_layout(sent[LAYOUT]),
             Signed.model_validate(read_json(sent[SIGNATURE])) if SIGNATURE in sent else None,
@@ -155,7 +155,7 @@ def read_withheld(update: Update) -> Withheld:
     return found
 
 
-def same_cohort(topic: Topic, held: Mapping[str, Withheld], failures: list[Failure]) -> list[str]:
+def same_cohort(topic: Topic, held: Mapping[str, MaskedUpdate], failures: list[Failure]) -> list[str]:
     """Those that a sum may be over: all, or those of an earlier sum; others are noted as failures.
 
     Raises:
@@ -202,12 +202,12 @@ EVERYBODY = "all clients"  # whose answer a sum is
 
 def mix_masked(
     ask: Ask,
-    mixture: Mixture,
+    aggregation: AggregationWeights,
     updates: Sequence[Update],
     previous: Tensors,
     names: Sequence[str],
     config: SecureAggregationConfig,
-) -> tuple[Mixture, dict[str, torch.Tensor], MaskedSum]:
+) -> tuple[AggregationWeights, dict[str, torch.Tensor], MaskedSum]:
     """θ ← Σ_c w_c θ_c + w_previous θ^t for the named tensors, as `mix` has it, under masks.
 
     Where clients leave on the way, the weights of those that stay are scaled up to the sum of all:
@@ -221,19 +221,19 @@ def mix_masked(
     """
     layout = [Entry.of(name, previous[name], bound_of(previous[name], config)) for name in names]
     if not layout:  # nothing travels
-        return mixture, dict(previous), MaskedSum({}, [update.client for update in updates], [])
-    summed = sum_withheld(ask, updates, config, weights=mixture.clients, layout=layout)
-    stayed = sum(mixture.clients[name] for name in summed.clients)
-    left = len(summed.clients) < len(mixture.clients)
-    scale = sum(mixture.clients.values()) / stayed if left and stayed else 1.0
-    weights = {name: mixture.clients[name] * scale for name in summed.clients}
+        return aggregation, dict(previous), MaskedSum({}, [update.client for update in updates], [])
+    summed = sum_masked_updates(ask, updates, config, weights=aggregation.clients, layout=layout)
+    stayed = sum(aggregation.clients[name] for name in summed.clients)
+    left = len(summed.clients) < len(aggregation.clients)
+    scale = sum(aggregation.clients.values()) / stayed if left and stayed else 1.0
+    weights = {name: aggregation.clients[name] * scale for name in summed.clients}
     total = {
-        name: (summed.tensors[name] * scale + mixture.previous * previous[name].double()).to(
+        name: (summed.tensors[name] * scale + aggregation.previous * previous[name].double()).to(
             previous[name].dtype
         )
         for name in names
     }
-    return replace(mixture, clients=weights), {**previous, **total}, summed
+    return replace(aggregation, clients=weights), {**previous, **total}, summed
 
 
 def bound_of(tensor: torch.Tensor, config: SecureAggregationConfig) -> float:
@@ -284,7 +284,7 @@ def sum_answers(
         topic = topic_of(topics[track])
         if topic.whole and failures:
             break
-        summed = sum_withheld(ask, updates, config, topic=topic)
+        summed = sum_masked_updates(ask, updates, config, topic=topic)
         failures.extend(summed.failures)
         sums.append(as_update(summed, updates))
     return sums, failures

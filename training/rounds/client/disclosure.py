@@ -18,7 +18,7 @@ from training.data.folds import by_fold
 from training.messages.message import Tensors, Update
 from training.privacy.dp.counts import discrete_gaussian
 from training.rounds.client.ledger import ANSWERS, disclosable
-from training.rounds.requests import EvaluateQuestion, read_blocks
+from training.rounds.requests import EvaluateRequest, read_blocks
 
 
 def as_they_are(examples: Examples) -> Examples:
@@ -28,7 +28,7 @@ def as_they_are(examples: Examples) -> Examples:
 
 def sendable(
     client: Client,
-    question: EvaluateQuestion,
+    request: EvaluateRequest,
     view: Callable[[Examples], Examples] = as_they_are,
     *,
     in_folds: bool = False,
@@ -42,14 +42,14 @@ def sendable(
     """
     parts = {
         name: view(part.where(part.labels >= 0))
-        for name, part in client.by_subgroup(question.split).items()
-        if name in question.subgroups
+        for name, part in client.by_subgroup(request.split).items()
+        if name in request.subgroups
     }
     if client.noisy:
         return parts
     if in_folds:
         parts = by_fold(parts)
-    if question.one_per_lesion:
+    if request.one_per_lesion:
         parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
     return disclosable(client, ANSWERS, parts)
 
@@ -70,7 +70,7 @@ def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:
     return first
 
 
-def admitted_traits(
+def disclosable_traits(
     client: Client, part: Examples, traits: Mapping[str, Sequence[str]], columns: Sequence[str]
 ) -> dict[Trait, NDArray[np.bool_]]:
     """Which pictures `(n,)` of a subgroup have each trait whose counts may leave, column after column."""
@@ -101,7 +101,7 @@ def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[n
         of_each = part.traits[:, list(traits).index(DECLARED_TONE)]
         sizes = count_people(of_each, part.people, len(tones) + 1)[:-1]
         enough, few = sizes >= least, int(((sizes > 0) & (sizes < least)).sum())
-        exact = {} if few else admitted_traits(client, part, traits, [DECLARED_TONE])
+        exact = {} if few else disclosable_traits(client, part, traits, [DECLARED_TONE])
         if len(exact) == enough.sum():
             sent[enough] = sizes[enough]
         elif part.num_people >= enough.sum() * least + few * (least - 1):
@@ -139,22 +139,22 @@ class Noise:
 
 
 def noisy_blocks(
-    update: Update, question: EvaluateQuestion, client: Client, noise: Noise, *, histogram: bool
+    update: Update, request: EvaluateRequest, client: Client, noise: Noise, *, histogram: bool
 ) -> tuple[Tensors, int]:
     """The blocks of an answer with noise, and how many units of noise they cost each of their subgroups.
 
     Args:
         update: with exact blocks.
-        question: what was asked.
+        request: what was asked.
         client: of the pictures.
         noise: to add.
         histogram: whether the histogram of scores is sent, too.
     """
-    malignant = np.array([False, True]) if question.folded else malignant_classes(client.dataset.labels)
+    malignant = np.array([False, True]) if request.folded else malignant_classes(client.dataset.labels)
     both = bool(malignant.any() and not malignant.all())
-    classes = len(FOLDED_CLASSES) if question.folded else len(malignant)
+    classes = len(FOLDED_CLASSES) if request.folded else len(malignant)
     points = {name: block.point for name, block in read_blocks(update.tensors).items()}
-    sent = [name for name in question.subgroups if noise.together or name in points]
+    sent = [name for name in request.subgroups if noise.together or name in points]
     found: dict[str, torch.Tensor] = {}
     for name in sent:
         exact = NoisyCounts.of(points.get(name, Counts.zeros(classes)), histogram=histogram, both_kinds=both)

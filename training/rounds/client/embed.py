@@ -34,7 +34,7 @@ from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable
 from training.rounds.requests import EVALUATION_BATCH, GRAM, MASS, SUM
 
 LOGGER = logging.getLogger("dermfed.features")
-ENCODER = "encoder"  # in the question's options, the digest of the encoder's weights
+ENCODER = "encoder"  # in the request's options, the digest of the encoder's weights
 
 
 def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConfig, views: int) -> Update:
@@ -189,7 +189,7 @@ def make_features(
     if not np.isfinite(made).all():
         raise DataError(
             "features of this encoder are not finite in half precision; choose another model.name, or train "
-            "it on pictures (trains: {name: all}) and leave probes out"
+            "it on pictures (trainable: {name: all}) and leave probes out"
         )
     return ClientFeatures(made.reshape(-1, width), rows)
 
@@ -215,7 +215,7 @@ def answer_moments(broadcast: Broadcast, client: Client) -> Update:
     """The number of pictures, and of each block the sum of raw features and the triangle of the Gram matrix.
 
     Raises:
-        MessageError: the question chooses pictures or clients of its own, or the model has one encoder.
+        MessageError: the request chooses pictures or clients of its own, or the model has one encoder.
         DataError: the client was never asked for features, or has too few pictures for sums in the clear.
     """
     several = client.local_model.model.encoder

@@ -1,6 +1,6 @@
 """A client's evaluation: predictions on one split, counted by subgroup; no prediction leaves.
 
-For the question `neighbours` a client classifies pictures by its own training pictures, and tells counts:
+For the request `neighbours` a client classifies pictures by its own training pictures, and tells counts:
 
     P(c | x) = Σ_{i ∈ N_k(x)} 1[c_i = c] exp(s_i / τ) / Σ_{i ∈ N_k(x)} exp(s_i / τ),   s_i = cos(f(x), f(x_i))
 
@@ -38,8 +38,8 @@ from training.errors import MessageError
 from training.messages.message import Broadcast, Update, reply
 from training.models.classifier import as_inputs
 from training.models.probe import mean_over_pictures
-from training.rounds.client.disclosure import admitted_traits, sendable
-from training.rounds.requests import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
+from training.rounds.client.disclosure import disclosable_traits, sendable
+from training.rounds.requests import EVALUATION_BATCH, EvaluateRequest, pack_blocks
 
 
 def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
@@ -56,15 +56,15 @@ def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
 
 
 def evaluate(broadcast: Broadcast, client: Client) -> Update:
-    """Answer an `EvaluateQuestion` with the weights in the client's local model."""
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    parts = sendable(client, question)
+    """Answer an `EvaluateRequest` with the weights in the client's local model."""
+    request = EvaluateRequest.model_validate(broadcast.options)
+    parts = sendable(client, request)
     return reply_blocks(
         broadcast,
         client,
         parts,
         {name: predict(client.local_model, part) for name, part in parts.items()},
-        question,
+        request,
     )
 
 
@@ -73,31 +73,31 @@ def reply_blocks(
     client: Client,
     parts: Mapping[str, Examples],
     probabilities: Mapping[str, NDArray[np.float32]],
-    question: EvaluateQuestion,
+    request: EvaluateRequest,
 ) -> Update:
     """The answer that carries a block of counts for each part.
 
     Raises:
         MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
     """
-    traits = traits_of(client.dataset) if question.intersections else {}
+    traits = traits_of(client.dataset) if request.intersections else {}
     labels, case = client.dataset.labels, case_of(client.dataset)
     tree, malignant = Tree(labels), malignant_classes(labels)
     blocks = {}
     try:
         for name, part in parts.items():
-            thresholds = thresholds_of(question, part, case)
+            thresholds = thresholds_of(request, part, case)
             blocks[name] = count(
                 labels=part.labels,
                 lesions=part.lesions,
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=thresholds,
-                parts=admitted_traits(
+                parts=disclosable_traits(
                     client, part, traits, [name for name in traits if name != DECLARED_TONE]
                 ),
                 concluded=tree.count(probabilities[name], part.labels, malignant, thresholds),
-                **predictions(probabilities[name], labels, folded=question.folded),
+                **predictions(probabilities[name], labels, folded=request.folded),
             )
     except CountsError as error:
         raise MessageError(
@@ -108,16 +108,16 @@ def reply_blocks(
 
 
 def thresholds_of(
-    question: EvaluateQuestion, part: Examples, case: CaseInput | None
+    request: EvaluateRequest, part: Examples, case: CaseInput | None
 ) -> Thresholds | ThresholdsOfEach | None:
-    """The thresholds that the question gives for these examples: of cases, those of each one's pattern."""
-    if question.thresholds is None or case is None or part.cases is None:
-        return question.thresholds
+    """The thresholds that the request gives for these examples: of cases, those of each one's pattern."""
+    if request.thresholds is None or case is None or part.cases is None:
+        return request.thresholds
     patterns = [
         pattern_of(kinds, context, case).name
         for kinds, context in zip(part.cases.kinds, part.cases.context, strict=True)
     ]
-    of_each = [question.pattern_thresholds.get(name, question.thresholds) for name in patterns]
+    of_each = [request.pattern_thresholds.get(name, request.thresholds) for name in patterns]
 
     def gathered(of: Sequence[int | None]) -> NDArray[np.int64] | None:
         return None if None in of else np.array(of, dtype=np.int64)
@@ -152,19 +152,19 @@ def predictions(
 
 
 def answer_neighbours(broadcast: Broadcast, client: Client, neighbours: int, temperature: float) -> Update:
-    """Answer an `EvaluateQuestion` by the client's labelled training pictures.
+    """Answer an `EvaluateRequest` by the client's labelled training pictures.
 
     Args:
-        broadcast: the question; how many neighbours vote, and how, is the job's and not the question's.
+        broadcast: the request; how many neighbours vote, and how, is the job's and not the request's.
         client: with features in place of its pictures.
         neighbours: k.
         temperature: τ.
     """
-    question = EvaluateQuestion.model_validate(broadcast.options)
+    request = EvaluateRequest.model_validate(broadcast.options)
     known = client.examples("train")
     known = known.where(known.labels >= 0)
     enough = known.num_people >= max(client.min_count, 1)
-    parts = sendable(client, question) if enough else {}
+    parts = sendable(client, request) if enough else {}
     device = client.local_model.device
     bank, labels = directions(known, device), torch.from_numpy(known.labels).to(device)
     votes = {
@@ -173,7 +173,7 @@ def answer_neighbours(broadcast: Broadcast, client: Client, neighbours: int, tem
         )
         for name, part in parts.items()
     }
-    return reply_blocks(broadcast, client, parts, votes, question)
+    return reply_blocks(broadcast, client, parts, votes, request)
 
 
 def directions(examples: Examples, device: torch.device) -> Tensor:

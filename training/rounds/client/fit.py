@@ -35,7 +35,7 @@ from training.errors import DataError
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.models.classifier import as_inputs
 from training.randomness import derive_seed
-from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitQuestion
+from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitRequest
 
 FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
 
@@ -189,7 +189,7 @@ def fit(
     weighs_cells: CellClasses | None = None,
     image_size: int | None = None,
 ) -> Update:
-    """The question `fit`: one client's round of local training, from merging what arrived to its update.
+    """The request `fit`: one client's round of local training, from merging what arrived to its update.
 
     Args:
         broadcast: carries the weights that travel and the exchange's tensors.
@@ -226,7 +226,7 @@ def fit(
         **prefixed(work.shared_state, SHARED_STATE),
     }
     notes = sync.note(before, client.local_model.take(names.watches), kept.scalars)
-    tensors = {**client.local_model.take(names.travels), **prefixed(result.outgoing, PREFIX)}
+    tensors = {**client.local_model.take(names.shared), **prefixed(result.outgoing, PREFIX)}
     if SQUARED_CHANGE in needs:
         asked |= squared_change(arrived, tensors, dict(client.local_model.model.named_parameters()))
     if keep or notes:
@@ -280,7 +280,7 @@ def cell_weights_in(
     if weighs_cells is None:
         return None
     cells = Cells.of(weighs_cells, client.dataset.labels, client.subgroups)
-    return CellWeights(cells, FitQuestion.model_validate(broadcast.options).cell_weights)
+    return CellWeights(cells, FitRequest.model_validate(broadcast.options).cell_weights)
 
 
 def weights_in(broadcast: Broadcast) -> dict[str, Tensor]:
@@ -290,7 +290,7 @@ def weights_in(broadcast: Broadcast) -> dict[str, Tensor]:
 
 
 def open_exchange(broadcast: Broadcast, client: Client, objective: Objective, *, rounds: int) -> Update:
-    """The question `open`: what the exchange needs before the first round, from the initial weights."""
+    """The request `open`: what the exchange needs before the first round, from the initial weights."""
     load_whole(client, weights_in(broadcast))
     work = prepare_work(broadcast, client, State(), rounds=rounds, subgroup=None)
     model = client.local_model.model.train()
@@ -325,13 +325,13 @@ def load_whole(client: Client, state: Tensors) -> None:
 
 
 def collect_kept(broadcast: Broadcast, client: Client, sync: Sync) -> Update:
-    """The question `collect`: upload, once, the weights that stayed here."""
+    """The request `collect`: upload, once, the weights that stayed here."""
     kept = (
         client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round + 1)
         or State()
     )
-    travels = set(client.local_model.division(sync).travels)
-    stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in travels}
+    shared = set(client.local_model.division(sync).shared)
+    stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in shared}
     held = count_by_subgroup(client.examples("train"), client.subgroups)
     return reply(broadcast, tensors=stayed, num_examples=held)
 

@@ -11,7 +11,7 @@ weigh half.
 Of one subgroup classes with too few patients are not in the gradient, and only in the loss of examples that a
 head has not seen: what is chosen by it is not chosen for common classes alone.
 
-With cross-fitting K more heads are fitted, the k-th without the examples of fold k, and one question asks for
+With cross-fitting K more heads are fitted, the k-th without the examples of fold k, and one request asks for
 the gradients of all. Of their losses only the sum is sent, and that of the examples of each fold by the head
 without it; and nothing where two heads are the same, as at a common start: the difference of their gradients
 would be that of one fold.
@@ -130,7 +130,7 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
     """The rows of a client's labelled training examples, or of one subgroup's, made once in a stage.
 
     Raises:
-        MessageError: the question names no split, so that its sum could be over other clients each time.
+        MessageError: the request names no split, so that its sum could be over other clients each time.
         DataError: in the clear, a class of fewer patients than the job's minimum.
     """
     options = dict(broadcast.options)
@@ -149,7 +149,7 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
         if subgroup is None:
             if not client.masked and client.id != SERVER:
                 refuse_rare(client, labelled)
-            kept = labelled.where(told_of(client, kind, "train", labelled))
+            kept = labelled.where(disclosable_rows(client, kind, "train", labelled))
             client.features.rows[key] = make_rows(broadcast.stage, client, kept)
         else:
             rare = rare_classes(client, labelled)
@@ -160,8 +160,8 @@ def head_rows(broadcast: Broadcast, client: Client) -> HeadRows:
                     *(client.id, subgroup, codes, client.min_count),
                 )
             common = labelled.where(~np.isin(labelled.labels, rare))
-            fitted = told_of(client, kind, subgroup, common, labelled)
-            judged = told_of(client, ANSWERS, subgroup, labelled)
+            fitted = disclosable_rows(client, kind, subgroup, common, labelled)
+            judged = disclosable_rows(client, ANSWERS, subgroup, labelled)
             made = make_rows(broadcast.stage, client, labelled.where(fitted | judged))
             client.features.rows[key] = weighed(made, fitted[fitted | judged], judged[fitted | judged])
     return client.features.rows[key]
@@ -174,7 +174,7 @@ def kind_of(client: Client) -> str:
     return EMBEDDING_SUMS if linear else GRADIENTS
 
 
-def told_of(
+def disclosable_rows(
     client: Client, kind: str, called: str, some: Examples, among: Examples | None = None
 ) -> NDArray[np.bool_]:
     """Which of these examples, or of those among which they are, a sum of a kind may leave of."""

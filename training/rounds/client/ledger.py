@@ -11,7 +11,7 @@ runs), two releases at a time. Where they would differ by fewer patients than th
 
 What is left leaves, and is written down before it does.
 
-Exact counts between thresholds that the coordinator names have an account of their own (`is_first_question`):
+Exact counts between thresholds that the coordinator names have an account of their own (`is_first_request`):
 those of one picture differ between two sets of thresholds a hair apart. So of each model one set is answered,
 and one set of thresholds decides which lesions the nodes of the tree of diagnoses are asked of.
 
@@ -200,20 +200,20 @@ def disclosable(client: Client, kind: str, sets: Mapping[str, Examples]) -> dict
     return kept
 
 
-def is_first_question(store: ReleaseStore, client: str, model: str, question: str, least: int) -> bool:
-    """Whether nothing else was asked about this model before; the first question is written down.
+def is_first_request(store: ReleaseStore, client: str, model: str, request: str, least: int) -> bool:
+    """Whether nothing else was asked about this model before; the first request is written down.
 
     Args:
         store: the account.
         client: whose pictures.
         model: what names the model, and what is counted.
-        question: all that it asks; the same again is the first.
-        least: the fewest patients of whom sums may be disclosed; at 1, every question counts as the first.
+        request: all that it asks; the same again is the first.
+        least: the fewest patients of whom sums may be disclosed; at 1, every request counts as the first.
 
     Raises:
         MessageError: the account cannot be kept.
     """
-    owner, digest = f"{client}\n{model}", hashlib.sha256(question.encode()).hexdigest()[:32]
+    owner, digest = f"{client}\n{model}", hashlib.sha256(request.encode()).hexdigest()[:32]
     if least <= 1 or store.has(owner, digest):
         return True
     if any(True for _ in store.all(owner)):

@@ -22,7 +22,7 @@ from training.privacy.secagg.sums import EVERYBODY, CohortError, sum_answers
 from training.privacy.settings import SecureAggregationConfig
 from training.progress import bytes_in_words
 from training.rounds.census import CensusBounds
-from training.rounds.requests import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.rounds.requests import Blocks, EvaluateRequest, add_blocks, unpack_blocks
 
 
 def say_nothing(text: str) -> None:
@@ -36,10 +36,10 @@ def quorum_of(share: float, asked: int) -> int:
 
 @dataclass
 class Quorum:
-    """What share of its clients must answer a stage's questions outside its rounds.
+    """What share of its clients must answer a stage's requests outside its rounds.
 
     Attributes:
-        share: of those that a question is for.
+        share: of those that a request is for.
         missing: the clients that did not answer one of them, and why.
         log: takes one line for each.
     """
@@ -49,7 +49,7 @@ class Quorum:
     log: Callable[[str], None] = say_nothing
 
     def to_ask(self, broadcasts: Sequence[Broadcast]) -> list[Broadcast]:
-        """The questions to clients that have answered so far."""
+        """The requests to clients that have answered so far."""
         return [broadcast for broadcast in broadcasts if broadcast.client not in self.missing]
 
     def settle(self, broadcasts: Sequence[Broadcast], silent: Sequence[Failure]) -> None:
@@ -124,11 +124,11 @@ def ask_all(
     shapes: Shapes | None = None,
     quorum: Quorum | None = None,
 ) -> list[Update]:
-    """Answers to questions that every client must answer, or as many as a quorum says.
+    """Answers to requests that every client must answer, or as many as a quorum says.
 
     Raises:
         QuorumError: naming each client that did not answer, and why.
-        MessageError: when an answer is not one to its question, and every client must answer.
+        MessageError: when an answer is not one to its request, and every client must answer.
     """
     quorum = quorum or Quorum()
     asked = quorum.to_ask(broadcasts)
@@ -220,7 +220,7 @@ def ask_blocks(
 
     Args:
         engine: asks them.
-        broadcasts: the questions, of kind `EvaluateQuestion`.
+        broadcasts: the requests, of kind `EvaluateRequest`.
         traffic: the bytes are added to it.
         masks: how counts are summed under masks; None for in the clear.
         bounds: what counts may say at most; a client with more is left out.
@@ -245,8 +245,8 @@ def ask_blocks(
 
 
 def split_of(broadcast: Broadcast) -> Split:
-    """Which pictures an `EvaluateQuestion` asks about."""
-    return EvaluateQuestion.model_validate(broadcast.options).split
+    """Which pictures an `EvaluateRequest` asks about."""
+    return EvaluateRequest.model_validate(broadcast.options).split
 
 
 def refuse_sum(blocks: Blocks, broadcasts: Sequence[Broadcast], bounds: CensusBounds | None) -> None:

@@ -52,7 +52,7 @@ Heads = tuple[torch.Tensor, torch.Tensor]
 """W `(heads, classes, features)` and b `(heads, classes)`, float64."""
 
 AskSum = Callable[[str, Tensors, Shapes], Tensors]
-"""Asks all clients one question with these tensors, and returns the sum of their answers."""
+"""Asks all clients one request with these tensors, and returns the sum of their answers."""
 
 MEMORY = 20  # pairs of steps and gradients that L-BFGS remembers
 APART = 1e-2  # the standard deviation of the places where heads without a fold begin
@@ -106,7 +106,7 @@ class KeptSums:
         self._fit = fit
 
     def get(self, place: int, asked: str) -> Tensors | None:
-        """The answer to the question of this place and digest; None where there is none."""
+        """The answer to the request of this place and digest; None where there is none."""
         path = self._path(place)
         if not path.exists():
             return None
@@ -160,15 +160,15 @@ def fit_head(
     asked, heads = 0, 1 + folds
     best, lowest, left_out = None, math.inf, list[float]()
 
-    def ask_once(question: str, tensors: Tensors, shapes: Shapes) -> Tensors:
+    def ask_once(request: str, tensors: Tensors, shapes: Shapes) -> Tensors:
         nonlocal asked
         digest = weights_digest(tensors)
         answer = kept.get(asked, digest)
         if answer is None:
-            answer = ask(question, tensors, shapes)
+            answer = ask(request, tensors, shapes)
             if not all(torch.isfinite(tensor).all() for tensor in answer.values()):
                 raise MessageError(
-                    f"the sum of the answers to `{question}` has values that are not finite; look for "
+                    f"the sum of the answers to `{request}` has values that are not finite; look for "
                     "features that are not among the hospitals' pictures"
                 )
             kept.put(asked, digest, answer)
@@ -215,16 +215,16 @@ def fit_head(
         own_weight = weight / scale  # of rows as they are
         own_bias = bias - own_weight @ centre
         sums = ask_once(GRADIENT, {WEIGHT: own_weight, BIAS: own_bias}, shapes)
-        away = flat - drawn_to
+        deviation = flat - drawn_to
         if towards is None:
-            away[:, -classes:] = 0
-        squares = (away**2).sum(dim=1)
+            deviation[:, -classes:] = 0
+        squares = (deviation**2).sum(dim=1)
         loss = float(sums[LOSS][0]) / n + penalty / 2 * float(squares[0])
         of_all = loss + float(sums[LOSS][1]) / n + penalty / 2 * float(squares[1:].sum())
         left_out.append(float(sums[LOSS][2]) / n)
         watch(asked - 1, loss)
         of_weight = (sums[WEIGHT] - sums[BIAS][..., None] * centre) / scale
-        slope = torch.cat([of_weight.flatten(1), sums[BIAS]], dim=1) / n + penalty * away
+        slope = torch.cat([of_weight.flatten(1), sums[BIAS]], dim=1) / n + penalty * deviation
         if best is None or of_all < lowest:
             lowest = of_all
             gradient = float(slope.abs().max())

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.algorithms.aggregators.base import Mixture, Report
+from training.algorithms.aggregators.base import AggregationWeights, Report
 from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import QuorumError
@@ -41,8 +41,8 @@ from training.rounds.requests import (
     RECEIVED,
     SHARED_STATE,
     Blocks,
-    EvaluateQuestion,
-    FitQuestion,
+    EvaluateRequest,
+    FitRequest,
 )
 from training.rounds.server.ask import (
     Traffic,
@@ -85,7 +85,7 @@ def run_rounds(
             track.name: initialize(plan, track, states[track.name], engine, traffic) for track in plan.tracks
         }
         if plan.canary:
-            send_canary(first_questions(plan, states), engine, plan.min_clients, metrics_log.log)
+            send_canary(first_requests(plan, states), engine, plan.min_clients, metrics_log.log)
     for round_ in range(done + 1, plan.rounds + 1):
         started = perf_counter()
         cohorts = {track.name: choose_cohort(track, plan, round_) for track in plan.tracks}
@@ -98,25 +98,25 @@ def run_rounds(
         sent: dict[str, dict[str, int]] = {}
         answers = ask_and_record(engine, traffic, sent, broadcasts)
         updates, failures = validate_updates(plan, states, broadcasts, answers)
-        mixtures: dict[str, Mixture] = {}
+        aggregations: dict[str, AggregationWeights] = {}
         for track in plan.tracks:
             require_quorum(plan, track, round_, cohorts[track.name], updates[track.name], failures)
-            mixtures[track.name], states[track.name], left = aggregate(
+            aggregations[track.name], states[track.name], left = aggregate(
                 plan, states[track.name], updates[track.name], partial(ask_and_record, engine, traffic, sent)
             )
             failures += left
             gone = {failure.client for failure in left}
             updates[track.name] = [update for update in updates[track.name] if update.client not in gone]
         states = conclude(plan, states, updates, round_)
-        if round_ == plan.rounds and plan.stays and plan.average_at_end:
-            states = average_stays(plan, states, engine, traffic)
+        if round_ == plan.rounds and plan.local and plan.average_at_end:
+            states = average_local(plan, states, engine, traffic)
         blocks, silent = evaluate_tracks(plan, states, engine, round_, traffic)
         failures += silent
         for failure in failures:
             about = "" if failure.track == GLOBAL else f" of {failure.track}"
             metrics_log.log(f"{plan.stage} {round_}{about}: without {failure.client}: {failure.reason}")
         line = round_line(
-            plan.stage, round_, cohorts, updates, failures, mixtures, blocks, notes_by_track(asked)
+            plan.stage, round_, cohorts, updates, failures, aggregations, blocks, notes_by_track(asked)
         )
         metrics_log.write(
             {
@@ -147,9 +147,9 @@ def initialize(plan: Plan, track: Track, state: TrackState, engine: Engine, traf
         QuorumError: when a client does not answer; every client that trains is asked.
     """
 
-    def ask(question: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
+    def ask(request: str, tensors: Tensors, options: Mapping[str, Any] | None = None) -> Sequence[Update]:
         broadcasts = [
-            Broadcast(client, plan.stage, 0, question, track.name, tensors, options or {})
+            Broadcast(client, plan.stage, 0, request, track.name, tensors, options or {})
             for client in track.trainers
         ]
         return ask_all(engine, broadcasts, traffic)
@@ -169,7 +169,7 @@ def initialize(plan: Plan, track: Track, state: TrackState, engine: Engine, traf
 def fit_broadcast(
     plan: Plan, track: Track, state: TrackState, client: str, round_: int
 ) -> tuple[Broadcast, Parcel]:
-    """The question `fit` to one client, and what the exchange put into it."""
+    """The request `fit` to one client, and what the exchange put into it."""
     random = generator(plan.seed, plan.stage, track.name, round_, client, "exchange")
     parcel = plan.exchange.outgoing(client, round_, state.memory, random, plan.server_context)
     extra = prefixed(parcel.tensors, PREFIX)
@@ -179,11 +179,11 @@ def fit_broadcast(
     if extra:
         tensors = {**tensors, **extra}
     weights = plan.aggregator.cell_weights(state.server)
-    options = FitQuestion(cell_weights=weights).model_dump() if weights else {}
+    options = FitRequest(cell_weights=weights).model_dump() if weights else {}
     return Broadcast(client, plan.stage, round_, FIT, track.name, tensors, options), parcel
 
 
-def first_questions(plan: Plan, states: States) -> list[Broadcast]:
+def first_requests(plan: Plan, states: States) -> list[Broadcast]:
     """What every client that trains would be asked in the first round, were all of them in it."""
     return [
         fit_broadcast(plan, track, states[track.name], client, 1)[0]
@@ -222,34 +222,36 @@ def require_quorum(
 
 def aggregate(
     plan: Plan, state: TrackState, updates: Sequence[Update], ask: Ask
-) -> tuple[Mixture, TrackState, Sequence[Failure]]:
+) -> tuple[AggregationWeights, TrackState, Sequence[Failure]]:
     """The next model from the updates, what the server remembers, and who left while they were summed.
 
     Raises:
         QuorumError: when they are summed under masks, and too few stay.
     """
     reports = [report_of(update) for update in updates]
-    mixture, server = plan.aggregator.weigh(reports, state.server)
+    aggregation, server = plan.aggregator.aggregate(reports, state.server)
     memory = state.memory
     for update in updates:
         memory = plan.exchange.collect(update, memory, plan.server_context)
     left: Sequence[Failure] = ()
     if plan.masks is None:
-        weights = mix(mixture, updates, state.weights, plan.travels)
+        weights = mix(aggregation, updates, state.weights, plan.shared)
     else:
-        mixture, weights, summed = mix_masked(ask, mixture, updates, state.weights, plan.travels, plan.masks)
+        aggregation, weights, summed = mix_masked(
+            ask, aggregation, updates, state.weights, plan.shared, plan.masks
+        )
         left = summed.failures
     participants = state.participants | {update.client for update in updates}
-    return mixture, TrackState(weights, server, memory, participants, state.shared_state), left
+    return aggregation, TrackState(weights, server, memory, participants, state.shared_state), left
 
 
 def mix(
-    mixture: Mixture, updates: Sequence[Update], previous: Tensors, names: Sequence[str]
+    aggregation: AggregationWeights, updates: Sequence[Update], previous: Tensors, names: Sequence[str]
 ) -> dict[str, Tensor]:
     """θ ← Σ_c w_c θ_c + w_previous θ^t for the named tensors; those not named stay as they were.
 
     Args:
-        mixture: the weights.
+        aggregation: the weights.
         updates: in client order, at least one; each is read once and only one is in memory at a time if they
             are spooled.
         previous: θ^t.
@@ -257,19 +259,19 @@ def mix(
     """
     total: dict[str, Tensor] = {}
     for update in updates:
-        weight = mixture.clients.get(update.client, 0.0)
+        weight = aggregation.clients.get(update.client, 0.0)
         tensors = dict(update.tensors.items())
         for name in names:
             if name not in total:
-                total[name] = start(mixture, previous[name], tensors[name])
+                total[name] = start(aggregation, previous[name], tensors[name])
             total[name].add_(tensors[name], alpha=weight)
     return {**previous, **total}
 
 
-def start(mixture: Mixture, previous: Tensor, update: Tensor) -> Tensor:
+def start(aggregation: AggregationWeights, previous: Tensor, update: Tensor) -> Tensor:
     """w_previous θ^t, laid out in memory as the updates are: adding across layouts is three times slower."""
     total = torch.zeros_like(update, dtype=previous.dtype)
-    return total.add_(previous, alpha=mixture.previous) if mixture.previous else total
+    return total.add_(previous, alpha=aggregation.previous) if aggregation.previous else total
 
 
 def ask_and_record(
@@ -297,7 +299,7 @@ def conclude(plan: Plan, states: States, updates: Mapping[str, Sequence[Update]]
     }
 
 
-def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:
+def average_local(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:
     """Average what stayed at the clients, once, by their training pictures.
 
     Raises:
@@ -308,19 +310,19 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
         state = states[track.name]
         clients = [client for client in track.trainers if client in state.participants]
         broadcasts = [Broadcast(client, plan.stage, plan.rounds, COLLECT, track.name) for client in clients]
-        shapes = {name: state.weights[name].shape for name in plan.stays}
+        shapes = {name: state.weights[name].shape for name in plan.local}
         updates = ask_all(engine, broadcasts, traffic, shapes if plan.masks is None else None)
         if plan.bounds is not None:
             for update in updates:
                 plan.bounds.refuse_training(update)
         reports = [Report(update.client, update.num_examples, {}) for update in updates]
-        mixture, _ = FedAvg().weigh(reports, {})
+        aggregation, _ = FedAvg().aggregate(reports, {})
         if plan.masks is None:
-            weights = mix(mixture, updates, state.weights, plan.stays)
+            weights = mix(aggregation, updates, state.weights, plan.local)
         else:
             held = [replace(update, tensors=dict(update.tensors.items())) for update in updates]
             ask = partial(ask_counted, engine, traffic)
-            _, weights, _ = mix_masked(ask, mixture, held, state.weights, plan.stays, plan.masks)
+            _, weights, _ = mix_masked(ask, aggregation, held, state.weights, plan.local, plan.masks)
         averaged[track.name] = replace(state, weights=weights)
     return averaged
 
@@ -331,8 +333,8 @@ def evaluate_tracks(
     """Counts after a round by subgroup, each from the model meant for it, and the clients that gave none."""
     if plan.split is None or not plan.evaluates(round_):
         return {}, []
-    question = {
-        track.name: EvaluateQuestion(split=plan.split, subgroups=track.subgroups).model_dump()
+    request = {
+        track.name: EvaluateRequest(split=plan.split, subgroups=track.subgroups).model_dump()
         for track in plan.tracks
     }
     broadcasts = [
@@ -348,7 +350,7 @@ def evaluate_tracks(
                 if plan.masked_counts is None
                 else states[track.name].weights
             ),
-            question[track.name],
+            request[track.name],
         )
         for track in plan.tracks
         for client in track.judges

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from registry.bundle.counts.counts import Counts
 from registry.bundle.metrics.classification import accuracy, auroc, balanced_accuracy
-from training.algorithms.aggregators.base import Mixture
+from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import CheckpointError
 from training.messages.message import Failure, Update
 from training.progress import Progress
@@ -101,7 +101,7 @@ def round_line(
     cohorts: Mapping[str, Sequence[str]],
     updates: Mapping[str, Sequence[Update]],
     failures: Iterable[Failure],
-    mixtures: Mapping[str, Mixture],
+    aggregations: Mapping[str, AggregationWeights],
     blocks: Blocks,
     notes: Mapping[str, Notes],
 ) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def round_line(
         cohorts: the clients that were asked, by model.
         updates: those that were taken, by model.
         failures: what became of the others, and of those that gave no counts.
-        mixtures: each client's weight in the new model, by model.
+        aggregations: each client's weight in the new model, by model.
         blocks: the counts of the evaluation, by subgroup.
         notes: what the exchange logs of what it sent, by model and client.
     """
@@ -140,8 +140,8 @@ def round_line(
                 "asked": list(cohorts[name]),
                 "answered": answered[name],
                 "loss": losses[name],
-                "weights": dict(mixtures[name].clients),
-                **({"weight_before": mixtures[name].previous} if mixtures[name].previous else {}),
+                "weights": dict(aggregations[name].clients),
+                **({"weight_before": aggregations[name].previous} if aggregations[name].previous else {}),
                 **optional_entry("exchange", notes.get(name, {})),
                 **optional_entry("scalars", scalars[name]),
             }

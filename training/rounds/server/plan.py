@@ -72,8 +72,8 @@ class Plan:
     stage: str
     rounds: int
     tracks: tuple[Track, ...]
-    travels: tuple[str, ...]
-    stays: tuple[str, ...]
+    shared: tuple[str, ...]
+    local: tuple[str, ...]
     exchange: Exchange
     aggregator: Aggregator
     participation: float
@@ -143,6 +143,6 @@ def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
 
 def weights_for(plan: Plan, state: TrackState, client: str) -> Tensors:
     """What travels; a client that has not trained this model yet also gets what will stay with it."""
-    if not plan.stays or client not in state.participants:
+    if not plan.local or client not in state.participants:
         return state.weights
-    return {name: state.weights[name] for name in plan.travels}
+    return {name: state.weights[name] for name in plan.shared}

@@ -21,7 +21,7 @@ from training.messages.message import GLOBAL, Broadcast, Engine, Failure, Tensor
 from training.messages.tensor_file import read_tensors, write_tensors
 from training.models import Classifier
 from training.models.classifier import float_state
-from training.rounds.requests import JUDGE, EvaluateQuestion, unpack_blocks
+from training.rounds.requests import JUDGE, EvaluateRequest, unpack_blocks
 
 
 class UploadStore:
@@ -107,8 +107,8 @@ def validation_accuracy(
 
     None where the model's answers cannot be counted, as those of weights that overflow.
     """
-    question = EvaluateQuestion(split="validation", subgroups=subgroups).model_dump()
-    broadcast = Broadcast(server, stage, 0, JUDGE, GLOBAL, weights, question)
+    request = EvaluateRequest(split="validation", subgroups=subgroups).model_dump()
+    broadcast = Broadcast(server, stage, 0, JUDGE, GLOBAL, weights, request)
     (answer,) = engine.run_round([broadcast])
     if isinstance(answer, Failure):
         return None

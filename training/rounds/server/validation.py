@@ -134,7 +134,7 @@ def validate_updates(
             continue
         weights = states[broadcast.track].weights
         extra = PREFIX if plan.exchange.comes_back else None
-        expected = {name: weights[name].shape for name in plan.travels}
+        expected = {name: weights[name].shape for name in plan.shared}
         try:
             if plan.masks is not None:
                 check_update(answer, broadcast)  # what is withheld is looked at when it is summed
@@ -169,7 +169,7 @@ def apply_norm_bound(plan: Plan, track: Track, state: TrackState, updates: Seque
     def received(client: str) -> Tensors:
         return plan.compressor.arrived(weights_for(plan, state, client))
 
-    return refuse_beyond_bound(updates, received, plan.travels, track.sizes, plan.update_limit)
+    return refuse_beyond_bound(updates, received, plan.shared, track.sizes, plan.update_limit)
 
 
 def check_requested(update: Update, needs: frozenset[Need]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.algorithms.aggregators.base import Circumstances, Report
+from training.algorithms.aggregators.base import JobContext, Report
 from training.algorithms.aggregators.fair import AFL, QFFL, GroupDRO, project
 from training.errors import JobError
 
@@ -37,14 +37,14 @@ MIXED = [
 
 
 def settled(unit="client", **given_settings):
-    circumstances = Circumstances(tuple("abc"), ("light", "dark"), True, RATE)
-    return QFFL(unit=unit, **given_settings).for_job(circumstances)
+    context = JobContext(tuple("abc"), ("light", "dark"), True, RATE)
+    return QFFL(unit=unit, **given_settings).for_job(context)
 
 
-def applied(mixture):
+def applied(aggregation):
     """θ^{t+1} of a mixture."""
-    moved = mixture.previous * THETA
-    for name, weight in mixture.clients.items():
+    moved = aggregation.previous * THETA
+    for name, weight in aggregation.clients.items():
         moved = moved + weight * TRAINED[name]
     return moved
 
@@ -63,8 +63,8 @@ def paper(q, lipschitz, names="abc"):
 @pytest.mark.parametrize("q", [0, 0.3, 1, 5])
 @pytest.mark.parametrize("lipschitz", [None, 3.0])
 def test_three_clients_move_the_model_as_algorithm_2_does(q, lipschitz):
-    mixture, state = settled(q=q, lipschitz=lipschitz).weigh(REPORTS, {})
-    np.testing.assert_allclose(applied(mixture), paper(q, lipschitz or 1 / RATE), rtol=1e-12)
+    aggregation, state = settled(q=q, lipschitz=lipschitz).aggregate(REPORTS, {})
+    np.testing.assert_allclose(applied(aggregation), paper(q, lipschitz or 1 / RATE), rtol=1e-12)
     assert state == {}
 
 
@@ -85,24 +85,24 @@ def test_subgroups_are_the_formula_with_means_over_those_who_hold_them():
         exact = (sum(share * changes[client] for client, share in held.items()) ** 2).sum()
         assert bound >= exact
         total += q * loss ** (q - 1) * bound + lipschitz * loss**q
-    mixture, _ = settled("subgroup", q=q).weigh(MIXED, {})
-    np.testing.assert_allclose(applied(mixture), THETA - step / total, rtol=1e-12)
+    aggregation, _ = settled("subgroup", q=q).aggregate(MIXED, {})
+    np.testing.assert_allclose(applied(aggregation), THETA - step / total, rtol=1e-12)
 
 
 def test_the_default_of_lip_is_one_over_the_learning_rate_and_the_unit_follows_the_job():
     assert settled().lipschitz == 1 / RATE
     assert settled(lipschitz=7.0).lipschitz == 7.0
-    assert QFFL().for_job(Circumstances(("a",), (), False, RATE)).unit == "client"
-    assert QFFL().for_job(Circumstances(("a",), ("light",), True, RATE)).unit == "subgroup"
+    assert QFFL().for_job(JobContext(("a",), (), False, RATE)).unit == "client"
+    assert QFFL().for_job(JobContext(("a",), ("light",), True, RATE)).unit == "subgroup"
 
 
 def test_losses_of_zero_and_losses_whose_power_overflows_are_no_trouble():
     still = [Report(name, {"light": 5}, {}, {"light": 0.0}, 0.25) for name in "ab"]
-    mixture, _ = settled(q=1).weigh(still, {})
+    aggregation, _ = settled(q=1).aggregate(still, {})
     # h = ‖Δw‖² + Lip F with F = 1e-10: all but nothing moves.
-    assert mixture.clients["a"] == pytest.approx(20 * 1e-10 / (2 * (400 * 0.25)), rel=1e-6)
+    assert aggregation.clients["a"] == pytest.approx(20 * 1e-10 / (2 * (400 * 0.25)), rel=1e-6)
     loud = [Report(name, {"light": 5}, {}, {"light": loss}, 1e-3) for name, loss in (("a", 1e90), ("b", 1.0))]
-    assert settled(q=5).weigh(loud, {})[0].clients == pytest.approx({"a": 1.0, "b": 0.0})
+    assert settled(q=5).aggregate(loud, {})[0].clients == pytest.approx({"a": 1.0, "b": 0.0})
 
 
 finite = st.floats(0, 1e6)
@@ -118,10 +118,10 @@ def test_the_next_model_lies_between_the_last_one_and_the_clients(numbers, q, li
         Report(f"client {place}", {"light": n}, {}, {"light": loss}, change)
         for place, (n, loss, change) in enumerate(numbers)
     ]
-    mixture, _ = settled(q=q, lipschitz=lipschitz).weigh(reports, {})
-    assert all(weight >= 0 for weight in mixture.clients.values())
-    assert mixture.previous >= 0
-    assert sum(mixture.clients.values()) + mixture.previous == pytest.approx(1, rel=1e-12)
+    aggregation, _ = settled(q=q, lipschitz=lipschitz).aggregate(reports, {})
+    assert all(weight >= 0 for weight in aggregation.clients.values())
+    assert aggregation.previous >= 0
+    assert sum(aggregation.clients.values()) + aggregation.previous == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [{"q": -0.1}, {"lipschitz": 0}])
@@ -140,7 +140,7 @@ def reports(held="abc", **losses):
 
 
 def settled_afl(step_size=0.5, unit="client", clients=("a", "b", "c"), subgroups=("light", "dark")):
-    return AFL(unit=unit, step_size=step_size).for_job(Circumstances(clients, subgroups, True, 0.1))
+    return AFL(unit=unit, step_size=step_size).for_job(JobContext(clients, subgroups, True, 0.1))
 
 
 def mixture_of(state):
@@ -152,18 +152,18 @@ def test_three_rounds_by_hand():
     state = aggregator.initial_state()
     assert state == pytest.approx({"lambda/a": 1 / 3, "lambda/b": 1 / 3, "lambda/c": 1 / 3})
 
-    first, state = aggregator.weigh(reports(a=0.2, b=0.8, c=0.5), state)
+    first, state = aggregator.aggregate(reports(a=0.2, b=0.8, c=0.5), state)
     assert first.clients == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
     assert first.previous == 0
     # 1/3 + (0.1, 0.4, 0.25) sums to 1.75: less 0.25 each.
     assert mixture_of(state) == pytest.approx({"a": 11 / 60, "b": 29 / 60, "c": 20 / 60})
 
-    second, state = aggregator.weigh(reports(a=0.1, b=1.5, c=0.3), state)
+    second, state = aggregator.aggregate(reports(a=0.1, b=1.5, c=0.3), state)
     assert second.clients == pytest.approx({"a": 11 / 60, "b": 29 / 60, "c": 20 / 60})
     # (14, 74, 29)/60 less 19/60 each would leave a below 0; without a, (74 + 29 − 60)/2 = 21.5 off b and c.
     assert mixture_of(state) == pytest.approx({"a": 0, "b": 52.5 / 60, "c": 7.5 / 60}, abs=1e-15)
 
-    third, state = aggregator.weigh(reports(a=1.0, b=0.0, c=0.0), state)
+    third, state = aggregator.aggregate(reports(a=1.0, b=0.0, c=0.0), state)
     assert third.clients == pytest.approx({"a": 0, "b": 52.5 / 60, "c": 7.5 / 60}, abs=1e-15)
     # (30, 52.5, 7.5)/60 sums to 1.5: less 10/60 each would leave c below 0; (30 + 52.5 − 60)/2 = 11.25.
     assert mixture_of(state) == pytest.approx({"a": 18.75 / 60, "b": 41.25 / 60, "c": 0}, abs=1e-15)
@@ -171,8 +171,8 @@ def test_three_rounds_by_hand():
 
 def test_who_did_not_answer_keeps_its_share_and_the_others_are_renormalised():
     state = {"lambda/a": 0.2, "lambda/b": 0.5, "lambda/c": 0.3}
-    mixture, after = settled_afl(step_size=0.1).weigh(reports("ac", a=2.0, c=1.0), state)
-    assert mixture.clients == pytest.approx({"a": 0.4, "c": 0.6})
+    aggregation, after = settled_afl(step_size=0.1).aggregate(reports("ac", a=2.0, c=1.0), state)
+    assert aggregation.clients == pytest.approx({"a": 0.4, "c": 0.6})
     # 0.2 + 0.2 and 0.3 + 0.1, less 0.15 each: together 0.5 as before.
     assert mixture_of(after) == pytest.approx({"a": 0.25, "b": 0.5, "c": 0.25})
     assert after["lambda/b"] == 0.5
@@ -180,23 +180,23 @@ def test_who_did_not_answer_keeps_its_share_and_the_others_are_renormalised():
 
 def test_those_without_any_share_weigh_the_same_when_they_answer_alone():
     state = {"lambda/a": 0.0, "lambda/b": 1.0, "lambda/c": 0.0}
-    mixture, after = settled_afl().weigh(reports("ac", a=2.0, c=1.0), state)
-    assert mixture.clients == {"a": 0.5, "c": 0.5}
+    aggregation, after = settled_afl().aggregate(reports("ac", a=2.0, c=1.0), state)
+    assert aggregation.clients == {"a": 0.5, "c": 0.5}
     assert after == state
 
 
 def test_a_client_that_misses_the_first_round_still_has_its_uniform_share():
     aggregator = settled_afl(step_size=0.1)
-    _, state = aggregator.weigh(reports("ab", a=1.0, b=1.0), aggregator.initial_state())
+    _, state = aggregator.aggregate(reports("ab", a=1.0, b=1.0), aggregator.initial_state())
     assert mixture_of(state) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
 
 
 def test_a_unit_that_nobody_knew_of_enters_with_a_uniform_share():
-    mixture, after = AFL(unit="client", step_size=0).weigh(
+    aggregation, after = AFL(unit="client", step_size=0).aggregate(
         reports(a=1.0, b=1.0, c=1.0), {"lambda/a": 0.25, "lambda/b": 0.75}
     )
-    assert mixture.clients == pytest.approx({"a": 0.5 / 3, "b": 0.5, "c": 1 / 3})
-    assert mixture_of(after) == pytest.approx(mixture.clients)
+    assert aggregation.clients == pytest.approx({"a": 0.5 / 3, "b": 0.5, "c": 1 / 3})
+    assert mixture_of(after) == pytest.approx(aggregation.clients)
 
 
 def test_subgroups_climb_by_the_mean_loss_over_those_who_hold_them():
@@ -205,8 +205,8 @@ def test_subgroups_climb_by_the_mean_loss_over_those_who_hold_them():
         Report("south", {"dark": 50}, {}, {"dark": 1.0}),
     ]
     aggregator = settled_afl(step_size=0.6, unit="subgroup")
-    mixture, state = aggregator.weigh(held, aggregator.initial_state())
-    assert mixture.clients == pytest.approx({"north": 0.5 + 0.5 * 10 / 60, "south": 0.5 * 50 / 60})
+    aggregation, state = aggregator.aggregate(held, aggregator.initial_state())
+    assert aggregation.clients == pytest.approx({"north": 0.5 + 0.5 * 10 / 60, "south": 0.5 * 50 / 60})
     light, dark = 0.2, (10 * 2.0 + 50 * 1.0) / 60
     moved = 0.6 * (dark - light) / 2
     assert mixture_of(state) == pytest.approx({"light": 0.5 - moved, "dark": 0.5 + moved})
@@ -252,7 +252,7 @@ HELD_GROUP_DRO = {
 
 
 def settled_group_dro(held=HELD_GROUP_DRO, least=5, **settings):
-    return GroupDRO(**settings).for_job(Circumstances(("north", "south"), (), True, 0.1, held, least))
+    return GroupDRO(**settings).for_job(JobContext(("north", "south"), (), True, 0.1, held, least))
 
 
 def report_group_dro(client, n, **losses):
@@ -272,11 +272,11 @@ def test_two_rounds_by_hand():
     assert rule.cell_weights(state) == pytest.approx({A: 100 / 80 / 3, B: 10 / 3, C: 10 / 3})
 
     told = [report_group_dro("north", 66, a=0.2, b=1.0), report_group_dro("south", 37, a=0.6, b=2.0, c=3.0)]
-    mixture, state = rule.weigh(told, state)
+    aggregation, state = rule.aggregate(told, state)
     # 60 of A, 4 of B and 2 that count 1; 20 of A, 6 of B, 10 of C and 1 that counts 1.
     north, south = (60 / 80 + 4 / 10) * 100 / 3 + 2, (20 / 80 + 6 / 10 + 10 / 10) * 100 / 3 + 1
-    assert mixture.clients == pytest.approx({"north": north / 103, "south": south / 103})
-    assert mixture.previous == 0
+    assert aggregation.clients == pytest.approx({"north": north / 103, "south": south / 103})
+    assert aggregation.previous == 0
     scores = {
         A: exp(0.5 * ((60 * 0.2 + 20 * 0.6) / 80 + 2 / 80**0.5)),
         B: exp(0.5 * ((4 * 1.0 + 6 * 2.0) / 10 + 2 / 10**0.5)),
@@ -288,9 +288,9 @@ def test_two_rounds_by_hand():
         {A: expected[A] * 100 / 80, B: expected[B] * 10, C: expected[C] * 10}
     )
 
-    mixture, state = rule.weigh(told, state)
+    aggregation, state = rule.aggregate(told, state)
     north = (expected[A] * 60 / 80 + expected[B] * 4 / 10) * 100 + 2
-    assert mixture.clients["north"] == pytest.approx(north / 103)
+    assert aggregation.clients["north"] == pytest.approx(north / 103)
     scores = {cell: score * expected[cell] for cell, score in scores.items()}
     assert q_of(state) == pytest.approx(
         {cell: score / sum(scores.values()) for cell, score in scores.items()}
@@ -314,12 +314,12 @@ def test_a_cell_that_no_client_may_tell_of_is_left_as_it_is():
 def test_of_whom_nobody_tells_keeps_its_share_and_the_others_share_theirs():
     rule = settled_group_dro(step_size=1.0)
     state = {"q/" + A: 0.5, "q/" + B: 0.2, "q/" + C: 0.3}
-    _, after = rule.weigh([report_group_dro("north", 66, a=0.0, b=1.0)], state)
+    _, after = rule.aggregate([report_group_dro("north", 66, a=0.0, b=1.0)], state)
     assert after["q/" + C] == 0.3
     a, b = 0.5, 0.2 * exp(1.0)
     assert after["q/" + A] == pytest.approx(0.7 * a / (a + b))
     assert after["q/" + B] == pytest.approx(0.7 * b / (a + b))
-    _, silent = rule.weigh([report_group_dro("north", 66)], state)
+    _, silent = rule.aggregate([report_group_dro("north", 66)], state)
     assert silent == state
 
 
@@ -328,27 +328,29 @@ def test_losses_of_any_size_keep_the_mass_and_what_is_gone_stays_gone():
     state = rule.initial_state()
     told = [report_group_dro("south", 37, a=0.0, b=1e9, c=2e9)]
     for _ in range(3):
-        _, state = rule.weigh(told, state)
+        _, state = rule.aggregate(told, state)
         assert sum(state.values()) == pytest.approx(1)
     assert q_of(state) == {A: 0.0, B: 0.0, C: 1.0}
     assert rule.cell_weights(state)[A] == 0
-    mixture, _ = rule.weigh([report_group_dro("north", 66), report_group_dro("south", 37)], state)
-    assert mixture.clients == pytest.approx({"north": 2 / 103, "south": 101 / 103})
+    aggregation, _ = rule.aggregate([report_group_dro("north", 66), report_group_dro("south", 37)], state)
+    assert aggregation.clients == pytest.approx({"north": 2 / 103, "south": 101 / 103})
 
 
 def test_where_nothing_is_left_of_q_at_those_that_answered_they_count_as_they_hold():
     held = {A: {"north": 30, "south": 0, "west": 10}, B: {"north": 0, "south": 20, "west": 0}}
     rule = settled_group_dro(held)
     alone = [Report("north", {"light": 30}, {}, {}), Report("west", {"light": 10}, {}, {})]
-    mixture, _ = rule.weigh(alone, {"q/" + A: 0.0, "q/" + B: 1.0})
-    assert mixture.clients == {"north": 0.75, "west": 0.25}
+    aggregation, _ = rule.aggregate(alone, {"q/" + A: 0.0, "q/" + B: 1.0})
+    assert aggregation.clients == {"north": 0.75, "west": 0.25}
 
 
 def test_little_of_q_at_those_that_answered_is_still_what_they_are_weighed_by():
     held = {A: {"north": 30, "west": 10}, C: {"north": 10, "west": 30}, B: {"south": 20}}
     alone = [Report("north", {"light": 40}, {}, {}), Report("west", {"light": 40}, {}, {})]
-    mixture, _ = settled_group_dro(held).weigh(alone, {"q/" + A: 1e-4, "q/" + C: 3e-4, "q/" + B: 0.9996})
-    assert mixture.clients == pytest.approx({"north": (3 + 3) / 16, "west": (1 + 9) / 16})
+    aggregation, _ = settled_group_dro(held).aggregate(
+        alone, {"q/" + A: 1e-4, "q/" + C: 3e-4, "q/" + B: 0.9996}
+    )
+    assert aggregation.clients == pytest.approx({"north": (3 + 3) / 16, "west": (1 + 9) / 16})
 
 
 def test_with_fewer_than_two_cells_there_is_nothing_to_weigh():
@@ -373,5 +375,5 @@ def test_a_cell_that_went_with_its_client_leaves_its_share_to_the_others():
     assert left.cell_weights({**state, "q/" + A: 0.0, "q/" + B: 0.0}) == pytest.approx(
         {A: 0.5 * 90 / 80, B: 0.5 * 90 / 10}
     )
-    _, after = left.weigh([report_group_dro("north", 64, a=1.0, b=1.0)], state)
+    _, after = left.aggregate([report_group_dro("north", 64, a=1.0, b=1.0)], state)
     assert after == pytest.approx(state)

@@ -15,21 +15,21 @@ REPORTS = [
 
 
 def test_clients_weigh_as_much_as_they_hold():
-    mixture, _ = FedAvg().weigh(REPORTS, {})
-    assert mixture.clients == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1}, rel=1e-15)
-    assert mixture.previous == 0
+    aggregation, _ = FedAvg().aggregate(REPORTS, {})
+    assert aggregation.clients == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1}, rel=1e-15)
+    assert aggregation.previous == 0
 
 
 def test_clients_weigh_the_same_whatever_they_hold():
-    mixture, _ = FedEqual(unit="client").weigh(REPORTS, {})
-    assert mixture.clients == pytest.approx(dict.fromkeys("abc", 1 / 3), rel=1e-15)
+    aggregation, _ = FedEqual(unit="client").aggregate(REPORTS, {})
+    assert aggregation.clients == pytest.approx(dict.fromkeys("abc", 1 / 3), rel=1e-15)
 
 
 def test_subgroups_weigh_the_same_and_are_shared_by_those_who_hold_them():
-    mixture, _ = FedEqual().weigh(REPORTS, {})
+    aggregation, _ = FedEqual().aggregate(REPORTS, {})
     # light: 30 at a, 10 at c; dark: 10 at a, 50 at b.
     expected = {"a": 30 / 40 / 2 + 10 / 60 / 2, "b": 50 / 60 / 2, "c": 10 / 40 / 2}
-    assert mixture.clients == pytest.approx(expected, rel=1e-15)
+    assert aggregation.clients == pytest.approx(expected, rel=1e-15)
 
 
 def test_weights_are_in_proportion_to_the_losses():
@@ -38,13 +38,13 @@ def test_weights_are_in_proportion_to_the_losses():
         Report("b", {"dark": 900}, {"dark": 2.0}),
         Report("c", {"medium": 40}, {"medium": 1.5}),
     ]
-    mixture, _ = FedLoss().weigh(reports, {})
-    assert mixture.clients == pytest.approx({"a": 0.125, "b": 0.5, "c": 0.375}, rel=1e-15)
+    aggregation, _ = FedLoss().aggregate(reports, {})
+    assert aggregation.clients == pytest.approx({"a": 0.125, "b": 0.5, "c": 0.375}, rel=1e-15)
 
 
 def test_losses_that_are_all_zero_give_equal_weights():
     reports = [Report("a", {"light": 3}, {"light": 0.0}), Report("b", {"dark": 5}, {"dark": 0.0})]
-    assert FedLoss().weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
+    assert FedLoss().aggregate(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
 
 
 LOSSES = {"a": 0.3, "b": 1.7, "c": 0.9}
@@ -57,15 +57,15 @@ REPORTS_FEDEXP = [
 @pytest.mark.parametrize("m", [1, 2, 3.5])
 def test_weights_are_the_exponentials_of_the_scaled_losses(m):
     raised = np.exp(m * np.array([0.3, 1.7, 0.9]))
-    mixture, _ = FedExp(m=m).weigh(REPORTS_FEDEXP, {})
-    np.testing.assert_allclose(list(mixture.clients.values()), raised / raised.sum(), rtol=1e-14)
+    aggregation, _ = FedExp(m=m).aggregate(REPORTS_FEDEXP, {})
+    np.testing.assert_allclose(list(aggregation.clients.values()), raised / raised.sum(), rtol=1e-14)
 
 
 def test_losses_of_a_thousand_do_not_overflow():
     reports = [Report("a", {"light": 3}, {"light": 1000.0}), Report("b", {"dark": 5}, {"dark": 1001.0})]
-    mixture, _ = FedExp(m=1).weigh(reports, {})
+    aggregation, _ = FedExp(m=1).aggregate(reports, {})
     e = float(np.e)
-    assert mixture.clients == pytest.approx({"a": 1 / (1 + e), "b": e / (1 + e)}, rel=1e-14)
+    assert aggregation.clients == pytest.approx({"a": 1 / (1 + e), "b": e / (1 + e)}, rel=1e-14)
 
 
 @pytest.mark.parametrize("m", [0, -1])
@@ -94,9 +94,9 @@ def test_m_rises_when_the_losses_are_far_apart_stays_otherwise_and_stops_at_its_
     state = aggregator.initial_state()
     rounds = [(NARROW, 1), (WIDE, 2), (NARROW, 2), (WIDE, 3), (WIDE, 3), (WIDE, 3), (NARROW, 3)]
     for losses, m in rounds:
-        mixture, state = aggregator.weigh(reports(losses), state)
+        aggregation, state = aggregator.aggregate(reports(losses), state)
         assert state == {"m": m}
-        np.testing.assert_allclose(list(mixture.clients.values()), weights(losses, m), rtol=1e-14)
+        np.testing.assert_allclose(list(aggregation.clients.values()), weights(losses, m), rtol=1e-14)
 
 
 @pytest.mark.parametrize("wrong", [{"loss_ratio": 1.0}, {"max_scale": 0}])

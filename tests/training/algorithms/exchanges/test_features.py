@@ -151,7 +151,7 @@ SHARED = {"name": "features"}
 
 @pytest.fixture
 def spied(monkeypatch):
-    """Every question and its answer, in order."""
+    """Every request and its answer, in order."""
     seen, ask = [], InProcessEngine.run_round
 
     def run_round(self, broadcasts):
@@ -175,26 +175,26 @@ def test_in_every_round_a_client_hears_the_newest_of_all_others(
         )
     )
     banks, waiting, rounds = {}, {}, []
-    for question, answer in spied:
-        if question.ask not in ("open", "fit"):
+    for request, answer in spied:
+        if request.ask not in ("open", "fit"):
             continue
-        if question.ask == "fit":
-            if question.round not in rounds:
-                banks, rounds = {**banks, **waiting}, [*rounds, question.round]
-            others = [bank for name, bank in banks.items() if name != question.client]
-            assert as_set(question.tensors["exchange/features"]) == as_set(*others)
-            own = set(as_set(banks[question.client]))
-            assert not own & set(as_set(question.tensors["exchange/features"]))
+        if request.ask == "fit":
+            if request.round not in rounds:
+                banks, rounds = {**banks, **waiting}, [*rounds, request.round]
+            others = [bank for name, bank in banks.items() if name != request.client]
+            assert as_set(request.tensors["exchange/features"]) == as_set(*others)
+            own = set(as_set(banks[request.client]))
+            assert not own & set(as_set(request.tensors["exchange/features"]))
         sent = answer.tensors["exchange/features"].clone()
-        assert sent.shape == ({"north": 10, "south": 9, "west": 7}[question.client], 8)
-        if question.ask == "open":
-            banks[question.client] = sent
+        assert sent.shape == ({"north": 10, "south": 9, "west": 7}[request.client], 8)
+        if request.ask == "open":
+            banks[request.client] = sent
         else:
-            assert not torch.equal(sent, banks[question.client])
-            waiting[question.client] = sent
-        told = [name for name in (*question.tensors, *answer.tensors) if name.startswith("exchange/")]
+            assert not torch.equal(sent, banks[request.client])
+            waiting[request.client] = sent
+        told = [name for name in (*request.tensors, *answer.tensors) if name.startswith("exchange/")]
         assert set(told) == {"exchange/features"}
-        assert not question.options
+        assert not request.options
     assert rounds == [1, 2, 3, 4]
     cohorts = {
         number: {q.client for q, _ in spied if (q.ask, q.round) == ("fit", number)} for number in rounds

@@ -99,7 +99,7 @@ def restarted(make_client, tmp_path):
     return lambda: replace(client, store=ClientStore(tmp_path / "store"))
 
 
-def question(value, step=1):
+def request(value, step=1):
     return Broadcast(
         "north",
         "0-pretrain",
@@ -113,35 +113,35 @@ def question(value, step=1):
 
 def test_the_same_question_is_answered_again(restarted):
     for _ in range(3):
-        answer_once(question(1.0), restarted(), "1")
+        answer_once(request(1.0), restarted(), "1")
 
 
-@pytest.mark.parametrize("other", [question(1.001), question(1.0, step=2)], ids=["centroids", "options"])
+@pytest.mark.parametrize("other", [request(1.001), request(1.0, step=2)], ids=["centroids", "options"])
 def test_another_question_of_the_same_pictures_is_refused_after_a_restart_too(restarted, other):
     client = restarted()
-    answer_once(question(1.0), client, "1")
+    answer_once(request(1.0), client, "1")
     for asked in (client, restarted()):
         with pytest.raises(
             MessageError, match=r"north was asked `codebook cells` of pictures of which it has"
         ):
             answer_once(other, asked, "1")
-    answer_once(question(1.0), restarted(), "1")
+    answer_once(request(1.0), restarted(), "1")
 
 
 def test_of_another_part_another_question_is_answered_and_both_are_remembered(restarted):
-    answer_once(question(1.0), restarted(), "1")
-    answer_once(question(2.0), restarted(), "2")
+    answer_once(request(1.0), restarted(), "1")
+    answer_once(request(2.0), restarted(), "2")
     for part, asked_before in (("1", 2.0), ("2", 1.0)):
         with pytest.raises(MessageError, match="could tell single patches"):
-            answer_once(question(asked_before), restarted(), part)
+            answer_once(request(asked_before), restarted(), part)
 
 
 def test_a_client_that_remembers_nothing_would_answer(restarted, tmp_path):
     """What the store prevents: with it gone, the difference of two answers is there to be taken."""
-    answer_once(question(1.0), restarted(), "1")
+    answer_once(request(1.0), restarted(), "1")
     for file in (tmp_path / "store").rglob("*.safetensors"):
         file.unlink()
-    answer_once(question(1.001), restarted(), "1")
+    answer_once(request(1.001), restarted(), "1")
 
 
 GRID = PatchGrid(4, 4, 4, 4)
@@ -163,10 +163,10 @@ def asking(make_client, make_job, tmp_path):
         ]
         answers = []
 
-        def ask(question, tensors, options=None):
+        def ask(request, tensors, options=None):
             told = [
                 tokenizer.answer(
-                    Broadcast(person.id, "0-pretrain", 0, question, "global", tensors, options or {}),
+                    Broadcast(person.id, "0-pretrain", 0, request, "global", tensors, options or {}),
                     person,
                     grid,
                 )
@@ -314,12 +314,12 @@ def test_a_token_is_the_nearest_code():
 def test_answers_that_cannot_be_are_refused_on_arrival(asking):
     tokenizer = Codebook(size=4, iterations=1, min_members=3)
 
-    def spoil(question, name, change):
+    def spoil(request, name, change):
         ask, _ = asking(tokenizer)
 
         def spoilt(asked, tensors, options=None):
             told = list(ask(asked, tensors, options))
-            if asked == question:
+            if asked == request:
                 told[1] = replace(told[1], tensors={**told[1].tensors, name: change(told[1].tensors[name])})
             return told
 
@@ -330,7 +330,7 @@ def test_answers_that_cannot_be_are_refused_on_arrival(asking):
         counts[0] = 2
         return counts
 
-    for question, name, change, message in [
+    for request, name, change, message in [
         (MOMENTS, "products", lambda t: t[:3], r"south sent products as \(3, 48\); expected \(48, 48\)"),
         (MOMENTS, "total", lambda t: t[:5], r"south sent total as \(5,\); expected \(48,\)"),
         (MOMENTS, "n", lambda t: -t, "south tells of patches whose pixels are not from 0 to 255"),
@@ -341,7 +341,7 @@ def test_answers_that_cannot_be_are_refused_on_arrival(asking):
         (CELLS, "counts", one_of_two, "south tells of a cell of 2 patches; those of fewer than 3 stay"),
     ]:
         with pytest.raises(MessageError, match=message):
-            tokenizer.prepare(spoil(question, name, change), seed=0)
+            tokenizer.prepare(spoil(request, name, change), seed=0)
 
 
 def test_what_a_client_refuses(asking):
@@ -354,7 +354,7 @@ def test_what_a_client_refuses(asking):
     for step in ({}, {"step": 0}, {"step": 11}, {"step": "1"}):
         with pytest.raises(MessageError, match=r"north was asked for step .*; expected 1 to 10"):
             ask(CELLS, {"centroids": torch.zeros(4, 48)}, step)
-    with pytest.raises(MessageError, match="knows no question `pictures`"):
+    with pytest.raises(MessageError, match="knows no request `pictures`"):
         ask("pictures", {})
     large, _ = asking(tokenizer, grid=PatchGrid(4, 4, 8, 8))
     with pytest.raises(DataError, match="north has pictures of 16 x 16 pixels; the encoder takes 32 x 32"):

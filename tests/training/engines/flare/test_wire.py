@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.engines.flare.wire import (
-    read_answer,
     read_payload,
-    read_question,
-    read_question_header,
+    read_request,
+    read_request_header,
+    read_response,
     stamp_of,
-    write_answer,
     write_payload,
-    write_question,
+    write_request,
+    write_response,
 )
 from training.errors import MessageError
 from training.messages.message import Broadcast, Failure, Update, reply
@@ -53,7 +53,7 @@ def test_tensors_of_every_kind_survive(shapes):
 )
 def test_an_answers_numbers_survive_to_the_last_digit(counts, losses, scalars):
     told = reply(QUESTION, tensors={"w": torch.randn(3)}, num_examples=counts, losses=losses, scalars=scalars)
-    read = read_answer(*write_answer(told, STAMP), STAMP)
+    read = read_response(*write_response(told, STAMP), STAMP)
     assert isinstance(read, Update)
     assert read.address == QUESTION.address
     assert (dict(read.num_examples), dict(read.losses), dict(read.scalars)) == (counts, losses, scalars)
@@ -63,18 +63,18 @@ def test_an_answers_numbers_survive_to_the_last_digit(counts, losses, scalars):
 def test_a_question_survives_and_shared_or_turned_memory_is_no_matter():
     base = torch.arange(6.0)
     tensors = {"a": base, "b": base, "turned": base.reshape(2, 3).T}
-    question = Broadcast("north", "0-federate", 3, "fit", "dark", tensors, {"split": "test"})
-    header = read_question_header(write_question(question, STAMP, 2))
-    read = read_question(header, write_payload(tensors))
+    request = Broadcast("north", "0-federate", 3, "fit", "dark", tensors, {"split": "test"})
+    header = read_request_header(write_request(request, STAMP, 2))
+    read = read_request(header, write_payload(tensors))
     assert (header.kept, header.number, header.job) == (2, 7, "sha256:job")
-    assert read.address == question.address
+    assert read.address == request.address
     assert dict(read.options) == {"split": "test"}
     assert same(dict(read.tensors), tensors)
 
 
 def test_a_failure_is_an_answer():
     failure = Failure("north", "dark", "no disk")
-    assert read_answer(*write_answer(failure, STAMP), STAMP) == failure
+    assert read_response(*write_response(failure, STAMP), STAMP) == failure
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,17 @@ def test_a_failure_is_an_answer():
     ],
 )
 def test_an_answer_to_another_question_is_dropped_and_named(field, value):
-    header, body = write_answer(reply(QUESTION), STAMP.model_copy(update={field: value}))
-    with pytest.raises(MessageError, match=f"north answered another question: {field} {value!r}"):
-        read_answer(header, body, STAMP)
+    header, body = write_response(reply(QUESTION), STAMP.model_copy(update={field: value}))
+    with pytest.raises(MessageError, match=f"north answered another request: {field} {value!r}"):
+        read_response(header, body, STAMP)
 
 
 def test_what_is_no_message_is_refused():
-    header, _ = write_answer(reply(QUESTION), STAMP)
+    header, _ = write_response(reply(QUESTION), STAMP)
     with pytest.raises(MessageError, match="9 bytes arrived that are no tensors"):
-        read_answer(header, b"not bytes", STAMP)
+        read_response(header, b"not bytes", STAMP)
     with pytest.raises(MessageError, match="header is not what it should be"):
-        read_answer("{", b"", STAMP)
+        read_response("{", b"", STAMP)
     extra = json.dumps({**json.loads(header), "code": "import os"})
     with pytest.raises(MessageError, match="code"):
-        read_answer(extra, b"", STAMP)
+        read_response(extra, b"", STAMP)

@@ -23,7 +23,7 @@ SIZES = {
     "west": {"light": (24, 0, 0, 3), "undeclared": (13, 0, 0, 2)},
 }
 STAGES = [
-    {"stage": "federate", "fit": "converged", "trains": {"name": "head"}, "penalty": 0.1},
+    {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}, "penalty": 0.1},
     {"stage": "personalize", "strategy": {"name": "none"}},
     {"stage": "export"},
     {"stage": "calibrate", "sensitivity": 0.5},

@@ -71,22 +71,22 @@ def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, r
     job = make_job(federate={**QUIET, "rounds": 3, "aggregator": {"name": "afl", "step_size": 0.1}})
     ran = run_job(job)
     held = {"light": {"north": 13, "west": 4}, "dark": {"north": 5, "south": 9}, "undeclared": {"west": 3}}
-    mixture = dict.fromkeys(held, 1 / 3)
+    aggregation = dict.fromkeys(held, 1 / 3)
     for line in ran.lines:
         weights = dict.fromkeys(("north", "south", "west"), 0.0)
         for name, by_client in held.items():
             for client, n in by_client.items():
-                weights[client] += mixture[name] * n / sum(by_client.values())
+                weights[client] += aggregation[name] * n / sum(by_client.values())
         assert line["models"]["global"]["weights"] == pytest.approx(weights, rel=1e-9)
         for name, by_client in held.items():
             losses = [numbers(line)[client][f"received_loss/{name}"] for client in by_client]
-            mixture[name] += 0.1 * np.average(losses, weights=list(by_client.values()))
-        excess = (sum(mixture.values()) - 1) / 3
-        mixture = {name: share - excess for name, share in mixture.items()}
-        assert min(mixture.values()) > 0, "no corner of the simplex in this test"
+            aggregation[name] += 0.1 * np.average(losses, weights=list(by_client.values()))
+        excess = (sum(aggregation.values()) - 1) / 3
+        aggregation = {name: share - excess for name, share in aggregation.items()}
+        assert min(aggregation.values()) > 0, "no corner of the simplex in this test"
         server = {name.removeprefix("lambda/"): value for name, value in line["server"]["global"].items()}
-        assert server == pytest.approx(mixture, rel=1e-9)
-    assert max(mixture.values()) > 1 / 3 + 1e-3
+        assert server == pytest.approx(aggregation, rel=1e-9)
+    assert max(aggregation.values()) > 1 / 3 + 1e-3
     resumed = run_killed(job)
     assert same(ran.weights(), resumed.weights())
     assert [line["server"] for line in resumed.lines] == [line["server"] for line in ran.lines]

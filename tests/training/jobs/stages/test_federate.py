@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, CaseInput
-from training.algorithms.trainable import TrainsLast
+from training.algorithms.trainable import TrainableLastBlocks
 from training.errors import QuorumError
 from training.models import Classifier, ModelConfig, build_model, initial_model
 from training.models.classifier import float_state
@@ -69,7 +69,7 @@ def test_more_answers_than_there_are_clients_cannot_be_demanded(make_job, run_jo
         run_job(make_job(engine={"min_clients": 4}))
 
 
-LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}, "evaluate_on": None}
+LAST = {"rounds": 2, "trainable": {"name": "last_blocks", "blocks": 1}, "evaluate_on": None}
 
 
 @pytest.fixture
@@ -98,7 +98,9 @@ def test_head_and_last_block_move_and_no_statistic_does(make_job, run_job, weigh
 def test_only_what_learns_travels_once_a_client_has_the_rest(make_job, run_job, weights):
     ran = run_job(make_job(federate=LAST, model={"weights": weights}))
     state = ran.weights()
-    part = 4 * sum(state[name].numel() for name in TrainsLast(blocks=1).moves(ran.result.context.model))
+    part = 4 * sum(
+        state[name].numel() for name in TrainableLastBlocks(blocks=1).moves(ran.result.context.model)
+    )
     whole = 4 * sum(tensor.numel() for tensor in state.values())
     first, second = ran.lines
     assert (first["bytes_down"], first["bytes_up"]) == (3 * whole, 3 * part)
@@ -116,7 +118,7 @@ def test_the_best_round_can_be_kept(make_job, run_job, weights):
 def test_of_a_model_of_cases_fusion_and_head_learn_too():
     case = CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
-    found = TrainsLast(blocks=1).moves(initial_model(config, 0, 16, 3, case))
+    found = TrainableLastBlocks(blocks=1).moves(initial_model(config, 0, 16, 3, case))
     assert {name.split(".")[0] for name in found} == {"encoder", "fusion", "head"}
     assert {name.split(".")[1] for name in found if name.startswith("encoder")} == {"layer4"}
 
@@ -184,4 +186,4 @@ def test_pictures_do_not_begin_as_large_or_larger(make_job, size):
 
 def test_features_that_are_made_once_have_no_size(make_job):
     with pytest.raises(ValueError, match="trains: head trains on features that are made once; remove it"):
-        make_job(federate={**SMALL, "trains": {"name": "head"}})
+        make_job(federate={**SMALL, "trainable": {"name": "head"}})

@@ -111,7 +111,10 @@ def test_a_converged_head_on_cases_is_exported_as_it_was_judged(make_job, run_jo
     path = tmp_path / "encoder.safetensors"
     save_file({n.removeprefix("encoder."): each for n, each in float_state(drawn).items()}, path)
     job = make_job(
-        stages=[{"stage": "federate", "fit": "converged", "trains": {"name": "head"}}, {"stage": "export"}],
+        stages=[
+            {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}},
+            {"stage": "export"},
+        ],
         data={"unit": "lesion", "cases": CASES},
         model={"weights": str(path), "fusion": {"width": width}},
         privacy={"min_count": 1},

@@ -25,7 +25,7 @@ from training.rounds.requests import SPREAD
 from training.rounds.server import head_fit
 from training.rounds.server.metrics import MetricsLog
 
-CONVERGED = {"fit": "converged", "trains": {"name": "head"}, "penalty": 0.1}
+CONVERGED = {"fit": "converged", "trainable": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]
 SPLIT = {"split": "train"}
 MASKED = {"min_count": 1, "counts": {"masks": True}}
@@ -180,7 +180,7 @@ def test_exact_gradients_are_refused_where_noise_is_promised(make_job, federate_
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"trains": {"name": "all"}}, "trains: {name: head}"),
+        ({"trainable": {"name": "all"}}, "trainable: {name: head}"),
         ({"rounds": 3}, "rounds is of them"),
         ({"fit": "rounds"}, "needs rounds, objective, aggregator"),
     ],
@@ -275,9 +275,9 @@ def test_rare_classes_do_not_hold_a_fit_up(tmp_path):
         dataset=SimpleNamespace(labels=range(8), subgroups=()),
     )
 
-    def ask(question, tensors, shapes):
-        answer = answer_spread if question == SPREAD else answer_gradient
-        return answer(Broadcast("a", "0", 0, question, "global", tensors, SPLIT), client).tensors
+    def ask(request, tensors, shapes):
+        answer = answer_spread if request == SPREAD else answer_gradient
+        return answer(Broadcast("a", "0", 0, request, "global", tensors, SPLIT), client).tensors
 
     found = head_fit.fit_head(ask, head_fit.KeptSums(tmp_path, "job"), 8, 300, penalty=0.1, most=120)
     assert found.gradient < 1e-7

@@ -15,7 +15,7 @@ from training.models.classifier import float_state
 from training.rounds.client import embed
 from training.rounds.server import loop
 
-HEAD = {"rounds": 3, "trains": {"name": "head"}}
+HEAD = {"rounds": 3, "trainable": {"name": "head"}}
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_it_is_gradient_descent_on_the_features(make_job, run_job, dataset):
     job = make_job(
         federate={
             "rounds": 2,
-            "trains": {"name": "head"},
+            "trainable": {"name": "head"},
             "evaluate_on": None,
             "objective": {
                 "name": "supervised",
@@ -138,7 +138,8 @@ def test_a_resumed_run_makes_no_feature_twice_and_ends_with_the_same_bytes(
 def test_views_are_drawn_anew_and_judge_nothing(make_job, run_job, tmp_path):
     once, drawn = (
         run_job(
-            make_job(federate={**HEAD, "trains": {"name": "head", "views": views}}), out=tmp_path / f"{views}"
+            make_job(federate={**HEAD, "trainable": {"name": "head", "views": views}}),
+            out=tmp_path / f"{views}",
         )
         for views in (0, 3)
     )
@@ -171,7 +172,7 @@ def test_features_are_not_mixed(make_job):
     block = {**HEAD, "objective": {"name": "supervised", "mixup": 0.2}}
     with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trains: head trains on"):
         make_job(federate=block)
-    make_job(federate={**block, "trains": {"name": "all"}})
+    make_job(federate={**block, "trainable": {"name": "all"}})
 
 
 def test_features_are_of_both_sides_where_answers_are(make_job, federate_block, run_job, dataset):
@@ -204,8 +205,8 @@ def test_features_of_one_side_are_not_taken_for_those_of_both(make_client, make_
         weights = client.local_model.take(client.local_model.names)
         head = client.local_model.model.head_names
         encoder = weights_digest({name: each for name, each in weights.items() if name not in head})
-        question = Broadcast("north", "0-federate", 0, "embed", "global", {}, {"encoder": encoder})
-        embed.answer_embed(question, client, AugmentConfig(), 0)
+        request = Broadcast("north", "0-federate", 0, "embed", "global", {}, {"encoder": encoder})
+        embed.answer_embed(request, client, AugmentConfig(), 0)
         state = client.store.load("north", f"{KEPT}/0-federate/test", 1)
         made.setdefault(flips, []).append(state.tensors["features"].numpy().tobytes())
     assert made[False][0] == made[False][1] != made[True][0]

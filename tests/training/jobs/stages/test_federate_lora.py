@@ -7,13 +7,13 @@ from safetensors.torch import save_file
 from registry.bundle.cases import AGE, CaseInput
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
 from training.algorithms.optimizers import OptimizerConfig, build_optimizer
-from training.algorithms.trainable import TrainsLora
+from training.algorithms.trainable import TrainableLora
 from training.models import ModelConfig, build_model, initial_model
 from training.models.classifier import float_state
 from training.models.lora import merge_adapters
 
 RANK = 2
-LORA = {"rounds": 2, "trains": {"name": "lora", "rank": RANK}, "evaluate_on": "validation"}
+LORA = {"rounds": 2, "trainable": {"name": "lora", "rank": RANK}, "evaluate_on": "validation"}
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_weights_move_by_low_rank_and_nothing_else_does(make_job, run_job, weigh
 
 def test_only_adapters_and_head_travel_once_a_client_has_the_rest(make_job, run_job, weights):
     ran = run_job(make_job(federate={**LORA, "evaluate_on": None}, model={"weights": weights}))
-    network = TrainsLora(rank=RANK).network(ran.result.context.model)
+    network = TrainableLora(rank=RANK).network(ran.result.context.model)
     state = float_state(network)
-    part = 4 * sum(state[name].numel() for name in TrainsLora(rank=RANK).moves(network))
+    part = 4 * sum(state[name].numel() for name in TrainableLora(rank=RANK).moves(network))
     whole = 4 * sum(tensor.numel() for tensor in state.values())
     assert part < whole / 3
     first, second = ran.lines
@@ -108,22 +108,22 @@ def test_of_a_model_of_cases_fusion_and_head_learn_too(make_job, run_job, datase
 @pytest.mark.parametrize("case", [None, CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))])
 def test_it_begins_as_the_model_and_ends_as_its_merged_form(case):
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
-    model, trains = initial_model(config, 0, 16, 3, case).eval(), TrainsLora(rank=RANK, alpha=3)
-    network = trains.network(model)
+    model, trainable = initial_model(config, 0, 16, 3, case).eval(), TrainableLora(rank=RANK, alpha=3)
+    network = trainable.network(model)
     pictures = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         for name in model.head_names:  # a head of zeros answers the same whatever it is shown
             model.state_dict()[name].normal_(generator=torch.Generator().manual_seed(1))
         before = model(pictures)
-        assert torch.equal(trains.view(network).eval()(pictures), before)
+        assert torch.equal(trainable.view(network).eval()(pictures), before)
         for name, tensor in network.state_dict().items():
             if name.endswith(".b"):
                 tensor.normal_(std=0.3, generator=torch.Generator().manual_seed(2))
-        adapted = trains.view(network).eval()(pictures)
+        adapted = trainable.view(network).eval()(pictures)
         assert not torch.allclose(adapted, before, atol=1e-2)
         own = [name for name in network.state_dict() if name.startswith("heads.")]
         assert all(name.startswith("heads.encoder/") and "/fc." not in name for name in own)
-        plain = merge_adapters(float_state(network), trains.scale)
+        plain = merge_adapters(float_state(network), trainable.scale)
         model.load_state_dict({**model.state_dict(), **plain})
         torch.testing.assert_close(model(pictures), adapted, atol=1e-5, rtol=1e-4)
 
@@ -147,7 +147,7 @@ def test_an_aggregator_that_weighs_by_the_received_models_loss_is_refused(make_j
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_an_adapter_learns_at_the_rate_of_the_weight_that_it_changes(decay):
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
-    network = TrainsLora(rank=RANK).network(initial_model(config, 0, 16, 3, None))
+    network = TrainableLora(rank=RANK).network(initial_model(config, 0, 16, 3, None))
     optimizer = build_optimizer(OptimizerConfig(encoder_rate=0.1, layer_decay=decay), network)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     rates = {names[id(p)]: group["lr_scale"] for group in optimizer.param_groups for p in group["params"]}

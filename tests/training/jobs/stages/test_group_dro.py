@@ -68,7 +68,7 @@ def algorithm(job, data):
     return told, {name: value.detach() for name, value in model.state_dict().items()}
 
 
-def mixtures(ran):
+def aggregations(ran):
     """Q by cell, round by round."""
     return [
         {name.removeprefix("q/"): value for name, value in line["server"]["global"].items()}
@@ -82,7 +82,7 @@ def test_q_and_weights_are_those_of_the_algorithm_on_all_pictures(make_job, run_
     job = make_dro(make_job, privacy={"min_count": 1})
     ran = run_job(job, data)
     expected, weights = algorithm(job, data)
-    for found, q in zip(mixtures(ran), expected, strict=True):
+    for found, q in zip(aggregations(ran), expected, strict=True):
         assert [found[name] for name in NAMES] == pytest.approx(q, rel=1e-5)
     assert max(expected[-1]) > 1.1 * min(expected[-1]), "q moves in this test"
     assert_close_in_norm(ran.weights(), weights, 1e-5)
@@ -93,8 +93,8 @@ def test_q_and_weights_are_those_of_the_algorithm_on_all_pictures(make_job, run_
 def test_a_run_that_was_killed_ends_with_the_same_mixture_and_weights(make_job, run_job, run_killed):
     job = make_dro(make_job, rounds=3, model={})
     ran, resumed = run_job(job), run_killed(job)
-    assert mixtures(resumed) == mixtures(ran)
-    assert len({str(mixture) for mixture in mixtures(ran)}) == 3, "q moves in every round"
+    assert aggregations(resumed) == aggregations(ran)
+    assert len({str(aggregation) for aggregation in aggregations(ran)}) == 3, "q moves in every round"
     weights, again = ran.weights(), resumed.weights()
     assert all(weights[name].equal(again[name]) for name in weights)
 
@@ -108,7 +108,7 @@ def test_the_summary_tells_the_cells_and_those_that_have_no_part(make_job, run_j
     }
     assert cells["malignant, undeclared"]["q"] is None
     assert sum(cell["q"] or 0 for cell in cells.values()) == pytest.approx(1)
-    assert {name: cell["q"] for name, cell in cells.items() if cell["q"]} == mixtures(ran)[-1]
+    assert {name: cell["q"] for name, cell in cells.items() if cell["q"]} == aggregations(ran)[-1]
 
 
 def test_a_silent_client_leaves_the_cells_that_it_alone_holds(make_job, run_job, make_dataset, monkeypatch):
@@ -126,7 +126,7 @@ def test_a_silent_client_leaves_the_cells_that_it_alone_holds(make_job, run_job,
     job = make_dro(make_job, rounds=2, privacy={"min_count": 1}, engine={"min_clients": 2})
     ran = run_job(job, data)
     assert [line["answered"] for line in ran.lines] == [["north", "south"]] * 2
-    for found in mixtures(ran):
+    for found in aggregations(ran):
         assert found["malignant, undeclared"] == found["other, undeclared"] == 1 / 6
         assert found["malignant, dark"] != pytest.approx(1 / 6, rel=1e-3)
         assert sum(found.values()) == pytest.approx(1)

@@ -69,15 +69,15 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_by_training_pic
     sync = TABLE_V[setting]
     ran = run_job(job_on_patches(pretraining(MAE, sync=sync)), two_clients)
     network = Pretrain.model_validate(pretraining(MAE)).network(ran.result.context)
-    stays = set().union(*(group_names(network, group) for group in sync.get("groups", [])))
+    local = set().union(*(group_names(network, group) for group in sync.get("groups", [])))
     up = [line["bytes_up"] for line in ran.lines if line["stage"] == "0-pretrain"]
-    if not stays:
+    if not local:
         assert up[0] == up[1]
         return
     final = ran.weights("0-pretrain")
     for round_ in (1, 2):
-        assert set(kept_by(ran, "north", round_)) == stays
-    for name in stays:
+        assert set(kept_by(ran, "north", round_)) == local
+    for name in local:
         first, last = ({client: kept_by(ran, client, round_)[name] for client in TWO} for round_ in (1, 2))
         assert not torch.equal(first["north"], first["south"])
         # What a client has after the second round comes from what it had itself after the first.
@@ -85,7 +85,7 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_by_training_pic
         if name in final:
             expected = (13 * last["north"].double() + 5 * last["south"].double()) / 18
             assert_close_in_norm(final[name], expected, 1e-6, name)
-    assert any(name in final for name in stays) == (
+    assert any(name in final for name in local) == (
         setting not in ("without decoder", "without decoder projection")
     )
     # What stayed goes up once, with the last round.

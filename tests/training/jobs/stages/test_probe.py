@@ -279,7 +279,7 @@ def test_with_noise_on_updates_the_linear_probe_is_left(make_job):
 
 
 def test_a_probe_teaches_an_encoder_nothing_and_keeps_nothing_of_it_at_clients(make_job, federate_block):
-    head = federate_block(trains={"name": "head"})
+    head = federate_block(trainable={"name": "head"})
     with pytest.raises(ValueError, match=r"model\.weights is none: it knows nothing"):
         make_job(stages=[PROBE, head], model={"weights": "none"})
     own = {"stage": "finetune", "epochs": 1, "objective": {"name": "supervised"}, "start": "own"}

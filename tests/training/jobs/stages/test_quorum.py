@@ -24,7 +24,7 @@ def data(make_dataset):
 
 @pytest.fixture
 def drop(monkeypatch):
-    """`drop(clients, asks)`: a coordinator that never passes these questions on to these hospitals."""
+    """`drop(clients, asks)`: a coordinator that never passes these requests on to these hospitals."""
     asked = InProcessEngine.run_round
 
     def dropping(clients, asks):

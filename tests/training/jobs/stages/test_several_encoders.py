@@ -143,7 +143,10 @@ def test_a_run_that_ended_behind_the_projection_goes_on_with_the_same_sums(
 def test_rounds_learn_a_head_on_projected_features(job_of, run_job, cases, federate_block):
     job = job_of(STAGES[:1])
     rounds = federate_block(
-        rounds=1, evaluate_on=None, trains={"name": "head", "views": 1}, objective={"augment": {"flip": True}}
+        rounds=1,
+        evaluate_on=None,
+        trainable={"name": "head", "views": 1},
+        objective={"augment": {"flip": True}},
     )
     plain = {**job.resolved(), "stages": [rounds]}
     plain["data"]["crossfit"] = None

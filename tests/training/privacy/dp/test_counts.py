@@ -12,7 +12,7 @@ from scipy import stats
 
 from tests.training.privacy.conftest import MemoryStore, bare_client
 from training.errors import MessageError
-from training.messages.message import Broadcast, question_digest
+from training.messages.message import Broadcast, request_digest
 from training.privacy.dp.counts import (
     ANSWER,
     delta_of,
@@ -163,12 +163,12 @@ def client():
 )
 def test_a_question_is_every_byte_of_it(other):
     for_south = replace(QUESTION, client="south", tensors={"w": torch.ones(3)})
-    assert question_digest(for_south) == question_digest(QUESTION)
-    assert question_digest(other) != question_digest(QUESTION)
+    assert request_digest(for_south) == request_digest(QUESTION)
+    assert request_digest(other) != request_digest(QUESTION)
 
 
 def test_an_answer_is_kept_and_paid_for_once(client):
-    asked = question_digest(QUESTION)
+    asked = request_digest(QUESTION)
     assert told_before(client, asked) is None
     spend(client, asked, "validation", ["light", "dark"], 2, 5, TOLD)
     assert torch.equal(told_before(client, asked)["confusion/light"], TOLD["confusion/light"])

@@ -10,12 +10,12 @@ from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
 from training.jobs.client_app import ClientApp
 from training.messages.message import Broadcast, Failure
-from training.privacy.secagg.messages import CONFIRM, MASKED, QUESTIONS, UNMASK, WITHHELD
+from training.privacy.secagg.messages import CONFIRM, MASKED, REQUESTS, UNMASK, WITHHELD
 from training.privacy.secagg.sums import tolerance
 
 MASKS = {"secure_aggregation": {"fewest": 2, "survivors": 0.5}}
 ONE_ROUND = {"rounds": 1}
-UNSIGNED = set(QUESTIONS) - {CONFIRM}  # of a sum whose clients have no identities
+UNSIGNED = set(REQUESTS) - {CONFIRM}  # of a sum whose clients have no identities
 FLOAT32 = 2 * 3 * 2.0**-24  # a product and a sum of each of three clients are rounded, or both at once
 
 
@@ -77,7 +77,7 @@ def test_the_coordinator_sees_no_tensor_of_a_client(run_job, make_job, seen, wor
         if update.ask in ("fit", "evaluate", "test"):
             assert all(name.startswith(WITHHELD) for name in update.tensors)
         assert not any(tensor.is_floating_point() for tensor in update.tensors.values())
-        assert update.ask in ("census", *QUESTIONS) or set(update.tensors) <= {
+        assert update.ask in ("census", *REQUESTS) or set(update.tensors) <= {
             "withheld/keys",
             "withheld/layout",
         }
@@ -112,7 +112,7 @@ def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkey
     def without(ask):
         def run(self, broadcasts):
             return [
-                Failure("south", broadcast.track, "no sign of life")
+                Failure("south", broadcast.track, "no heartbeat")
                 if broadcast.client == "south" and broadcast.ask == ask and broadcast.round == 1
                 else answer
                 for broadcast, answer in zip(broadcasts, run_round(self, broadcasts), strict=True)

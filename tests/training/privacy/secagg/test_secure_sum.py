@@ -47,16 +47,16 @@ def test_weights_count(federation):
     )
 
 
-@pytest.mark.parametrize("question", [SHARE, MASKED, UNMASK])
+@pytest.mark.parametrize("request", [SHARE, MASKED, UNMASK])
 @pytest.mark.parametrize("who", [["c0"], ["c4"], ["c1", "c3"]])
-def test_clients_that_leave_cost_no_more_than_their_own_part(federation, question, who):
-    made = federation(CLIENTS, leaves=dict.fromkeys(who, question))
+def test_clients_that_leave_cost_no_more_than_their_own_part(federation, request, who):
+    made = federation(CLIENTS, leaves=dict.fromkeys(who, request))
     summed = made.sum()
     # Whoever gave its masked numbers is in the sum, even if it is gone when masks are taken off.
-    stayed = list(made.values) if question == UNMASK else [name for name in made.values if name not in who]
+    stayed = list(made.values) if request == UNMASK else [name for name in made.values if name not in who]
     assert_sum(made, summed, stayed)
     assert [failure.client for failure in summed.failures] == who
-    assert all(f"left the secure sum at `{question}`" in failure.reason for failure in summed.failures)
+    assert all(f"left the secure sum at `{request}`" in failure.reason for failure in summed.failures)
 
 
 def test_clients_that_leave_at_every_question(federation):
@@ -64,16 +64,16 @@ def test_clients_that_leave_at_every_question(federation):
     assert_sum(made, made.sum(), [f"c{number}" for number in (1, 2, 4, 5, 6, 7)])
 
 
-@pytest.mark.parametrize("question", [SHARE, MASKED, UNMASK])
-def test_below_the_threshold_nothing_is_unmasked(federation, question):
-    made = federation(CLIENTS, leaves=dict.fromkeys(["c0", "c1", "c2"], question))
+@pytest.mark.parametrize("request", [SHARE, MASKED, UNMASK])
+def test_below_the_threshold_nothing_is_unmasked(federation, request):
+    made = federation(CLIENTS, leaves=dict.fromkeys(["c0", "c1", "c2"], request))
     with pytest.raises(
-        QuorumError, match=rf"2 clients are there after `{question}`, 3 are needed.*c0: .*no sign"
+        QuorumError, match=rf"2 clients are there after `{request}`, 3 are needed.*c0: .*no sign"
     ):
         made.sum()
     given = [update for update in made.seen if update.ask == UNMASK]
     assert len(given) <= 2
-    if question != UNMASK:
+    if request != UNMASK:
         assert not given
 
 
@@ -139,7 +139,7 @@ def test_masks_are_fresh_in_every_round(federation):
 
 
 def questions_of(made, ask):
-    """The first question of a kind as it was put in a sum that went well."""
+    """The first request of a kind as it was put in a sum that went well."""
     put = []
 
     def note(broadcast):

@@ -15,7 +15,7 @@ from training.messages.message import GLOBAL, Broadcast
 from training.rounds.client import evaluate
 from training.rounds.client.disclosure import patients_by_tone
 from training.rounds.client.evaluate import answer_neighbours, directions, vote
-from training.rounds.requests import NEIGHBOURS, EvaluateQuestion, unpack_blocks
+from training.rounds.requests import NEIGHBOURS, EvaluateRequest, unpack_blocks
 
 TONES = ("fitzpatrick 3", "fitzpatrick 4", "fitzpatrick 5", "fitzpatrick 6")
 LEAST = 10
@@ -106,7 +106,7 @@ def test_with_the_guard_off_the_missing_one_follows():
 
 
 def test_two_questions_do_not_tell_the_patient_between_them():
-    """A patient more than at the last question: her tone's number stays untold."""
+    """A patient more than at the last request: her tone's number stays untold."""
     releases = MemoryReleases()
     assert told((45, 20, 12, 10), releases=releases) == (45, 20, 12, 10)
     assert told((45, 20, 12, 10), releases=releases) == (45, 20, 12, 10)
@@ -178,8 +178,8 @@ def ask(make_client):
     """`ask(client, k)`: the blocks by which a client answers about its test pictures."""
 
     def answer(client, k=3):
-        question = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
-        broadcast = Broadcast(client.id, "0-probe", 0, NEIGHBOURS, GLOBAL, {}, question)
+        request = EvaluateRequest(split="test", subgroups=("light", "dark")).model_dump()
+        broadcast = Broadcast(client.id, "0-probe", 0, NEIGHBOURS, GLOBAL, {}, request)
         return unpack_blocks(answer_neighbours(broadcast, client, k, 0.07))
 
     return answer

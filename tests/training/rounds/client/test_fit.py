@@ -126,7 +126,7 @@ def by_hand(model, client, make_optimizer, lr, *, keep):
 
 
 def two_rounds(client, objective):
-    """Two rounds through the question `fit`, the optimizer's state in the client's store."""
+    """Two rounds through the request `fit`, the optimizer's state in the client's store."""
     weights = client.local_model.take(client.local_model.names)
     for round_ in (1, 2):
         broadcast = Broadcast(client.id, "0-federate", round_, "fit", tensors=weights)
@@ -246,11 +246,11 @@ def test_a_client_that_diverges_says_so_and_keeps_what_it_had(make_client):
 
 def test_a_client_that_lost_its_store_does_not_train_on_what_another_left_in_the_local_model(make_client):
     client, objective = make_client(), supervised()
-    travels = SyncAll(buffers="local").travels(client.local_model.model)
+    shared = SyncAll(buffers="local").shared(client.local_model.model)
     with pytest.raises(
         DataError, match=r"north no longer has what it kept of the model: \d+ tensors .*store"
     ):
-        fit_once(client, 2, objective, client.local_model.take(travels))
+        fit_once(client, 2, objective, client.local_model.take(shared))
 
 
 ALL = SyncAll()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from rich.console import Console
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.aggregators.base import Mixture
+from training.algorithms.aggregators.base import AggregationWeights
 from training.algorithms.aggregators.weighting import FedAuto, FedAvg
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.exchanges.base import Exchange, Parcel
@@ -54,34 +54,34 @@ def weighted_sum(weights, previous, name):
 @pytest.mark.parametrize("previous", [0.0, 0.4, -1.5])
 def test_the_next_model_is_the_weighted_sum(previous):
     weights = {"a": 0.15, "b": -0.25, "c": 0.6}
-    mixed = mix(Mixture(weights, previous), UPDATES, PREVIOUS, SUMMED)
+    mixed = mix(AggregationWeights(weights, previous), UPDATES, PREVIOUS, SUMMED)
     for name in SUMMED:
         assert_close_in_norm(mixed[name], weighted_sum(weights, previous, name), 1e-6, name)
 
 
 def test_a_client_without_a_weight_does_not_count():
     weights = {"a": 0.5, "c": 0.5}
-    mixed = mix(Mixture(weights), UPDATES, PREVIOUS, SUMMED)
+    mixed = mix(AggregationWeights(weights), UPDATES, PREVIOUS, SUMMED)
     assert_close_in_norm(mixed["bias"], weighted_sum(weights, 0.0, "bias"), 1e-6)
 
 
 def test_what_does_not_travel_stays_as_it_was():
-    mixed = mix(Mixture({"a": 1.0}), UPDATES, PREVIOUS, ("bias",))
+    mixed = mix(AggregationWeights({"a": 1.0}), UPDATES, PREVIOUS, ("bias",))
     assert mixed["weight"] is PREVIOUS["weight"]
     assert mixed["token"] is PREVIOUS["token"]
     assert torch.equal(mixed["bias"], UPDATES[0].tensors["bias"])
 
 
 def test_a_weight_of_one_copies_the_client_bytewise():
-    mixed = mix(Mixture({"b": 1.0}), UPDATES, PREVIOUS, SUMMED)
+    mixed = mix(AggregationWeights({"b": 1.0}), UPDATES, PREVIOUS, SUMMED)
     assert all(torch.equal(mixed[name], UPDATES[1].tensors[name]) for name in SUMMED)
 
 
 def test_updates_on_disk_give_the_same_bytes(tmp_path):
     spool = Spool(tmp_path / "spool")
-    mixture = Mixture({"a": 0.15, "b": 0.25, "c": 0.6})
-    here = mix(mixture, UPDATES, PREVIOUS, SUMMED)
-    there = mix(mixture, [spool.spooled(member) for member in UPDATES], PREVIOUS, SUMMED)
+    aggregation = AggregationWeights({"a": 0.15, "b": 0.25, "c": 0.6})
+    here = mix(aggregation, UPDATES, PREVIOUS, SUMMED)
+    there = mix(aggregation, [spool.spooled(member) for member in UPDATES], PREVIOUS, SUMMED)
     assert all(torch.equal(here[name], there[name]) for name in here)
 
 
@@ -98,7 +98,7 @@ def trained(broadcast):
 
 
 class FormulaEngine:
-    """Answers questions by a function and remembers them."""
+    """Answers requests by a function and remembers them."""
 
     def __init__(self, answer=trained):
         self.answer = answer
@@ -349,7 +349,7 @@ def test_what_stays_is_collected_once_at_the_end_from_those_who_trained(make_pla
         return replace(update, tensors={"weight": update.tensors["weight"]})
 
     engine = FormulaEngine(answer)
-    plan = make_plan(travels=("weight",), stays=("bias",), rounds=3)
+    plan = make_plan(shared=("weight",), local=("bias",), rounds=3)
     states, _, _ = rounds(plan, engine)
     sent = [(b.client, b.round, b.ask, sorted(b.tensors)) for b in engine.asked]
     everything, travelling = ["bias", "weight"], ["weight"]
@@ -393,8 +393,8 @@ def test_a_run_that_is_stopped_goes_on_as_if_nothing_had_happened(make_plan, tmp
     def run(folder, engine, rounds_):
         plan = make_plan(
             rounds=5,
-            travels=("weight",),
-            stays=("bias",),
+            shared=("weight",),
+            local=("bias",),
             average_at_end=False,
             exchange=Gather(),
             aggregator=FedAuto(),

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from registry.bundle.counts.counting import count
-from training.algorithms.aggregators.base import Mixture
+from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import CheckpointError
 from training.messages.message import Failure, Update
 from training.rounds.server.metrics import MetricsLog, note_on, round_line
@@ -63,7 +63,7 @@ def line():
             "dark": [update("c", {"dark": 7, "light": 3}, {"dark": 2.0}, "dark", {"kept": 0.25})],
         },
         [Failure("b", "dark", "its disk is full")],
-        {"light": Mixture({"a": 0.75, "b": 0.25}), "dark": Mixture({"c": 1.0})},
+        {"light": AggregationWeights({"a": 0.75, "b": 0.25}), "dark": AggregationWeights({"c": 1.0})},
         {"light": block([0, 0, 1, 1], [0, 0, 1, 0]), "dark": block([0, 1], [1, 1])},
         {"light": {"a": {"peers": ["b"]}}},
     )
@@ -109,7 +109,9 @@ def test_a_line_says_of_whom_what_is_missing():
         updates = {"global": [update(name, {"light": 3}, losses or {}) for name in ("north", "south")]}
         asked = {"global": ("north", "south", "east")}
         failures = [Failure(name, "global", "why") for name in failed]
-        return note_on(round_line("s", 1, asked, updates, failures, {"global": Mixture({})}, {}, {}))
+        return note_on(
+            round_line("s", 1, asked, updates, failures, {"global": AggregationWeights({})}, {}, {})
+        )
 
     assert note([], {"light": 0.25}) == "loss 0.250, 2 of 3 answered"
     assert note(["south"]) == "no loss told, 2 of 3 answered, no counts of south"
@@ -123,7 +125,7 @@ def test_a_figure_that_is_undefined_is_null_and_no_number():
         {"global": ("a",)},
         {"global": [update("a", {}, {})]},
         [],
-        {"global": Mixture({"a": 1.0})},
+        {"global": AggregationWeights({"a": 1.0})},
         {"light": block([0, 0], [0, 1])},
         {},
     )

@@ -72,7 +72,7 @@ WEIGHTS = {"weight": torch.tensor([1.0])}
 
 
 class Answers:
-    """An engine that gives one answer and remembers the question."""
+    """An engine that gives one answer and remembers the request."""
 
     def __init__(self, answer):
         self._answer = answer

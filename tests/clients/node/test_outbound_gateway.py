@@ -20,10 +20,10 @@ from clients.federation.job_folder import pack
 from clients.federation.kit import open_kit
 from clients.federation.processes import environment
 from clients.node import hospital as hospitals
-from clients.node.hospital import Hospital, keep_traces, open_door
-from tests.clients.node.talk import ask, greet, join, question
+from clients.node.hospital import Hospital, keep_traces, open_gateway
+from tests.clients.node.talk import ask, handshake, join, request
 from training.engines.flare.roster import ClientProperties, agree
-from training.engines.flare.wire import read_answer
+from training.engines.flare.wire import read_response
 from training.errors import (
     SENTENCES,
     CheckpointError,
@@ -108,36 +108,38 @@ def test_of_any_error_leaves_a_code_and_a_sentence_of_ours(error):
 
 
 CALLS = {
-    "greet": greet,
-    "introduce": lambda door, job: door.introduce(),
-    "join": lambda door, job: door.join("{}"),
-    "put": lambda door, job: door.put("{}", b""),
-    "answer": lambda door, job: ask(door, job, "fit", 1),
-    "fetch": lambda door, job: door.fetch("{}"),
-    "ping": lambda door, job: door.ping(),
+    "handshake": handshake,
+    "register": lambda gateway, job: gateway.register(),
+    "join": lambda gateway, job: gateway.join("{}"),
+    "put": lambda gateway, job: gateway.put("{}", b""),
+    "answer": lambda gateway, job: ask(gateway, job, "fit", 1),
+    "fetch": lambda gateway, job: gateway.fetch("{}"),
+    "ping": lambda gateway, job: gateway.ping(),
 }
 INSIDE = {"put": "put", "fetch": "fetch", "ping": "heartbeat"}
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_through_each_published_method_nothing_of_any_error_leaves(call, said, door, small_job, monkeypatch):
+def test_through_each_published_method_nothing_of_any_error_leaves(
+    call, said, gateway, small_job, monkeypatch
+):
     for error in ERRORS.values():
-        where = door.receiver if call in INSIDE else door.receiver.handler
+        where = gateway.receiver if call in INSIDE else gateway.receiver.handler
         monkeypatch.setattr(where, INSIDE.get(call, call), raising(error))
-        told = CALLS[call](door, small_job)
+        told = CALLS[call](gateway, small_job)
         assert "refused" in json.loads(told)
         assert not tells(told), error
         assert tells(said[-1]), error  # and at home all of it is
 
 
-def test_without_the_door_it_does(door, small_job, monkeypatch):
-    monkeypatch.setattr("clients.node.door.public_message", str)
-    monkeypatch.setattr(door.receiver.handler, "introduce", raising(ERRORS["full-disk"]))
-    assert tells(door.introduce())
+def test_without_the_door_it_does(gateway, small_job, monkeypatch):
+    monkeypatch.setattr("clients.node.outbound_gateway.public_message", str)
+    monkeypatch.setattr(gateway.receiver.handler, "register", raising(ERRORS["full-disk"]))
+    assert tells(gateway.register())
 
 
 PHASES = {
-    "reading pictures": ("clients.node.request_handler.read_own", "introduce"),
+    "reading pictures": ("clients.node.request_handler.read_own", "register"),
     "agreeing on classes": ("clients.node.request_handler.AgreedDataset", "join"),
     "making the model": ("training.jobs.client_app.initial_model", "join"),
     "counting pictures": ("training.jobs.client_app.take_census", "census"),
@@ -150,32 +152,32 @@ PHASES = {
 EVALUATE = {"split": "train", "subgroups": ["undeclared"]}
 
 
-def in_phase(when, door, job, number):
+def in_phase(when, gateway, job, number):
     """What the node tells in a phase: a refusal, or an answer that says that it failed."""
-    if when == "introduce":
-        return door.introduce()
+    if when == "register":
+        return gateway.register()
     if when == "join":
-        properties = ClientProperties.model_validate_json(door.introduce())
-        return door.join(agree(job, [properties], {}).model_dump_json())
+        properties = ClientProperties.model_validate_json(gateway.register())
+        return gateway.join(agree(job, [properties], {}).model_dump_json())
     options = EVALUATE if when == "evaluate" else {}
-    header, body, stamp = question(
+    header, body, stamp = request(
         job, when, number, "census" if when == "census" else "0-federate", **options
     )
-    told = door.answer(header, body, len(body))
-    assert isinstance(told, str) or read_answer(told[0], told[1], stamp).reason
+    told = gateway.answer(header, body, len(body))
+    assert isinstance(told, str) or read_response(told[0], told[1], stamp).reason
     return told
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_in_each_phase_nothing_of_an_error_leaves(phase, said, door, small_job, monkeypatch):
+def test_in_each_phase_nothing_of_an_error_leaves(phase, said, gateway, small_job, monkeypatch):
     target, when = PHASES[phase]
-    if when not in ("introduce", "join"):
-        join(door, small_job)
+    if when not in ("register", "join"):
+        join(gateway, small_job)
     for number, name in enumerate(("os-own-words", "full-disk", "pydantic", "labels"), start=1):
         said.clear()
         with monkeypatch.context() as patch:
             patch.setattr(target, raising(ERRORS[name]))
-            told = in_phase(when, door, small_job, number)
+            told = in_phase(when, gateway, small_job, number)
         assert not tells(told), name
         assert any(tells(line) for line in said), name
 
@@ -184,16 +186,16 @@ def test_a_node_that_cannot_get_ready_says_so_by_a_code(kit, small_job, said, mo
     for error in ERRORS.values():
         said.clear()
         monkeypatch.setattr(hospitals, "open_identity", raising(error))
-        door = open_door(kit, pack(small_job), "skin-1")
+        gateway = open_gateway(kit, pack(small_job), "skin-1")
         for call in CALLS.values():
-            told = call(door, small_job)
+            told = call(gateway, small_job)
             assert "refused" in json.loads(told)
             assert not tells(told)
         assert tells(said[0])
 
 
 def test_what_flare_answers_for_us_tells_nothing_either(monkeypatch):
-    """A call with arguments that no method takes fails before the door; FLARE sends its trace along."""
+    """A call with arguments that no method takes fails before the gateway; FLARE sends its trace along."""
     for name in ("secure_format_traceback", "secure_format_exception"):
         monkeypatch.setattr(dispatch, name, getattr(dispatch, name))
     monkeypatch.setenv("NVFLARE_SECURE_LOGGING", "true")
@@ -225,7 +227,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
     } == {
         "clients/federation/job_folder.py",
         "clients/node/chunk_receiver.py",
-        "clients/node/door.py",
+        "clients/node/outbound_gateway.py",
         "clients/node/guards.py",
         "clients/node/request_handler.py",
         "clients/node/own_data.py",

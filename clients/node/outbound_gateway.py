@@ -1,6 +1,6 @@
-"""The door of a hospital's node: all that is told to the coordinator goes out here, and nowhere else.
+"""The gateway of a hospital's node: all that is told to the coordinator goes out here, and nowhere else.
 
-Every published method of `clients.node.hospital` is one of the door's. Whatever a method would tell is
+Every published method of `clients.node.hospital` is one of the gateway's. Whatever a method would tell is
 entered in the journal first; whatever goes wrong becomes a refusal, a code and a sentence of ours, and its
 own text stays in this node's log. A refusal is an answer and no exception: FLARE sends the trace of an
 exception along, with the files of this machine.
@@ -18,9 +18,9 @@ from clients.federation.errors import JournalError
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.journal import Journal
 from training.engines.flare.calls import REFUSED
-from training.engines.flare.wire import Payload, QuestionHeader, part_of, size_of
+from training.engines.flare.wire import Payload, RequestHeader, part_of, size_of
 from training.errors import EngineError, public_message, tell
-from training.privacy.secagg.messages import MASKED, QUESTIONS, WITHHELD
+from training.privacy.secagg.messages import MASKED, REQUESTS, WITHHELD
 
 HEARTBEATS_EVERY = 60.0  # seconds; what left of them in between is one line of the journal
 BLOCK = 1 << 20  # bytes that are hashed at a time
@@ -28,7 +28,7 @@ Reply = TypeVar("Reply", str, int, bytes, list[str | bytes | int])
 
 
 @dataclass
-class Door:
+class OutboundGateway:
     """Lets answers of a node out, each entered in its journal.
 
     Attributes:
@@ -51,17 +51,17 @@ class Door:
     _told: float | None = field(default=None, init=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def greet(self, greeting: str) -> str:
-        """See `RequestHandler.greet`."""
+    def handshake(self, handshake: str) -> str:
+        """See `RequestHandler.handshake`."""
         return self._out(
-            "handshake", lambda ready: ready.handler.greet(greeting), holds="versions and digests"
+            "handshake", lambda ready: ready.handler.handshake(handshake), holds="versions and digests"
         )
 
-    def introduce(self) -> str:
-        """See `RequestHandler.introduce`."""
+    def register(self) -> str:
+        """See `RequestHandler.register`."""
         return self._out(
             "properties",
-            lambda ready: ready.handler.introduce(),
+            lambda ready: ready.handler.register(),
             holds="names of classes and subgroups, a fingerprint",
         )
 
@@ -169,21 +169,21 @@ class Door:
 
 
 def about_answer(asked: str, head: str, payload: Payload) -> dict[str, Any]:
-    """What the journal says of an answer: which question, what is in it, and the digest of all of it.
+    """What the journal says of an answer: which request, what is in it, and the digest of all of it.
 
     Args:
-        asked: the question's header.
+        asked: the request's header.
         head: the answer's header.
         payload: all of its payload.
     """
-    question = QuestionHeader.model_validate_json(asked)
+    request = RequestHeader.model_validate_json(asked)
     names = tensors_in(payload)
     return {
-        "stage": question.stage,
-        "round": question.round,
-        "ask": question.ask,
-        "track": question.track,
-        "holds": holds(question.ask, json.loads(head), names),
+        "stage": request.stage,
+        "round": request.round,
+        "ask": request.ask,
+        "track": request.track,
+        "holds": holds(request.ask, json.loads(head), names),
         "tensors": len(names),
         "sha256": digest_of_answer(head, payload),
     }
@@ -193,7 +193,7 @@ def holds(ask: str, head: dict[str, Any], tensors: frozenset[str]) -> str:
     """What is in an answer, in a few words."""
     if head.get("failure") is not None:
         return "an error's code"
-    if ask in QUESTIONS:
+    if ask in REQUESTS:
         return "a masked sum" if ask == MASKED else "keys and shares of masks"
     numbers = any(head.get(name) for name in ("num_examples", "losses", "scalars"))
     withheld = all(name.startswith(WITHHELD) for name in tensors)

@@ -12,7 +12,7 @@ from training.engines.flare.calls import ChannelError
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteStatus:
     """How a hospital stands with the coordinator after it was disabled or enabled.
 
     Attributes:
@@ -28,7 +28,7 @@ class Standing:
     disconnected: bool = False
 
 
-def read_standing(name: str, reply: Mapping[str, Any]) -> Standing:
+def read_site_status(name: str, reply: Mapping[str, Any]) -> SiteStatus:
     """What FLARE replied about one hospital.
 
     Raises:
@@ -37,11 +37,11 @@ def read_standing(name: str, reply: Mapping[str, Any]) -> Standing:
     for entry in reply.get("clients", ()):
         match entry:
             case {"client_name": found, "state": "disabled"} if found == name:
-                return Standing(
+                return SiteStatus(
                     name, "disabled", not entry["already_disabled"], bool(entry["active_session_removed"])
                 )
             case {"client_name": found, "state": "enabled"} if found == name:
-                return Standing(name, "enabled", bool(entry["was_disabled"]))
+                return SiteStatus(name, "enabled", bool(entry["was_disabled"]))
     raise FederationError(
         f"the coordinator does not say how {name} stands now: {dict(reply)}; look into "
         "kits/server/disabled_clients.json there, which names those that are disabled"
