@@ -90,17 +90,19 @@ def why_open(job: Job, hospitals: Iterable[str] | None) -> str | None:
 
 
 def needs_every_hospital(job: Job, hospitals: Iterable[str]) -> str | None:
-    """What follows where masked counts need all hospitals there are; None where one may be missing.
+    """What follows where masked sums need all hospitals there are; None where one may be missing.
 
     Args:
         job: the job.
         hospitals: all of its federation.
     """
-    masks, there = decide_masks(job, hospitals).privacy.masked_counts, hospitals_of(job.data, hospitals)
+    privacy, there = decide_masks(job, hospitals).privacy, hospitals_of(job.data, hospitals)
+    masks = privacy.secure_aggregation or privacy.masked_counts
     if masks is None or len(there) > masks.fewest:
         return None
+    what = "counts" if privacy.secure_aggregation is None else "weights"
     return (
-        f"counts leave hospitals as sums over {masks.fewest} or more, and {len(there)} take part: where one "
+        f"{what} leave hospitals as sums over {masks.fewest} or more, and {len(there)} take part: where one "
         "may not (its labels are not in the job's label map, it has no pictures), the run does not begin, "
         f"whatever engine.min_clients says. {more_hospitals(job.privacy)}"
     )

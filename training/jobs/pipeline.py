@@ -144,17 +144,22 @@ def more_hospitals(privacy: PrivacyConfig) -> str:
 
 
 def require_hospitals(privacy: PrivacyConfig, census: Census) -> None:
-    """Refuse to begin with fewer hospitals than a sum of counts is ever over.
+    """Refuse to begin with fewer hospitals than a masked sum is ever over.
 
     Raises:
         QuorumError: naming those that there are, and what to do.
     """
-    masks, hospitals = privacy.masked_counts, census.all_hospitals
-    if masks is not None and len(hospitals) < masks.fewest:
-        raise QuorumError(
-            f"counts leave hospitals as sums over {masks.fewest} or more, and this run has {len(hospitals)}: "
-            f"{', '.join(hospitals)}. {more_hospitals(privacy)}"
-        )
+    trainers = census.holders("train", census.all_subgroups, labelled=False)
+    of_weights = [name for name in census.all_hospitals if name in trainers]
+    for what, masks, hospitals in (
+        ("weights", privacy.secure_aggregation, of_weights),
+        ("counts", privacy.masked_counts, census.all_hospitals),
+    ):
+        if masks is not None and len(hospitals) < masks.fewest:
+            raise QuorumError(
+                f"{what} leave hospitals as sums over {masks.fewest} or more, and this run has "
+                f"{len(hospitals)}: {', '.join(hospitals)}. {more_hospitals(privacy)}"
+            )
 
 
 def run_stages(

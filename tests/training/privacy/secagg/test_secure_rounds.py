@@ -138,14 +138,25 @@ def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkey
     assert set(with_south.lines[0]["models"]["global"]["weights"]) == {"north", "south", "west"}
 
 
-def test_below_the_threshold_a_round_is_refused(run_job, make_job):
-    with pytest.raises(QuorumError, match="3 clients are there, 4 are needed so that the sum hides each"):
-        run_job(make_job(privacy={"secure_aggregation": {"fewest": 4, "counts": False}}))
+JUDGES = {"light": (0, 5, 5, 5), "dark": (0, 5, 5, 5)}  # a hospital that trains nothing
+TRAINS = {"light": (9, 5, 5, 5), "dark": (9, 5, 5, 5)}
 
 
-def test_fewer_hospitals_than_a_sum_of_counts_is_over_do_not_begin(run_job, make_job):
-    with pytest.raises(QuorumError, match="sums over 4 or more, and this run has 3: north, south, west"):
-        run_job(make_job(privacy={"secure_aggregation": {"fewest": 4}}))
+@pytest.mark.parametrize(
+    ("privacy", "west", "what"),
+    [
+        ({"secure_aggregation": {"fewest": 4, "counts": False}}, TRAINS, "weights.* 4 or more, .* has 3"),
+        ({"secure_aggregation": {"fewest": 3}}, JUDGES, "weights.* 3 or more, .* has 2: north, south"),
+        ({"counts": {"masks": True}}, None, "counts.* 3 or more, .* has 2: north, south"),
+    ],
+)
+def test_fewer_hospitals_than_a_sum_is_over_do_not_begin(
+    privacy, west, what, run_job, make_job, make_dataset, tmp_path
+):
+    sites = {"north": TRAINS, "south": TRAINS, **({} if west is None else {"west": west})}
+    with pytest.raises(QuorumError, match=f"^{what}"):
+        run_job(make_job(privacy=privacy), make_dataset(sites), out=tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("round-*"))
 
 
 def test_bytes_of_masks_are_in_the_log(run_job, make_job, tmp_path):
