@@ -232,7 +232,7 @@ class TrainableLora(TrainablePart):
 
 
 TRAINABLE: PartTable[Trainable] = PartTable(
-    "trained part",
+    "trainable part",
     TrainableAll,
     TrainableHead,
     TrainableLastBlocks,

@@ -619,7 +619,7 @@ def test_several_encoders_stay_as_they_are_and_are_projected_exactly(
     monkeypatch.setattr("training.jobs.job.find_spec", lambda name: name)
     in_rounds = {
         "rounds": federate_block(),
-        "last": federate_block(trainable={"name": "last", "blocks": 1}),
+        "last": federate_block(trainable={"name": "last_blocks", "blocks": 1}),
         "rounds on features": federate_block(trainable={"name": "head"}),
     }
     stages = [in_rounds.get(each, each) if isinstance(each, str) else each for each in stages]
