@@ -23,11 +23,12 @@ class TrainingError(Exception):
 
     Attributes:
         code: by which its kind is told to another site, see `public_message`.
-        told: whether its text is made of nothing but what the other site sent or is told anyway; see `tell`.
+        public: whether its text is made of nothing but what the other site sent or is told anyway; see
+            `public`.
     """
 
     code: ClassVar[str] = "refused"
-    told: bool = False
+    public: bool = False
 
 
 class JobError(TrainingError):
@@ -72,13 +73,13 @@ class EngineError(TrainingError):
     code: ClassVar[str] = "engine"
 
 
-Told = TypeVar("Told", bound=TrainingError)
+Public = TypeVar("Public", bound=TrainingError)
 
 LONGEST = 500  # characters of an error that is told as it is
 
 MORE = "its own log says more"
 
-UNFORESEEN = "unforeseen"
+UNFORESEEN = "internal"
 
 SENTENCES = {
     "refused": "it does not do what it was asked",
@@ -98,7 +99,7 @@ SENTENCES = {
     "disk": "a file could not be written or read there",
     "memory": "its memory is too small for this",
     "gpu": "its graphics card or its driver cannot compute this",
-    "processes": "one of the processes that train together there ended or failed",
+    "processes": "one of the worker processes there ended or failed",
     "export": "the exported model does not compute there what it should",
     "engine": "it could not work",
     "kit": "its kit is not as it must be",
@@ -106,7 +107,7 @@ SENTENCES = {
     "hours": "its own policy allows no work at this hour",
     "limits": "its own policy leaves no room for this",
     "journal": "it sends nothing that it cannot enter in its journal",
-    UNFORESEEN: "something went wrong that nobody foresaw",
+    UNFORESEEN: "an internal error",
 }
 """What is told of an error to another site, by its code."""
 
@@ -130,22 +131,22 @@ def is_of_a_full_disk(error: BaseException) -> bool:
     return errno_of(error) in FULL
 
 
-def tell(error: Told) -> Told:
+def public(error: Public) -> Public:
     """Let an error's text leave its site as it is.
 
     For texts of what the other site sent or is told anyway, such as versions, digests and the fields of a
     request; never for one that quotes a file, a table, a setting of the site, or another error.
     """
-    error.told = True
+    error.public = True
     return error
 
 
 def public_message(error: BaseException) -> str:
     """An error as it may leave its site: a code and a sentence from `SENTENCES`, and nothing of its own text.
 
-    The one exception are texts that whoever raised them vouched for, by `tell`.
+    The one exception are texts that whoever raised them vouched for, by `public`.
     """
-    if isinstance(error, TrainingError) and error.told:
+    if isinstance(error, TrainingError) and error.public:
         return f"{error}"[:LONGEST]
     code = code_of(error)
     number = errno_of(error)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 from safetensors import SafetensorError
 
 from registry.bundle.folder import flush_folder
-from training.errors import CheckpointError, MessageError, tell
+from training.errors import CheckpointError, MessageError, public
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -96,7 +96,7 @@ def plain_segment(name: str, what: str = "a name") -> str:
         and not name.endswith((".", " "))
     )
     if not fits:
-        raise tell(
+        raise public(
             MessageError(
                 f"{what} is {name[:SHOWN]!r}, which is no plain name: letters, digits and "
                 f"{''.join(sorted(BESIDE))!r}, at most {LONGEST} bytes, no dot or blank at either end; "

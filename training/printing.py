@@ -60,7 +60,7 @@ def matrix_table(client: str | None, rows: Sequence[MatrixRow], unit: str) -> Ta
     for row in rows:
         cells = [cell(row, name) for name in classes]
         if client is not None:
-            told = "" if row.told is None else "yes" if row.told else "no"
+            told = "" if row.disclosed is None else "yes" if row.disclosed else "no"
             cells += [str(row.patients), told]
         table.add_row("" if row.split == split else row.split, Text(row.subgroup), *cells)
         split = row.split
@@ -85,7 +85,7 @@ def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
     for client in dict.fromkeys(row.client for row in rows if row.client is not None):
         mine = [row for row in rows if row.client == client]
         held = [sum(sum(row.pictures.values()) for row in mine if row.split == split) for split in splits]
-        untold = sum(sum(row.pictures.values()) for row in mine if row.told is False)
+        untold = sum(sum(row.pictures.values()) for row in mine if row.disclosed is False)
         table.add_row(Text(client), *map(str, (*held, untold)))
     return table
 

@@ -250,7 +250,7 @@ def change_site_status(kit: Kit, name: str, how: Literal["disable", "enable"], *
         admin.close()
 
 
-def told(standing: SiteStatus) -> str:
+def in_words(standing: SiteStatus) -> str:
     """A hospital's standing in sentences, for whoever changed it."""
     name = standing.hospital
     if standing.state == "enabled":

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL, SYNC_SECONDS
 from training.config import describe
 from training.engines.flare.roster import installed
-from training.errors import JobError, tell
+from training.errors import JobError, public
 from training.files import write_text
 from training.jobs.job import Job
 
@@ -37,7 +37,7 @@ def unpack(job: str) -> Job:
     except ValidationError as error:
         wrong = [line.strip() for line in describe(error, content)]
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise tell(
+        raise public(
             JobError(
                 f"its dermfed {installed().get('dermfed', 'none')} does not understand the job; install the "
                 f"version of whoever sent it. {'; '.join(wrong[:SHOWN])}{more}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from clients.node.request_handler import RequestHandler
 from training.engines.flare.calls import ChunkAddress, Heartbeat
 from training.engines.flare.wire import CHUNK_BYTES, Payload, number_of, part_of, size_of
-from training.errors import MessageError, tell
+from training.errors import MessageError, public
 from training.messages.tensor_file import SUFFIX
 
 ARRIVING = "arriving-"  # how the files are called
@@ -50,7 +50,7 @@ class IncomingPayload:
             MessageError: pieces are missing.
         """
         if self.held != self.size:
-            raise tell(
+            raise public(
                 MessageError(
                     f"{self.held:,} of {self.size:,} bytes of request {self.number} are here; it cannot be "
                     "read"
@@ -94,7 +94,7 @@ class ChunkReceiver:
         """
         address = ChunkAddress.model_validate_json(place)
         if address.session != self.handler.session:
-            raise tell(
+            raise public(
                 MessageError(f"a piece of a request of session {address.session}, which is over; dropped")
             )
         with self._lock:
@@ -130,7 +130,7 @@ class ChunkReceiver:
         with self._lock:
             session, number, payload = self._last_answer
             if (session, number) != (address.session, address.number):
-                raise tell(
+                raise public(
                     MessageError(
                         f"a piece of the answer to request {address.number} was asked for; the last one "
                         f"answered is {number}"
@@ -150,7 +150,7 @@ class ChunkReceiver:
         with self._lock:
             session, number, payload = self._last_answer
         if (session, number) != number_of(header):
-            raise tell(MessageError(f"another request than {number_of(header)[1]} was answered since"))
+            raise public(MessageError(f"another request than {number_of(header)[1]} was answered since"))
         return payload
 
     def heartbeat(self) -> Heartbeat:
@@ -176,7 +176,7 @@ class ChunkReceiver:
             if (current.number, current.size) == (address.number, address.size):
                 return current
             if current.number > address.number:
-                raise tell(
+                raise public(
                     MessageError(
                         f"a piece of request {address.number} is stale: request {current.number} has begun "
                         "to arrive since. It is dropped"
@@ -190,5 +190,5 @@ class ChunkReceiver:
         with self._lock:
             current = self._incoming
             if current is None or (current.session, current.number) != (session, number):
-                raise tell(MessageError(f"request {number} came without its tensors; it cannot be read"))
+                raise public(MessageError(f"request {number} came without its tensors; it cannot be read"))
             return current.whole()

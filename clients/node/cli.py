@@ -232,10 +232,10 @@ def disable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in no more: its certificates are refused until it is enabled."""
-    from clients.federation.admin_client import change_site_status, told
+    from clients.federation.admin_client import change_site_status, in_words
 
     standing = change_site_status(open_kit(kit, "admin"), name, "disable", left=left)
-    typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
+    typer.echo(json.dumps(asdict(standing)) if as_json else in_words(standing))
 
 
 @app.command("enable", epilog="Example: dermfed-node enable north --kit kits/admin")
@@ -243,10 +243,10 @@ def enable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in again: every certificate in its name, a stolen one too."""
-    from clients.federation.admin_client import change_site_status, told
+    from clients.federation.admin_client import change_site_status, in_words
 
     standing = change_site_status(open_kit(kit, "admin"), name, "enable", left=left)
-    typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
+    typer.echo(json.dumps(asdict(standing)) if as_json else in_words(standing))
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")

@@ -14,7 +14,7 @@ from clients.node.journal import private
 from clients.node.policy import Policy, PrivacyPolicy, hours_in_words, read_policy
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.data.settings import identifying, refuse_identifying, selecting_columns
-from training.errors import MessageError, tell
+from training.errors import MessageError, public
 from training.files import locked_within, write_text
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
@@ -328,7 +328,7 @@ def one_question(path: Path, patience: float = PATIENCE) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "wb", opener=private) as lock:
         if not locked_within(lock, patience):
-            raise tell(
+            raise public(
                 MessageError(
                     f"another process of this node has been at work for {patience:g} seconds "
                     "on a request of another job; stop that job, or ask again when it has answered"

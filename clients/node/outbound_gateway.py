@@ -19,7 +19,7 @@ from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.journal import Journal
 from training.engines.flare.calls import REFUSED
 from training.engines.flare.wire import Payload, RequestHeader, part_of, size_of
-from training.errors import EngineError, public_message, tell
+from training.errors import EngineError, public, public_message
 from training.privacy.secagg.messages import MASKED, REQUESTS, WITHHELD
 
 HEARTBEATS_EVERY = 60.0  # seconds; what left of them in between is one line of the journal
@@ -127,7 +127,7 @@ class OutboundGateway:
         if self.closed is not None:
             raise self.closed
         if self.receiver is None:
-            raise tell(EngineError("this node was asked before its job began"))
+            raise public(EngineError("this node was asked before its job began"))
         return self.receiver
 
     def _refusal(self, error: Exception) -> str:

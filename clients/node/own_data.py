@@ -36,7 +36,7 @@ from training.data.dataset import (
 from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
 from training.engines.flare.roster import ClientProperties, Roster, of_dataset
-from training.errors import DataError, tell
+from training.errors import DataError, public
 from training.files import write_text
 from training.jobs.job import Job
 
@@ -318,7 +318,7 @@ class RunPictures:
             DataError: they are others.
         """
         if self.settled and self._path.read_text().strip() != now.digest:
-            raise tell(
+            raise public(
                 DataError(
                     "this hospital's pictures are not those that the run began with; restore its manifest "
                     "and pictures, or start a new run, as where patients withdrew"

@@ -38,7 +38,7 @@ from training.engines.flare.wire import (
     write_response,
 )
 from training.engines.in_process import keep_freed_memory
-from training.errors import MessageError, TrainingError, public_message, tell
+from training.errors import MessageError, TrainingError, public, public_message
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, disclosures
 from training.jobs.job import Job
@@ -156,7 +156,7 @@ class RequestHandler:
             try:
                 self._guard.admit(self._decided)
                 if self._manifest is None:
-                    raise tell(
+                    raise public(
                         MessageError(f"{self._node} was started without --data; start it with its manifest")
                     )
                 if self._own is None:
@@ -180,7 +180,7 @@ class RequestHandler:
         with self._busy(), one_question(self._one_question):
             try:
                 if self._own is None:
-                    raise tell(MessageError(f"{self._node} joins before it has registered"))
+                    raise public(MessageError(f"{self._node} joins before it has registered"))
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
                 known = {*self._federation, *agreed.everybody}
@@ -229,14 +229,14 @@ class RequestHandler:
             if self._last is not None and is_repeated(self._last[0], request):
                 return self._last[1]
             if request.number < self._newest:
-                raise tell(
+                raise public(
                     MessageError(
                         f"request {request.number} ({request.ask}, round {request.round}) is stale: "
                         f"request {self._newest} has come since. It is dropped"
                     )
                 )
             if self._app is None:
-                raise tell(MessageError(f"{self._node} was asked before it joined"))
+                raise public(MessageError(f"{self._node} was asked before it joined"))
             broadcast = read_request(request, body)
             if self._listed is not None and self._pictures.settled:
                 self._pictures.refuse_others(self._listed)  # another process of this run may have settled it
@@ -286,7 +286,7 @@ class RequestHandler:
         wanted = {"client": self._node, "job": self._job.digest, "session": self.session}
         for name, value in wanted.items():
             if getattr(request, name) != value:
-                raise tell(
+                raise public(
                     MessageError(
                         f"a request for {name} {getattr(request, name)!r} came to {name} {value!r}; dropped"
                     )

@@ -116,7 +116,7 @@ class Calibrate(Stage):
         """Refuse data without labelled calibration pictures of which something may be told."""
         census, least = context.census, max(context.job.privacy.min_count, 1)
         split = fitted_on(context)
-        if not census.can_tell(split, census.all_subgroups, least):
+        if not census.can_disclose(split, census.all_subgroups, least):
             share = "data.split.calibration" if split == "calibration" else "data.split.train"
             raise JobError(
                 f"calibrate: no hospital holds {least} labelled {split} pictures of any subgroup "

@@ -80,12 +80,12 @@ def make_graph_features(broadcast: Broadcast, client: Client) -> Update:
         place = place_of(broadcast.stage, digest)
         known = client.features.find(client.store, client.id, place, split)
         if known is None or known[0] != of:
-            made = features_of(encoder, images, rows, partial(tell_share, client.watch, number))
+            made = features_of(encoder, images, rows, partial(report_share, client.watch, number))
             client.features.keep(client.store, client.id, place, split, of, made)
     return reply(broadcast)
 
 
-def tell_share(watch: Watch, number: int, made: float) -> None:
+def report_share(watch: Watch, number: int, made: float) -> None:
     """Tell how much is done of all splits, the share `made` of this one, counting all alike."""
     watch((number + made) / len(SPLITS))
 

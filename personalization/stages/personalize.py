@@ -199,7 +199,7 @@ class Personalize(Stage):
         assert isinstance(self.strategy, Shrink)
         counts = ask_compared_folds(context, name, before[1:], after[1:], traffic)
         tried = len(STRENGTHS)
-        return prove(counts, 1, tried, config, has_malignancy=tells_malignancy(context))
+        return prove(counts, 1, tried, config, has_malignancy=tests_malignancy(context))
 
     def chooses_nothing(self, census: Census) -> bool:
         """Whether every subgroup is to have the global model, with nothing to judge it by on the way."""
@@ -262,7 +262,7 @@ class Personalize(Stage):
                 epoch,
                 len(candidates.accuracies[track.name]) - 1,
                 config,
-                has_malignancy=tells_malignancy(context),
+                has_malignancy=tests_malignancy(context),
             )
             for track in plan.tracks
             if (epoch := selection.epochs.get(track.name, 0))
@@ -447,7 +447,7 @@ class Personalize(Stage):
         raise unknown_request(broadcast)
 
 
-def tells_malignancy(context: StageContext) -> bool:
+def tests_malignancy(context: StageContext) -> bool:
     """Whether some of the classes are malignant and others not."""
     malignant = malignant_classes(context.labels)
     return bool(malignant.any() and not malignant.all())
@@ -492,7 +492,7 @@ def require_judges(census: Census, privacy: PrivacyConfig) -> None:
             "raise data.split.validation or merge the subgroup with another"
         )
     least = max(privacy.min_count, 1)
-    if not census.can_tell("validation", census.subgroups, least):
+    if not census.can_disclose("validation", census.subgroups, least):
         raise JobError(
             f"personalize: no hospital holds {least} labelled validation pictures of any subgroup "
             "(privacy.min_count), so no epoch can be chosen; raise data.split.validation, merge subgroups, "

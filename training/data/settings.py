@@ -15,7 +15,7 @@ from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 from training.data.subgroups import ColumnSubgroups, IntersectionConfig, Subgroups
-from training.errors import JobError, tell
+from training.errors import JobError, public
 
 LabelMap = Literal["malignancy"] | Mapping[str, str | None] | None  # None drops the label's rows
 
@@ -327,7 +327,7 @@ def refuse_identifying(data: DataConfig, intersections: Sequence[IntersectionCon
     }
     if named:
         asked = "; ".join(f"{', '.join(settings)} by {column}" for column, settings in named.items())
-        raise tell(
+        raise public(
             JobError(
                 f"the job selects pictures by a column that names single pictures, lesions or patients "
                 f"({asked}), which no hospital does for a coordinator. Remove it from the job"

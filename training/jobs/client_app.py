@@ -15,7 +15,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
-from training.errors import MessageError, TrainingError, tell
+from training.errors import MessageError, TrainingError, public
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
@@ -66,7 +66,7 @@ def answer_privately(
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)
     if broadcast.ask == COLLECT and privacy.client_level is not None:
-        raise tell(
+        raise public(
             MessageError(
                 f"{client.id} does not upload what stayed with it: it would leave without noise, and the job "
                 "has privacy.client_level; set sync.average_at_end: false"
@@ -114,7 +114,7 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
     if client.id == SERVER or not update.tensors:
         return
     if privacy.secure_aggregation is not None and update.ask not in stage.summed:
-        raise tell(
+        raise public(
             MessageError(
                 f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
                 "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
@@ -122,7 +122,7 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
             )
         )
     if privacy.masked_counts is not None and update.ask == JUDGE:
-        raise tell(
+        raise public(
             MessageError(
                 f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
                 "client in the clear, and this job has them under masks; that request is for the "
@@ -141,7 +141,7 @@ def answer_masks(
     """
     config = privacy.secure_aggregation or privacy.masked_counts
     if config is None:
-        raise tell(
+        raise public(
             MessageError(
                 f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation "
                 "and no privacy.counts.masks; do the coordinator and this site run the same job?"

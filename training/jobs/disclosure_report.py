@@ -254,7 +254,7 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
             or f"in the clear; each class that a hospital has is of {of_patients(privacy.min_count)}",
         )
     if personal or trained:
-        losses = [] if level or private == trained else [*losses_told(rounds)]
+        losses = [] if level or private == trained else [*sent_losses(rounds)]
         account = ["the account of its noise"] if noise else []
         yield Seen(
             "scalars",
@@ -266,7 +266,7 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
         )
 
 
-def losses_told(rounds: Sequence[RoundsStage]) -> Iterator[str]:
+def sent_losses(rounds: Sequence[RoundsStage]) -> Iterator[str]:
     """The losses and their like that leave with an update."""
     needs = {need for stage in rounds for need in stage.aggregator.needs}
     yield "mean losses by subgroup"

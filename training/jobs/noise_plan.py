@@ -17,7 +17,7 @@ from training.data.folds import OfPatients
 from training.errors import MessageError
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply, request_digest
-from training.privacy.dp.counts import epsilon_of, rho_of_units, spend, told_before, variance_for
+from training.privacy.dp.counts import earlier_answer, epsilon_of, rho_of_units, spend, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS
 from training.rounds.client.disclosure import Noise, noisy_blocks
@@ -119,7 +119,7 @@ def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, clien
             "(privacy.counts.epsilon); do the coordinator and this site run the same job?"
         )
     asked = request_digest(broadcast)
-    told = told_before(client, asked)
+    told = earlier_answer(client, asked)
     if told is None:
         noise = Noise(plan.variance(request.split), together=plan.privacy.noise_sharers > 1)
         exact = stage.answer(broadcast, client)

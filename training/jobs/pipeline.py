@@ -69,10 +69,10 @@ def untested(census: Census, labels: Sequence[Label]) -> Iterator[str]:
         elif malignant.any() and not malignant.all():
             found = int(by_class[malignant].sum())
             if lowest(found) < WANTED:
-                yield f"{name}: {told(found)}; {advice}"
+                yield f"{name}: {shown_by(found)}; {advice}"
 
 
-def told(malignant: int) -> str:
+def shown_by(malignant: int) -> str:
     """What so few malignant test pictures can show."""
     if not malignant:
         return "no malignant test pictures, so it will be unknown whether malignant lesions are found"

@@ -58,7 +58,7 @@ class MatrixRow:
     subgroup: str
     pictures: Mapping[str, int]
     patients: int | None
-    told: bool | None
+    disclosed: bool | None
 
     @property
     def thin(self) -> tuple[str, ...]:
@@ -111,8 +111,8 @@ def _rows(
                 del pictures[UNLABELLED]
             people = None if patients is None else int(patients[place, group])
             judged = split != "train" and people is not None
-            told = (people or 0) >= max(min_count, 1) if judged else None
-            rows.append(MatrixRow(client, split, subgroup, pictures, people, told))
+            disclosed = (people or 0) >= max(min_count, 1) if judged else None
+            rows.append(MatrixRow(client, split, subgroup, pictures, people, disclosed))
     return rows
 
 
@@ -130,7 +130,7 @@ def patients_of(dataset: Dataset) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def as_told(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count: int) -> Census:
+def as_disclosed(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count: int) -> Census:
     """The census that knows of which labelled pictures, to judge a model by, a hospital will tell nothing.
 
     These are of fewer patients of a subgroup than `min_count`. Of training pictures all count.
@@ -141,7 +141,7 @@ def as_told(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count
         few = judging[:, None] & (patients[client] < max(min_count, 1))
         counts[client] = held.copy()
         counts[client][few, :-1] = 0
-    return replace(census, told=counts)
+    return replace(census, disclosed=counts)
 
 
 FEW_NAMED = 5  # hospitals that a sentence names
@@ -203,13 +203,13 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
     counted.check()
     require_hospitals(job.privacy, counted)
     patients, min_count = patients_of(dataset), job.privacy.min_count
-    census = as_told(counted, patients, min_count)
+    census = as_disclosed(counted, patients, min_count)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
     with TemporaryDirectory(prefix="dermfed-preflight-") as folder:
         planned = plan_stages(job, dataset, census, model, Path(folder))
         seconds = time_batch(job, dataset, planned, store)
     rows = matrix(census, patients, min_count)
-    of_cells = not_told(rows, census, min_count)
+    of_cells = not_disclosed(rows, census, min_count)
     return Preflight(
         census,
         tuple(rows),
@@ -294,7 +294,7 @@ def _nothing(record: LogRecord) -> bool:
     return False
 
 
-def not_told(rows: Sequence[MatrixRow], census: Census, min_count: int) -> list[str]:
+def not_disclosed(rows: Sequence[MatrixRow], census: Census, min_count: int) -> list[str]:
     """A sentence on each subgroup whose test pictures hospitals will tell nothing of.
 
     Args:
@@ -306,7 +306,7 @@ def not_told(rows: Sequence[MatrixRow], census: Census, min_count: int) -> list[
     found = []
     for name in census.all_subgroups:
         held = [row for row in tests if row.subgroup == name and row.patients]
-        few = [row for row in held if not row.told]
+        few = [row for row in held if not row.disclosed]
         if few and len(few) == len(held):
             found.append(
                 f"{name}: every hospital has test pictures of fewer than {min_count} of its patients "

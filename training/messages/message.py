@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from training.errors import MessageError, may_pass, tell
+from training.errors import MessageError, may_pass, public
 
 Tensors = Mapping[str, torch.Tensor]
 Shapes = Mapping[str, torch.Size]
@@ -197,7 +197,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 def unknown_request(broadcast: Broadcast) -> MessageError:
     """What a client says of a request that its stage does not know."""
-    return tell(
+    return public(
         MessageError(
             f"stage {broadcast.stage} knows no request `{broadcast.ask}`; "
             "do the coordinator and this site run the same version of dermfed?"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from training.algorithms.client import Client, State, StateStore
-from training.errors import DataError, QuorumError, TrainingError, public_message, tell
+from training.errors import DataError, QuorumError, TrainingError, public, public_message
 from training.messages.message import Broadcast, Engine, Failure, Update, reply
 
 LOGGER = logging.getLogger("dermfed.canary")
@@ -54,7 +54,7 @@ def answer_canary(
         raise
     except Exception as error:  # whatever it is, to find it is what this is for
         LOGGER.warning("the canary found an error", exc_info=error)
-        raise tell(DataError(f"{client.id} cannot train: {public_message(error)}")) from error
+        raise public(DataError(f"{client.id} cannot train: {public_message(error)}")) from error
     return reply(request)
 
 

@@ -105,7 +105,7 @@ class Census:
     counts: Mapping[str, NDArray[np.int64]]
     unseen: tuple[str, ...] = ()
     unused: Mapping[str, Unused] = field(default_factory=dict)
-    told: Mapping[str, NDArray[np.int64]] | None = None
+    disclosed: Mapping[str, NDArray[np.int64]] | None = None
 
     @classmethod
     def from_updates(
@@ -193,12 +193,12 @@ class Census:
         """
         return tuple(name for name in subgroups if self.hospitals(split, [name]))
 
-    def can_tell(self, split: Split, subgroups: Sequence[str], least: int) -> bool:
+    def can_disclose(self, split: Split, subgroups: Sequence[str], least: int) -> bool:
         """Whether a hospital holds so many labelled pictures of one of these subgroups that it may tell of.
 
         Of how few patients they are is mostly only known there.
         """
-        known = self if self.told is None else replace(self, counts=self.told, told=None)
+        known = self if self.disclosed is None else replace(self, counts=self.disclosed, disclosed=None)
         return any(
             known.held(client, split, [name]) >= least
             for name in subgroups

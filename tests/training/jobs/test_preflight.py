@@ -10,7 +10,7 @@ import torch
 
 from training.data.dataset import SPLITS
 from training.errors import JobError
-from training.jobs.preflight import THIN, as_told, matrix, patients_of, plan_stages
+from training.jobs.preflight import THIN, as_disclosed, matrix, patients_of, plan_stages
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.rounds.census import Census
@@ -31,17 +31,17 @@ def test_of_few_patients_nothing_is_told_and_all_train(make_dataset):
     dataset = make_dataset()
     census, patients = Census.of_dataset(dataset), patients_of(dataset)
     least = int(patients["north"][SPLITS.index("test"), 0]) + 1
-    told = as_told(census, patients, least)
+    disclosed = as_disclosed(census, patients, least)
     for client in dataset.clients:
         for row, split in enumerate(SPLITS):
             for place in range(3):
-                kept = told.told[client][row, place, :-1].sum()
+                kept = disclosed.disclosed[client][row, place, :-1].sum()
                 enough = split == "train" or patients[client][row, place] >= least
                 assert kept == (census.counts[client][row, place, :-1].sum() if enough else 0)
-    assert told.told["north"][SPLITS.index("test"), 0, :-1].sum() == 0, "one patient too few"
-    assert told.held("north", "test", ["light"]) == census.held("north", "test", ["light"])
-    assert census.can_tell("test", ["light"], 1)
-    assert told.can_tell("test", ["light"], 1) == any(
+    assert disclosed.disclosed["north"][SPLITS.index("test"), 0, :-1].sum() == 0, "one patient too few"
+    assert disclosed.held("north", "test", ["light"]) == census.held("north", "test", ["light"])
+    assert census.can_disclose("test", ["light"], 1)
+    assert disclosed.can_disclose("test", ["light"], 1) == any(
         patients[client][SPLITS.index("test"), 0] >= least for client in dataset.clients
     )
 
@@ -60,9 +60,9 @@ def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):
             name for name, n in row.pictures.items() if n < THIN and name != "unlabelled"
         )
         if row.client is None or row.split == "train":
-            assert row.told is None
+            assert row.disclosed is None
         else:
-            assert row.told == (row.patients >= 5)
+            assert row.disclosed == (row.patients >= 5)
 
 
 def test_a_federation_of_a_server_alone_and_a_client_called_all_have_their_rows(make_dataset):
@@ -208,7 +208,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", list(BROKEN))
 def test_a_job_that_would_fail_is_refused(train_command, job_file, tiny, name):
-    changes, told = BROKEN[name]
+    changes, disclosed = BROKEN[name]
     job = {**tiny, **changes}
     if "data" in changes:
         job["data"] = {**tiny["data"], **changes["data"]}
@@ -216,7 +216,7 @@ def test_a_job_that_would_fail_is_refused(train_command, job_file, tiny, name):
     ended = train_command("--check", job_file(job))
     by_rule = ("more answers than clients", "a client of one picture")
     assert ended.code == (1 if name in by_rule else 2), "a rule refuses, or bad input"
-    for words in told:
+    for words in disclosed:
         assert words in flat(ended.err), ended.err
 
 
@@ -240,7 +240,7 @@ def test_a_gpu_that_is_not_there_is_refused(train_command, job_file, tiny, monke
 
 def test_what_check_finds_is_written_where_results_go(train_command, job_file, tiny, tmp_path):
     assert train_command("--check", job_file(tiny), "--out", tmp_path / "run").code == 0
-    told = json.loads((tmp_path / "run" / "check.json").read_text())
-    assert told["seconds_of_a_batch"] > 0
-    assert {row["client"] for row in told["matrix"]} == {None, "light", "dark"}
+    disclosed = json.loads((tmp_path / "run" / "check.json").read_text())
+    assert disclosed["seconds_of_a_batch"] > 0
+    assert {row["client"] for row in disclosed["matrix"]} == {None, "light", "dark"}
     assert train_command(job_file(tiny), "--out", tmp_path / "run").code == 0, "the run goes there, too"

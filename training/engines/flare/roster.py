@@ -15,7 +15,7 @@ from registry.bundle.labels import Label
 from training.config import FrozenConfig
 from training.data.dataset import Dataset, Examples, Split
 from training.engines.flare.wire import PROTOCOL
-from training.errors import DataError, EngineError, JobError, tell
+from training.errors import DataError, EngineError, JobError, public
 from training.files import PlainName
 from training.jobs.job import Job
 
@@ -72,20 +72,20 @@ def refuse_incompatible(name: str, theirs: Handshake, ours: Handshake) -> None:
     for package in MUST_BE_EQUAL:
         there, here = theirs.versions.get(package, "none"), ours.versions.get(package, "none")
         if there != here:
-            raise tell(
+            raise public(
                 EngineError(
                     f"{name} runs {package} {there}, this side {here}; install the same version on both sides"
                 )
             )
     if theirs.protocol != ours.protocol:
-        raise tell(
+        raise public(
             EngineError(
                 f"{name} speaks version {theirs.protocol} of our messages, this side {ours.protocol}; "
                 "install the same version of dermfed on both sides"
             )
         )
     if theirs.job != ours.job:
-        raise tell(
+        raise public(
             EngineError(
                 f"{name} reads the job as {theirs.job}, this side as {ours.job}; the same job has one "
                 "digest: install the same version of dermfed, and of others' parts that the job names, on "
@@ -103,7 +103,7 @@ def refuse_other_weights(theirs: str, ours: str | None) -> None:
         EngineError: naming theirs, and not ours.
     """
     if ours is not None and theirs != ours:
-        raise tell(
+        raise public(
             EngineError(
                 f"the coordinator begins with other weights than this side: {theirs} there; put the same "
                 "file, or install the same package, on both sides (sha256sum tells the digest)"
@@ -199,7 +199,7 @@ class Roster(FrozenConfig):
         """
         known = self.fingerprints.get(properties.client)
         if known is not None and known != properties.fingerprint:
-            raise tell(
+            raise public(
                 DataError(
                     f"{properties.client} returns with other data than it began the run with (fingerprint "
                     f"{properties.fingerprint}, not {known}); restore its manifest and pictures, or start "
@@ -215,7 +215,7 @@ class Roster(FrozenConfig):
         """
         if self.masked_counts is not None and masked != self.masked_counts:
             forms = {True: "under masks", False: "in the clear"}
-            raise tell(
+            raise public(
                 JobError(
                     f"{site} sends counts {forms[masked]}, and the coordinator expects them "
                     f"{forms[not masked]}: they know of different hospitals. Put the coordinator's "

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 from training.config import FrozenConfig
-from training.errors import MessageError, tell
+from training.errors import MessageError, public
 from training.files import PlainName
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.messages.tensor_file import Spool, SpooledTensors, map_tensors, pack_tensors
@@ -240,7 +240,7 @@ def _read_header(kind: type[Header], text: str) -> Header:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        raise tell(
+        raise public(
             MessageError(
                 f"a message's header is not what it should be: {where}: {problem['msg']}; "
                 "do the coordinator and this site run the same version of dermfed?"

@@ -26,7 +26,7 @@ from training.rounds.client.embed import ENCODER
 from training.rounds.client.head_gradient import answer_gradient, answer_spread
 from training.rounds.requests import EMBED, GRADIENT, GRAM, MASS, MOMENTS, SPREAD, SUBGROUP, SUM
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
-from training.rounds.server.head_fit import KeptSums, NothingToldError, fit_head
+from training.rounds.server.head_fit import KeptSums, NothingSentError, fit_head
 
 
 def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:
@@ -186,7 +186,7 @@ def fit_subgroup(
             found = fit_head(
                 ask, kept, classes, features, strength, most, folds=len(towards) - 1, towards=given
             )
-        except NothingToldError:
+        except NothingSentError:
             break
         n = round(found.n)
         losses.setdefault("inf", found.began_at)

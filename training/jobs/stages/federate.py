@@ -362,7 +362,7 @@ def require_judges(census: Census, privacy: PrivacyConfig, split: Split | None) 
     """
     assert split is not None, "the stage names a split where it keeps the best round"
     least = max(privacy.min_count, 1)
-    if not census.can_tell(split, census.all_subgroups, least):
+    if not census.can_disclose(split, census.all_subgroups, least):
         raise JobError(
             f"keep: best has nothing to go by: no hospital holds {least} labelled {split} pictures of any "
             f"subgroup (privacy.min_count); raise data.split.{split}, lower privacy.min_count, or keep the "

@@ -165,7 +165,7 @@ ACCOUNT, ANSWER = "privacy/counts", "privacy/answers"  # in the client's store
 LAST = 2**31 - 1  # after every entry
 
 
-def told_before(client: Client, request: str) -> Tensors | None:
+def earlier_answer(client: Client, request: str) -> Tensors | None:
     """The answer that this very request got; None where it got none."""
     kept = client.store.load(client.id, f"{ANSWER}/{request}", LAST)
     return None if kept is None else kept.tensors

@@ -71,7 +71,7 @@ def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConf
         known = client.features.find(client.store, client.id, place, split)
         if known is None or known[0] != digest:
             seed = derive_seed(client.seed, broadcast.stage, client.id, "views")
-            watch = partial(tell_share, client.watch, before, views_of_all)
+            watch = partial(report_share, client.watch, before, views_of_all)
             made = make_features(local_model, examples.images, rows, drawn, augmentation, seed, watch)
             known = digest, made
             client.features.keep(client.store, client.id, place, split, *known)
@@ -111,7 +111,7 @@ def seen_by(local_model: LocalModel) -> str:
     return f"{encoder_digest(local_model)} {model.normalisation} {'flips' if model.flips else ''}"
 
 
-def tell_share(watch: Watch, before: int, total: int, made: int) -> None:
+def report_share(watch: Watch, before: int, total: int, made: int) -> None:
     """Report how much of all views is done, `made` of them after those `before`."""
     watch((before + made) / total)
 

@@ -83,7 +83,7 @@ class HeadFit:
     evaluations: int
 
 
-class NothingToldError(MessageError):
+class NothingSentError(MessageError):
     """No client may send rows to fit a head on."""
 
 
@@ -154,7 +154,7 @@ def fit_head(
             of 0.
 
     Raises:
-        NothingToldError: the sums are of no examples.
+        NothingSentError: the sums are of no examples.
         MessageError: they are not finite.
     """
     asked, heads = 0, 1 + folds
@@ -180,7 +180,7 @@ def fit_head(
     spread = ask_once(SPREAD, {}, {MASS: torch.Size([classes]), SUM: wide, SQUARES: wide})
     n = float(spread[MASS].sum())
     if not n > 0.5:
-        raise NothingToldError(
+        raise NothingSentError(
             "no client sent rows to fit a head on; look in their logs for what was held back, or lower "
             "privacy.min_count"
         )

@@ -17,12 +17,12 @@ from training.privacy.dp.counts import (
     ANSWER,
     delta_of,
     discrete_gaussian,
+    earlier_answer,
     epsilon_of,
     rho_of,
     rho_of_units,
     spend,
     spent_on,
-    told_before,
     variance_for,
 )
 
@@ -169,9 +169,9 @@ def test_a_question_is_every_byte_of_it(other):
 
 def test_an_answer_is_kept_and_paid_for_once(client):
     asked = request_digest(QUESTION)
-    assert told_before(client, asked) is None
+    assert earlier_answer(client, asked) is None
     spend(client, asked, "validation", ["light", "dark"], 2, 5, TOLD)
-    assert torch.equal(told_before(client, asked)["confusion/light"], TOLD["confusion/light"])
+    assert torch.equal(earlier_answer(client, asked)["confusion/light"], TOLD["confusion/light"])
     assert sum(spent_on(client, "validation", "dark").values()) == 2
     assert not spent_on(client, "test", "dark")
 
@@ -181,7 +181,7 @@ def test_more_than_planned_is_refused(client):
     spend(client, "b", "test", ["dark"], 2, 3, TOLD)  # others' patients
     with pytest.raises(MessageError, match="cost 3 units of noise, 2 are spent and this would cost 2"):
         spend(client, "c", "test", ["dark", "light"], 2, 3, TOLD)
-    assert told_before(client, "c") is None
+    assert earlier_answer(client, "c") is None
     assert sum(spent_on(client, "test", "dark").values()) == 2  # nothing is charged for what is refused
     spend(client, "d", "test", ["light"], 1, 3, TOLD)
 
@@ -190,5 +190,5 @@ def test_an_account_without_its_answer_is_paid_for_once(client):
     """As a power cut leaves it: what was not told yet may be told."""
     spend(client, "a", "test", ["light"], 2, 2, TOLD)
     del client.store.kept["north", f"{ANSWER}/a"]
-    assert told_before(client, "a") is None
+    assert earlier_answer(client, "a") is None
     spend(client, "a", "test", ["light"], 2, 2, TOLD)
