@@ -76,7 +76,7 @@ PARTS = (
     Watched("forget the optimizer's state", LocalModel, "optimizer"),
     Watched("load weights into the model", LocalModel, "load"),
     Watched("take weights from the model", LocalModel, "take"),
-    Watched("name what travels", SyncAll, "travels"),
+    Watched("name what travels", SyncAll, "shared"),
     Watched("clear the spool", Spool, "clear"),
     Watched("check the updates", training.rounds.server.loop, "validate_updates"),
     Watched("weigh and mix", training.rounds.server.loop, "aggregate"),

@@ -206,7 +206,7 @@ def test_what_flare_answers_for_us_tells_nothing_either(monkeypatch):
         except ValueError as error:
             return f"{dispatch.secure_format_exception(error)} {dispatch.secure_format_traceback()}"
 
-    assert "test_door.py" in told()  # a path of this machine, though FLARE calls it secure
+    assert "test_outbound_gateway.py" in told()  # a path of this machine, though FLARE calls it secure
     keep_traces(hospitals.LOGGER)
     assert not tells(told())
     assert ".py" not in told()
@@ -218,12 +218,12 @@ def test_a_hospitals_processes_have_flare_keep_texts_of_errors(kit, kits):
 
 
 def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
-    """`tell` is for texts of what the other side sent: whoever adds a place reads it with that in mind."""
+    """`public` is for texts of what the other side sent: whoever adds a place reads it with that in mind."""
     root = Path(hospitals.__file__).parents[2]
     rooms = [root / room for room in ("clients", "training", "personalization")]
     files = [path for room in rooms for path in room.rglob("*.py")]
     assert {
-        f"{path.relative_to(root)}" for path in files if re.search(r"(raise|return) tell\(", path.read_text())
+        f"{path.relative_to(root)}" for path in files if re.search(r"(raise|return) public\(", path.read_text())
     } == {
         "clients/federation/job_folder.py",
         "clients/node/chunk_receiver.py",

@@ -40,7 +40,7 @@ class Nameless(FrozenConfig):
 class Base(FrozenConfig, ABC):
     name: str
     @abstractmethod
-    def weigh(self): ...
+    def aggregate(self): ...
 
 class Half(Base):
     name: Literal["trimmed"] = "trimmed"
@@ -162,7 +162,7 @@ def test_two_of_others_of_one_name_are_refused_and_both_named(offer):
         ("theirs_module:text", r"is no subclass of FrozenConfig"),
         ("theirs_module:Imposter", r"has 'mean' as its `name`; it is to be the entry point's"),
         ("theirs_module:Nameless", r"has no `name`"),
-        ("theirs_module:Half", r"does not define weigh"),
+        ("theirs_module:Half", r"does not define aggregate"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_said_when_it_is_asked_for_or_listed(install, point, said):

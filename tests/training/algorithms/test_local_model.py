@@ -14,7 +14,7 @@ def test_a_sync_is_asked_for_the_names_once(monkeypatch, make_job):
         asked.append(self.name)
         return shared(self, model)
 
-    monkeypatch.setattr(Sync, "travels", counted)
+    monkeypatch.setattr(Sync, "shared", counted)
     norm = SyncExcept(groups=("norm",))
     first = local_model.division(norm)
     assert first.shared == shared(norm, local_model.model)

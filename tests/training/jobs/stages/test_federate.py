@@ -185,5 +185,5 @@ def test_pictures_do_not_begin_as_large_or_larger(make_job, size):
 
 
 def test_features_that_are_made_once_have_no_size(make_job):
-    with pytest.raises(ValueError, match="trains: head trains on features that are made once; remove it"):
+    with pytest.raises(ValueError, match="trainable: head trains on features that are made once; remove it"):
         make_job(federate={**SMALL, "trainable": {"name": "head"}})

@@ -170,7 +170,7 @@ def test_an_objective_that_needs_pictures_is_refused(make_job):
 
 def test_features_are_not_mixed(make_job):
     block = {**HEAD, "objective": {"name": "supervised", "mixup": 0.2}}
-    with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trains: head trains on"):
+    with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trainable: head trains on"):
         make_job(federate=block)
     make_job(federate={**block, "trainable": {"name": "all"}})
 

@@ -129,12 +129,12 @@ def test_it_begins_as_the_model_and_ends_as_its_merged_form(case):
 
 
 def test_an_objective_that_looks_at_the_model_by_itself_is_refused(make_job, weights):
-    with pytest.raises(ValueError, match="trains: lora trains adapters, and the objective fixmatch"):
+    with pytest.raises(ValueError, match="trainable: lora trains adapters, and the objective fixmatch"):
         make_job(federate={**LORA, "objective": {"name": "fixmatch"}}, model={"weights": weights})
 
 
 def test_random_weights_are_refused(make_job):
-    with pytest.raises(ValueError, match=r"trains: lora leaves the encoder as it is, and model\.weights"):
+    with pytest.raises(ValueError, match=r"trainable: lora leaves the encoder as it is, and model\.weights"):
         make_job(federate=LORA)
 
 

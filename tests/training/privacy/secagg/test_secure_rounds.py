@@ -139,13 +139,13 @@ def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkey
 
 
 JUDGES = {"light": (0, 5, 5, 5), "dark": (0, 5, 5, 5)}  # a hospital that trains nothing
-TRAINS = {"light": (9, 5, 5, 5), "dark": (9, 5, 5, 5)}
+TRAINER = {"light": (9, 5, 5, 5), "dark": (9, 5, 5, 5)}
 
 
 @pytest.mark.parametrize(
     ("privacy", "west", "what"),
     [
-        ({"secure_aggregation": {"fewest": 4, "counts": False}}, TRAINS, "weights.* 4 or more, .* has 3"),
+        ({"secure_aggregation": {"fewest": 4, "counts": False}}, TRAINER, "weights.* 4 or more, .* has 3"),
         ({"secure_aggregation": {"fewest": 3}}, JUDGES, "weights.* 3 or more, .* has 2: north, south"),
         ({"counts": {"masks": True}}, None, "counts.* 3 or more, .* has 2: north, south"),
     ],
@@ -153,7 +153,7 @@ TRAINS = {"light": (9, 5, 5, 5), "dark": (9, 5, 5, 5)}
 def test_fewer_hospitals_than_a_sum_is_over_do_not_begin(
     privacy, west, what, run_job, make_job, make_dataset, tmp_path
 ):
-    sites = {"north": TRAINS, "south": TRAINS, **({} if west is None else {"west": west})}
+    sites = {"north": TRAINER, "south": TRAINER, **({} if west is None else {"west": west})}
     with pytest.raises(QuorumError, match=f"^{what}"):
         run_job(make_job(privacy=privacy), make_dataset(sites), out=tmp_path / "run")
     assert not list((tmp_path / "run").rglob("round-*"))

@@ -47,16 +47,16 @@ def test_weights_count(federation):
     )
 
 
-@pytest.mark.parametrize("request", [SHARE, MASKED, UNMASK])
+@pytest.mark.parametrize("asked", [SHARE, MASKED, UNMASK])
 @pytest.mark.parametrize("who", [["c0"], ["c4"], ["c1", "c3"]])
-def test_clients_that_leave_cost_no_more_than_their_own_part(federation, request, who):
-    made = federation(CLIENTS, leaves=dict.fromkeys(who, request))
+def test_clients_that_leave_cost_no_more_than_their_own_part(federation, asked, who):
+    made = federation(CLIENTS, leaves=dict.fromkeys(who, asked))
     summed = made.sum()
     # Whoever gave its masked numbers is in the sum, even if it is gone when masks are taken off.
-    stayed = list(made.values) if request == UNMASK else [name for name in made.values if name not in who]
+    stayed = list(made.values) if asked == UNMASK else [name for name in made.values if name not in who]
     assert_sum(made, summed, stayed)
     assert [failure.client for failure in summed.failures] == who
-    assert all(f"left the secure sum at `{request}`" in failure.reason for failure in summed.failures)
+    assert all(f"left the secure sum at `{asked}`" in failure.reason for failure in summed.failures)
 
 
 def test_clients_that_leave_at_every_question(federation):
@@ -64,16 +64,16 @@ def test_clients_that_leave_at_every_question(federation):
     assert_sum(made, made.sum(), [f"c{number}" for number in (1, 2, 4, 5, 6, 7)])
 
 
-@pytest.mark.parametrize("request", [SHARE, MASKED, UNMASK])
-def test_below_the_threshold_nothing_is_unmasked(federation, request):
-    made = federation(CLIENTS, leaves=dict.fromkeys(["c0", "c1", "c2"], request))
+@pytest.mark.parametrize("asked", [SHARE, MASKED, UNMASK])
+def test_below_the_threshold_nothing_is_unmasked(federation, asked):
+    made = federation(CLIENTS, leaves=dict.fromkeys(["c0", "c1", "c2"], asked))
     with pytest.raises(
-        QuorumError, match=rf"2 clients are there after `{request}`, 3 are needed.*c0: .*no sign"
+        QuorumError, match=rf"2 clients are there after `{asked}`, 3 are needed.*c0: .*no heartbeat"
     ):
         made.sum()
     given = [update for update in made.seen if update.ask == UNMASK]
     assert len(given) <= 2
-    if request != UNMASK:
+    if asked != UNMASK:
         assert not given
 
 
