@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from clients.data.adapters.options import adapter_options, describe_adapter
 from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
 from clients.data.atomic_files import write_atomically
+from clients.data.cell_values import codes_option
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import CheckReport, check_manifest, read_all
 from clients.data.inspect.describe import describe_manifest, tabulate
@@ -130,6 +131,13 @@ def import_(
     present_only: Annotated[
         bool, typer.Option("--present-only", help="Leave out lines whose picture is not on disk.")
     ] = False,
+    keep_first: Annotated[
+        bool, typer.Option("--keep-first", help="Of lines that contradict each other take the first.")
+    ] = False,
+    drop_contradictions: Annotated[
+        bool,
+        typer.Option("--drop-contradictions", help="Leave out pictures whose lines contradict each other."),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +148,12 @@ def import_(
     """
     with _explained():
         _refuse_overwriting(out, force)
-        manifest = make_adapter(adapter, _options(option or [])).manifest(folder.absolute())
+        options = _options(option or [])
+        if keep_first and drop_contradictions:
+            raise ClientDataError("--keep-first and --drop-contradictions exclude each other; give one")
+        if keep_first or drop_contradictions:
+            options["repeats"] = "first" if keep_first else "drop"
+        manifest = make_adapter(adapter, options).manifest(folder.absolute())
         absent = absent_pictures(manifest)
         unlisted = unlisted_in(manifest, folder.absolute())
         total, left_out = len(manifest.rows), [picture for picture in absent if not picture.empty]
@@ -229,6 +242,8 @@ def check(
     if report.unlisted.count:
         _say(f"note: beside those of {manifest}, {report.unlisted}")
     lines = [*_problem_lines(report), f"{manifest}: {report.pictures} pictures, {found}"]
+    if report.codes:
+        _say(f"look at this proposal, and map them as the table is imported: {codes_option(report.codes)}")
     _answer(asdict(report), "\n".join(lines), as_json)
     if report.problems:
         raise typer.Exit(REFUSED)

@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -76,6 +76,7 @@ class CheckReport:
         notes: what reading the manifest took for granted, and how names were matched to files.
         unlisted: pictures that lie where those of the manifest do, and that no line names.
         near_duplicates: whether near-duplicates were sought.
+        codes: by column the values that cannot be read, and a proposal of what each may mean.
     """
 
     pictures: int
@@ -83,6 +84,7 @@ class CheckReport:
     notes: tuple[str, ...] = ()
     unlisted: UnlistedPictures = NONE_UNLISTED
     near_duplicates: bool = False
+    codes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def check_manifest(
@@ -120,10 +122,13 @@ def check_manifest(
     problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
     problems += [ManifestProblem("contradiction", text) for text in contradictions(rows, same)]
     problems += [ManifestProblem("lesion", text) for text in lesions_of_two_patients(rows)]
+    codes: dict[str, dict[str, str]] = {}
     if case is not None:
-        problems += [ManifestProblem("case", text) for text in case_problems(rows, case)]
+        contradicting, unread = case_problems(rows, case)
+        problems += [ManifestProblem("case", text) for text in [*unread.lines, *contradicting]]
+        codes = unread.codes
     unlisted = unlisted_beside(scan.manifest)
-    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek)
+    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek, codes)
 
 
 def read_all(

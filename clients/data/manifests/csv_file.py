@@ -129,19 +129,34 @@ def _scan(table: DelimitedTable, path: Path) -> Scan:
     images, matched = match_images([cell["image"] for cell in cells], path.parent)
     rows: list[Row] = []
     problems = [(line.number, fault) for line in table.lines if (fault := table.fault(line))]
-    seen: dict[str, int] = {}
+    seen: dict[str, tuple[int, Row]] = {}
+    repeated = 0
     for line, cell, found in zip(whole, cells, images, strict=True):
         row, wrong = _row({**cell, "image": found}, extra_columns)
-        if row.image and row.image in seen:
-            wrong.append(f"image {row.image!r} is on line {seen[row.image]} already")
-        seen.setdefault(row.image, line.number)
+        number, before = seen.setdefault(row.image, (line.number, row))
+        if row.image and number != line.number:
+            if row == before:
+                repeated += 1
+                continue
+            wrong.append(f"image {row.image!r} is on line {number} already, with {_differing(before, row)}")
         rows.append(row)
         problems += [(line.number, problem) for problem in wrong]
+    if repeated:
+        text = f"{repeated} lines repeat an earlier one and count once"
+        notes.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     if not rows and not problems:
         raise ManifestError(f"{path} lists no pictures; it needs a line below the header for each")
     told = [f"line {number}: {problem}" for number, problem in sorted(problems, key=lambda found: found[0])]
     manifest = Manifest(tuple(rows), path.parent, extra_columns, (*notes, *matched, *_notes_on(whole, cells)))
     return Scan(manifest, tuple(told))
+
+
+def _differing(before: Row, row: Row) -> str:
+    """What two rows of one picture say differently."""
+    columns = [column for column in (*COLUMNS, *row.extra) if before.value(column) != row.value(column)]
+    return ", ".join(
+        f"{column} {before.value(column)!r} there and {row.value(column)!r} here" for column in columns
+    )
 
 
 def _notes_on(lines: Sequence[TableLine], cells: Sequence[Mapping[str, str]]) -> Iterator[str]:
