@@ -37,7 +37,7 @@ class AdapterOption:
 
 def adapter_options(kind: type[Adapter]) -> tuple[AdapterOption, ...]:
     """The options that an adapter takes, in the order in which it declares them; inherited ones last."""
-    meanings = {}
+    meanings: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         meanings |= _meanings(inspect.cleandoc(each.__doc__ or ""))
     fields = sorted(kind.model_fields.items(), key=lambda item: item[0] not in kind.__annotations__)

@@ -20,7 +20,7 @@ from clients.data.inspect.near_duplicates import (
     unlinked,
 )
 from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
-from clients.data.manifests.csv_file import scan_manifest
+from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.partition.assign import name_of
@@ -88,26 +88,25 @@ class CheckReport:
 
 
 def check_manifest(
-    path: Path,
-    *,
+    *paths: Path,
     threads: int | None = None,
     case: CaseInput | None = None,
     near_duplicates: bool | None = None,
 ) -> CheckReport:
-    """Check every row and decode every picture of a manifest.
+    """Check every row and decode every picture of a manifest, or of several as one.
 
     Args:
-        path: the manifest.
+        paths: the manifests of one job; near-duplicates are sought across them, too.
         threads: how many pictures are decoded at once; by default one per processor, at most eight.
         case: what its lesions have, where they are to be cases.
         near_duplicates: whether to look for them; by default where the library that this needs is installed.
 
     Raises:
-        ManifestError: the file is no manifest at all.
+        ManifestError: a file is no manifest at all.
         MissingLibraryError: near-duplicates are asked for, and the library is not installed.
     """
     seek = can_fingerprint() if near_duplicates is None else near_duplicates
-    scan = scan_manifest(path)
+    scan = scan_manifests(paths)
     rows = scan.manifest.rows
     component_ids = components([linkage_keys(row) for row in rows])
     digests, broken, fingerprints = read_all(scan.manifest, threads, fingerprints=seek)

@@ -3,7 +3,7 @@
 import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clients.data.atomic_files import write_atomically
@@ -70,6 +70,28 @@ def scan_manifest(path: Path) -> Scan:
         return _scan(table, path)
     except UnreadableTableError as error:
         raise ManifestError(f"{path} {error}") from error
+
+
+def scan_manifests(paths: Sequence[Path]) -> Scan:
+    """Several manifests as one, as a job that names all of them reads them; one by itself is as it is.
+
+    Raises:
+        ManifestError: as `scan_manifest`, or one is named twice.
+    """
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise ManifestError("a manifest is named twice; name each once")
+    scans = [scan_manifest(path) for path in paths]
+    if len(scans) == 1:
+        return scans[0]
+    folder = scans[0].manifest.folder
+    rows = [
+        replace(row, image=relocate(row.image, scan.manifest.folder, folder))
+        for scan in scans
+        for row in scan.manifest.rows
+    ]
+    notes = [note for scan in scans for note in scan.manifest.notes]
+    problems = [f"{path}: {text}" for path, scan in zip(paths, scans, strict=True) for text in scan.problems]
+    return Scan(Manifest.of(rows, folder, notes), tuple(problems))
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
