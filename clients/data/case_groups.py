@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.cell_values import UnreadCells, codes_option
 from clients.data.errors import ManifestError
 from clients.data.manifests.groups import number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND, Row
@@ -86,18 +87,19 @@ def group_cases(rows: Sequence[Row], table: PictureTable, case: CaseInput) -> Ca
     )
 
 
-def case_problems(rows: Sequence[Row], case: CaseInput) -> list[str]:
-    """What keeps the pictures of a manifest from being cases: what cannot be read, and contradictions.
+def case_problems(rows: Sequence[Row], case: CaseInput) -> tuple[list[str], UnreadCells]:
+    """What keeps the pictures of a manifest from being cases: contradictions, and what cannot be read.
 
     Args:
         rows: of the manifest, one per picture.
         case: what a case has.
     """
-    _, context, problems = scan_columns(rows, case)
+    _, context, unread = scan_columns(rows, case)
     members: dict[int, list[int]] = {}
     for picture, lesion in enumerate(number_lesions(rows).tolist()):
         members.setdefault(lesion, []).append(picture)
-    return problems + contradictions(rows, [row.label for row in rows], context, [*members.values()], case)
+    labels = [row.label for row in rows]
+    return contradictions(rows, labels, context, [*members.values()], case), unread
 
 
 def read_columns(rows: Sequence[Row], case: CaseInput) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -106,35 +108,35 @@ def read_columns(rows: Sequence[Row], case: CaseInput) -> tuple[NDArray[np.int64
     Raises:
         ManifestError: what cannot be read, with the pictures that say so.
     """
-    kinds, context, problems = scan_columns(rows, case)
-    if problems:
+    kinds, context, unread = scan_columns(rows, case)
+    if unread:
         raise ManifestError(
-            f"{len(problems)} cells say what cannot be of a case:\n{listing(problems)}\n"
-            "mend the manifest, or leave the cell empty"
+            f"{len(unread.lines)} values cannot be of a case:\n{listing(unread.lines)}\n"
+            f"map them where the table is imported, {codes_option(unread.codes)}, or leave the cells empty"
         )
     return kinds, context
 
 
 def scan_columns(
     rows: Sequence[Row], case: CaseInput
-) -> tuple[NDArray[np.int64], NDArray[np.float32], list[str]]:
-    """As `read_columns`, with a line for each cell that cannot be read."""
-    problems: list[str] = []
+) -> tuple[NDArray[np.int64], NDArray[np.float32], UnreadCells]:
+    """As `read_columns`, with the cells that cannot be read."""
+    unread = UnreadCells()
     kinds = np.full(len(rows), UNSAID, dtype=np.int64)
     context = np.full((len(rows), len(case.facts)), np.nan, dtype=np.float32)
     for number, row in enumerate(rows):
         try:
             kind = read_kind(row.value(IMAGE_KIND))
         except ValueError as error:
-            problems.append(f"{row.image}: {error}")
+            unread.add(IMAGE_KIND, row.value(IMAGE_KIND), str(error), row.image)
         else:
             kinds[number] = 1 + case.kinds.index(kind) if kind in case.kinds else UNSAID
         for place, fact in enumerate(case.facts):
             try:
                 context[number, place] = fact.read(row.value(fact.name))
             except ValueError as error:
-                problems.append(f"{row.image}: {error}")
-    return kinds, context, problems
+                unread.add(fact.name, row.value(fact.name), str(error), row.image)
+    return kinds, context, unread
 
 
 def in_slots(pictures: Sequence[int], kinds: NDArray[np.int64], case: CaseInput) -> list[int]:

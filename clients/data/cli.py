@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,6 +20,7 @@ from typer.core import TyperCommand
 from clients.data.adapters.options import adapter_options, describe_adapter
 from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
 from clients.data.atomic_files import write_atomically
+from clients.data.cell_values import codes_option
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import CheckReport, check_manifest, read_all
 from clients.data.inspect.describe import describe_manifest, tabulate
@@ -29,7 +31,7 @@ from clients.data.inspect.quality import quality_of
 from clients.data.inspect.quality_page import quality_page
 from clients.data.inspect.tone_angles import measure_tones
 from clients.data.inspect.tone_check import check_tones, tone_table
-from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.csv_file import read_manifest, scan_manifests, write_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
 from clients.data.partition.partition_manifest import partition_manifest
@@ -57,6 +59,9 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+ManifestPaths = Annotated[
+    list[Path], typer.Argument(metavar="MANIFEST...", help="One manifest, or all of one job.")
+]
 ManifestPath = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A manifest, e.g. manifest.csv.")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
 
@@ -130,6 +135,13 @@ def import_(
     present_only: Annotated[
         bool, typer.Option("--present-only", help="Leave out lines whose picture is not on disk.")
     ] = False,
+    keep_first: Annotated[
+        bool, typer.Option("--keep-first", help="Of lines that contradict each other take the first.")
+    ] = False,
+    drop_contradictions: Annotated[
+        bool,
+        typer.Option("--drop-contradictions", help="Leave out pictures whose lines contradict each other."),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +152,12 @@ def import_(
     """
     with _explained():
         _refuse_overwriting(out, force)
-        manifest = make_adapter(adapter, _options(option or [])).manifest(folder.absolute())
+        options = _options(option or [])
+        if keep_first and drop_contradictions:
+            raise ClientDataError("--keep-first and --drop-contradictions exclude each other; give one")
+        if keep_first or drop_contradictions:
+            options["repeats"] = "first" if keep_first else "drop"
+        manifest = make_adapter(adapter, options).manifest(folder.absolute())
         absent = absent_pictures(manifest)
         unlisted = unlisted_in(manifest, folder.absolute())
         total, left_out = len(manifest.rows), [picture for picture in absent if not picture.empty]
@@ -195,9 +212,10 @@ def adapters(
     "manifest.csv",
     "manifest.csv --cases --json",
     "manifest.csv --no-near-duplicates",
+    "north.csv south.csv",
 )
 def check(
-    manifest: ManifestPath,
+    manifests: ManifestPaths,
     cases: Annotated[
         bool, typer.Option("--cases", help="Also as a job with `unit: lesion` reads it by default.")
     ] = False,
@@ -210,7 +228,8 @@ def check(
 
     Missing or broken pictures, impossible values, lesions on both sides of a split or at two patients, and
     pictures that appear under two lesions or with two diagnoses, also where they were saved, resized or
-    cropped anew (near-duplicates; `dermfed-data link` keeps them together). With --cases also kinds, ages,
+    cropped anew (near-duplicates; `dermfed-data link` keeps them together). Of several manifests also across
+    them. With --cases also kinds, ages,
     sexes and sites that cannot be, and pictures of one lesion that contradict each other. Of pictures, twenty
     are shown of each cause; --json has all. Pictures beside those of the manifest that no line names are
     told, and are no problem.
@@ -219,7 +238,7 @@ def check(
         if near_duplicates and not can_fingerprint():
             _say(f"dermfed-data: {NOT_SOUGHT}")
         report = check_manifest(
-            manifest.absolute(),
+            *(manifest.absolute() for manifest in manifests),
             case=CasesConfig().input if cases else None,
             near_duplicates=near_duplicates and can_fingerprint(),
         )
@@ -227,8 +246,10 @@ def check(
     for note in report.notes:
         _say(note)
     if report.unlisted.count:
-        _say(f"note: beside those of {manifest}, {report.unlisted}")
-    lines = [*_problem_lines(report), f"{manifest}: {report.pictures} pictures, {found}"]
+        _say(f"note: beside those of {_listed(manifests)}, {report.unlisted}")
+    lines = [*_problem_lines(report), f"{_listed(manifests)}: {report.pictures} pictures, {found}"]
+    if report.codes:
+        _say(f"look at this proposal, and map them as the table is imported: {codes_option(report.codes)}")
     _answer(asdict(report), "\n".join(lines), as_json)
     if report.problems:
         raise typer.Exit(REFUSED)
@@ -237,10 +258,13 @@ def check(
 @_command(
     "link",
     "manifest.csv --out linked.csv",
+    "north.csv south.csv --out linked",
 )
 def link(
-    manifest: ManifestPath,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
+    manifests: ManifestPaths,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The manifest to write; of several, a folder.")
+    ],
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -248,15 +272,25 @@ def link(
 
     The same bytes, or near-duplicates: saved, resized or cropped a little anew. Groups that are there stay,
     and become one where their pictures are the same. Look at what is linked, `dermfed-data check` names it.
+    Of several manifests pictures are linked across them, and each is written to the folder under its name.
     """
     with _explained():
         _refuse_overwriting(out, force)
         require_hashing()
-        read = read_manifest(manifest.absolute())
+        each = [read_manifest(manifest.absolute()) for manifest in manifests]
+        if len({manifest.name for manifest in manifests}) < len(manifests):
+            raise ClientDataError(
+                "two manifests have one name, under which both would be written; rename one"
+            )
+        read = scan_manifests([manifest.absolute() for manifest in manifests]).manifest
         digests, broken, fingerprints = read_all(read, fingerprints=True)
         same = same_pictures(digests, fingerprints)
         linked = link_manifest(read, same)
-        write_manifest(linked, out.absolute())
+        rows = iter(linked.rows)
+        for manifest, one in zip(manifests, each, strict=True):
+            columns = tuple(dict.fromkeys([*one.extra_columns, DUPLICATE_GROUP]))
+            part = Manifest(tuple(islice(rows, len(one.rows))), linked.folder, columns)
+            write_manifest(part, (out if len(each) == 1 else out / manifest.name).absolute())
     parted = straddling(linked.rows, components([linkage_keys(row) for row in linked.rows]))
     answer = {
         "manifest": str(out),
@@ -325,7 +359,7 @@ def withdraw(
     "manifest.csv --out quality.html --no-names",
 )
 def report(
-    manifest: ManifestPath,
+    manifests: ManifestPaths,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")],
     names: Annotated[
         bool, typer.Option("--names/--no-names", help="Whether file names are on the page.")
@@ -333,7 +367,7 @@ def report(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page on a manifest's quality, to hand to a colleague.
+    """Write a page on the quality of a manifest, or of several as one, to hand to a colleague.
 
     Counts by label, skin tone, split and clinic with those of few pictures marked; what is missing, and what
     is broken by cause; sizes of pictures; and what to do about each. Every picture is opened. With file names
@@ -341,7 +375,7 @@ def report(
     """
     with _explained():
         _refuse_overwriting(out, force)
-        quality = quality_of(manifest.absolute())
+        quality = quality_of(*(manifest.absolute() for manifest in manifests))
         for note in quality.notes:
             _say(note)
         with write_atomically(out.absolute()) as temporary:
@@ -549,6 +583,10 @@ def _explained() -> Iterator[None]:
         _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
     except (ClientDataError, JobError, OSError) as error:
         _stop(str(error), WRONG)
+
+
+def _listed(manifests: list[Path]) -> str:
+    return ", ".join(map(str, manifests))
 
 
 def _problem_lines(report: CheckReport) -> Iterator[str]:

@@ -65,7 +65,8 @@ def lesions_of(manifests: Manifests) -> Lesions:
         facts += [] if wrong else [name]
         unread += wrong[:1]
     cases = CasesConfig(slots=min(SLOTS, max(sizes)), kinds=_kinds(manifests), facts=tuple(facts))
-    problems = tuple(case_problems(rows, cases.input))
+    contradicting, wrong_cells = case_problems(rows, cases.input)
+    problems = (*wrong_cells.lines, *contradicting)
     return Lesions(len(sizes), several, None if problems else cases, problems, tuple(unread))
 
 

@@ -2,10 +2,13 @@
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from clients.data.manifests.manifest import Manifest
 from training.config import FrozenConfig
+
+Repeats = Literal["refuse", "first", "drop"]
+"""What becomes of a picture of which two lines of a table say different things."""
 
 
 class Adapter(FrozenConfig):
@@ -26,3 +29,14 @@ class Adapter(FrozenConfig):
         Raises:
             AdapterError: the folder lacks a file, or a file is not as its publisher made it.
         """
+
+
+class TableAdapter(Adapter):
+    """A reader of a table with a line for each picture; lines that are equal count once.
+
+    Attributes:
+        repeats: of a picture of which two lines say different things: `refuse` the table, take the `first`
+            line, or `drop` the picture (`--keep-first` and `--drop-contradictions`).
+    """
+
+    repeats: Repeats = "refuse"

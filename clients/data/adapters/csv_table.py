@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import Line, images_of, read_table
+from clients.data.adapters.adapter import TableAdapter
+from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
+from clients.data.cell_values import UnreadCells, codes_option, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
@@ -24,17 +25,19 @@ from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
 
 
-class CsvTable(Adapter):
+class CsvTable(TableAdapter):
     """A table and the meaning of its columns; a column that is not named is not read.
 
     Attributes:
         table: the CSV file in the folder.
         image: the column with the picture's file name, with or without its suffix.
         label: the column with the diagnosis.
-        codes: from the table's diagnoses to codes; without it they are taken as they are.
+        codes: by column of the manifest what values of the table become, whatever their case:
+            `{"label": {"Melanom": "MEL"}, "sex": {"w": "female"}, "age": {"85+": "85"}}`; empty for not
+            known. A diagnosis that it does not name is refused where it names any; other values stay as they
+            are.
         skin_tone: the column with the skin tone.
         scale: the scale of that column.
-        unknown_tones: what that column says where the tone is not known (`-1`), besides nothing.
         lesion_id: the column with the lesion.
         patient_id: the column with the patient.
         site: the column with the place on the body.
@@ -52,10 +55,9 @@ class CsvTable(Adapter):
     table: str
     image: str = "image"
     label: str | None = None
-    codes: Mapping[str, str] | None = None
+    codes: Mapping[str, Mapping[str, str]] = {}
     skin_tone: str | None = None
     scale: str | None = None
-    unknown_tones: tuple[str, ...] = ()
     lesion_id: str | None = None
     patient_id: str | None = None
     site: str | None = None
@@ -95,6 +97,13 @@ class CsvTable(Adapter):
                 raise ValueError(f"`patterns` has {option}, but the option `{option}` names no column")
             if _compiled(pattern).groups != 1:
                 raise ValueError(f"the pattern {pattern!r} of {option} needs one group, in parentheses")
+        read = [*self._facts(), *self.extra.values()]
+        for column in self.codes:
+            if column not in read:
+                known = nearest(column, read)
+                raise ValueError(
+                    f"`codes` has the column {column!r}, which the manifest does not get; {known}"
+                )
         taken = sorted(set(self.extra.values()) & set(COLUMNS))
         if taken:
             raise ValueError(f"`extra` may not make the column {', '.join(taken)}; set the option instead")
@@ -107,34 +116,38 @@ class CsvTable(Adapter):
         lines = read_table(
             path,
             required,
-            key=self.image,
             encoding=self.encoding,
             delimiter=self.delimiter,
             anybodys=True,
             notes=notes,
         )
-        problems = self._spoilt(lines)
-        if not problems:
-            images = images_of([line[self.image] for line in lines], folder, notes=notes)
-            rows: list[Row] = []
-            first: dict[str, Line] = {}
-            for line, image in zip(self._emptied(lines, notes), images, strict=True):
-                if image in first:
-                    problems.append(
-                        f"line {line.number}: {line[self.image]!r} is the picture {image}, which line "
-                        f"{first[image].number} calls {first[image][self.image]!r}"
-                    )
-                first.setdefault(image, line)
-                try:
-                    rows.append(self._row(line, image))
-                except ValueError as error:
-                    problems.append(f"line {line.number}: {error}")
-        if problems:
-            raise AdapterError(f"{path} has {len(problems)} problems:\n{listing(problems)}")
+        refuse_unnamed(path, lines, self.image)
+        if spoilt := self._spoilt(lines):
+            raise AdapterError(f"{path} has {len(spoilt)} problems:\n{listing(spoilt)}")
+        images = images_of([line[self.image] for line in lines], folder, notes=notes)
+        rows: list[Row] = []
+        unread = UnreadCells()
+        for line, image in zip(self._emptied(lines, notes), images, strict=True):
+            rows.append(self._row(line, image, unread))
+        if unread:
+            raise AdapterError(
+                f"{path} has {len(unread.lines)} values that cannot be read:\n{listing(unread.lines)}\n"
+                f"mend the table{f', or map them: {codes_option(unread.codes)}' if unread.codes else ''}"
+            )
+        columns = [*COLUMNS, *self.extra.values()]
+        cells = [{column: row.value(column) for column in columns} for row in rows]
+        numbered = [(line.number, cell) for line, cell in zip(lines, cells, strict=True)]
+        rows = [rows[place] for place in counted_once(path, numbered, "image", self.repeats, notes)]
         unlabelled = sum(not row.label for row in rows)
         if self.label is not None and unlabelled:
             text = f"{unlabelled} of {len(rows)} cells are empty: no label"
             notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
+        if unread := unread_facts(Manifest.of(rows, folder)):
+            text = f"{len(unread.lines)} values are no age, sex, site or kind of picture that is known"
+            shown = (
+                f"{listing(unread.lines)}\nlook at this proposal, and map them: {codes_option(unread.codes)}"
+            )
+            notes.append(Note(f"{path.name}: {text}:\n{shown}", f"a table: {text}"))
         return Manifest.of(rows, folder, notes)
 
     def _spoilt(self, lines: Sequence[Line]) -> list[str]:
@@ -149,16 +162,22 @@ class CsvTable(Adapter):
         ]
 
     def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
-        """The lines without what stands for nothing; labels that `codes` names are kept."""
+        """The lines without what stands for nothing; what `codes` names is kept."""
         nothing = {word.casefold() for word in self.empty_cells}
         kept = {self.image}
         found: Counter[tuple[str, str]] = Counter()
+        made_of: dict[str, list[str]] = {}
+        for name, column in [
+            *self._facts().items(),
+            *((name, column) for column, name in self.extra.items()),
+        ]:
+            made_of.setdefault(column, []).append(name)
         emptied = []
         for line in lines:
             other = Line(line)
             other.number = line.number
             for column, cell in line.items():
-                named = column == self.label and self.codes is not None and cell in self.codes
+                named = any(cell in self.codes.get(name, {}) for name in made_of.get(column, ()))
                 if cell.casefold() in nothing and cell and column not in kept and not named:
                     found[column, cell] += 1
                     other[column] = ""
@@ -179,37 +198,50 @@ class CsvTable(Adapter):
         options = ("label", "skin_tone", "lesion_id", "patient_id", "site", "split")
         return {option: column for option in options if (column := getattr(self, option)) is not None}
 
-    def _row(self, line: Mapping[str, str], image: str) -> Row:
-        def cell(column: str | None) -> str:
-            return line[column] if column else ""
+    def _row(self, line: Mapping[str, str], image: str, unread: UnreadCells) -> Row:
+        """The row of a line; values that cannot be read go to `unread`."""
 
-        def part(option: Literal["lesion_id", "patient_id", "site", "split"]) -> str:
-            text, pattern = cell(getattr(self, option)), self.patterns.get(option)
+        def cell(option: str) -> str:
+            column = getattr(self, option)
+            text = line[column] if column else ""
+            pattern = self.patterns.get(option)  # type: ignore[call-overload]
             if not text or pattern is None:
-                return text
+                return self._coded(option, text)
             found = re.search(pattern, text)
             if found is None:
-                raise ValueError(f"{option} {text!r} does not match the pattern {pattern!r}")
-            return found[1] or ""
+                reason = f"{option} {text!r} does not match the pattern {pattern!r}"
+                unread.add(option, text, reason, image, mapped=False)
+                return ""
+            return self._coded(option, found[1] or "")
 
-        label, tone = cell(self.label), cell(self.skin_tone)
-        if label and self.codes is not None:
-            if label not in self.codes:
-                raise ValueError(f"diagnosis {label!r} is not in `codes`; {nearest(label, list(self.codes))}")
-            label = self.codes[label]
-        if tone in self.unknown_tones or self.scale is None:
-            tone = ""
+        label, tone = cell("label"), cell("skin_tone")
+        known = self.codes.get("label")
+        if label and known is not None and label not in known.values():
+            reason = f"diagnosis {label!r} is not in `codes`; {nearest(label, list(known))}"
+            unread.add("label", label, reason, image)
+        if tone and self.scale:
+            try:
+                tone = read_tone(tone, self.scale)
+            except ValueError as error:
+                unread.add("skin_tone", tone, str(error), image)
         return Row(
             image=image,
             label=label,
-            skin_tone=read_tone(tone, self.scale) if tone and self.scale else "",
+            skin_tone=tone,
             skin_tone_scale=read_scale(self.scale) if tone and self.scale else "",
-            lesion_id=part("lesion_id"),
-            patient_id=part("patient_id"),
-            site=part("site"),
-            split=part("split"),
-            extra={name: line[column] for column, name in self.extra.items()},
+            lesion_id=cell("lesion_id"),
+            patient_id=cell("patient_id"),
+            site=cell("site"),
+            split=cell("split"),
+            extra={name: self._coded(name, line[column]) for column, name in self.extra.items()},
         )
+
+    def _coded(self, column: str, text: str) -> str:
+        """What `codes` makes of a value of a column of the manifest; the value itself where it names none."""
+        codes = self.codes.get(column, {})
+        if text in codes:
+            return codes[text]
+        return next((code for value, code in codes.items() if value.casefold() == text.casefold()), text)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

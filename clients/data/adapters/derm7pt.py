@@ -12,6 +12,7 @@ The data set tells no skin tones and no patients. The diagnoses lentigo, melanos
 code, and keep their published names. Lists of a subset's rows leave the others without a published split.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,12 @@ class Derm7pt(Adapter):
         kinds = list(KINDS) if self.picture == "both" else [self.picture]
         needed = ("case_num",) if self.picture == "both" else ()
         lines = read_table(table, ("diagnosis", *kinds, *needed), notes=notes)
-        refuse_unnamed(table, lines, "case_num" if "case_num" in lines[0] else kinds[0])
+        key = "case_num" if "case_num" in lines[0] else kinds[0]
+        refuse_unnamed(table, lines, key)
+        if twice := [name for name, count in Counter(line[key] for line in lines).items() if count > 1]:
+            raise AdapterError(
+                f"{table} has {key} {', '.join(twice[:5])} twice; put the published table there"
+            )
         splits = self._splits(table, len(lines))
         shown: dict[str, list[_Shown]] = {}
         for number, line in enumerate(lines):

@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import code_of, tone_of
 from clients.data.adapters.fitzpatrick17k_names import DIAGNOSES, NINE, THREE
 from clients.data.adapters.published import images_of, read_table
@@ -29,7 +29,7 @@ QC = ("1 Diagnostic", "2 Characteristic", "3 Wrongly labelled", "4 Other", "5 Po
 NAMES = {"label": DIAGNOSES, "nine_partition_label": NINE, "three_partition_label": THREE}
 
 
-class Fitzpatrick17k(Adapter):
+class Fitzpatrick17k(TableAdapter):
     """Fitzpatrick17k.
 
     Attributes:
@@ -55,7 +55,7 @@ class Fitzpatrick17k(Adapter):
         """One row per picture of the table that is not left out."""
         notes: list[str] = []
         required = ("md5hash", self.tones, "label", "nine_partition_label", "three_partition_label", "qc")
-        lines = read_table(folder / TABLE, required, key="md5hash", notes=notes)
+        lines = read_table(folder / TABLE, required, key="md5hash", repeats=self.repeats, notes=notes)
         lines = [line for line in lines if line["qc"] not in self.leave_out_qc]
         if not lines:
             raise AdapterError(f"`leave_out_qc` leaves out every picture of {folder / TABLE}")

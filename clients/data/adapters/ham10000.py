@@ -8,7 +8,7 @@ no skin tones and no patients.
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
@@ -25,7 +25,7 @@ CODES = {
 }
 
 
-class Ham10000(Adapter):
+class Ham10000(TableAdapter):
     """HAM10000; no options."""
 
     name: Literal["ham10000"] = "ham10000"
@@ -34,7 +34,7 @@ class Ham10000(Adapter):
         """One row per picture of the metadata table."""
         notes: list[str] = []
         required = ("lesion_id", "image_id", "dx", "localization")
-        lines = read_table(_table(folder), required, key="image_id", notes=notes)
+        lines = read_table(_table(folder), required, key="image_id", repeats=self.repeats, notes=notes)
         images = images_of([line["image_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import code_of, one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
@@ -28,7 +28,7 @@ FACTS = ("age_approx", "sex", "anatom_site_general")
 FLAMBY = "train_test_split.csv"
 
 
-class Isic2019(Adapter):
+class Isic2019(TableAdapter):
     """ISIC 2019.
 
     Attributes:
@@ -43,7 +43,13 @@ class Isic2019(Adapter):
         notes: list[str] = []
         labels = one_hot(folder / "ISIC_2019_Training_GroundTruth.csv", "image")
         required = ("image", "age_approx", "anatom_site_general", "lesion_id", "sex")
-        lines = read_table(folder / "ISIC_2019_Training_Metadata.csv", required, key="image", notes=notes)
+        lines = read_table(
+            folder / "ISIC_2019_Training_Metadata.csv",
+            required,
+            key="image",
+            repeats=self.repeats,
+            notes=notes,
+        )
         if self.without_ham10000:
             lines = [line for line in lines if _source(line) != "HAM"]
         images = images_of([line["image"] for line in lines], folder, ending="_downsampled", notes=notes)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
@@ -36,7 +36,7 @@ DIAGNOSES = {
 DUPLICATES = "ISIC_2020_Training_Duplicates.csv"
 
 
-class Isic2020(Adapter):
+class Isic2020(TableAdapter):
     """ISIC 2020.
 
     Attributes:
@@ -52,7 +52,9 @@ class Isic2020(Adapter):
         notes: list[str] = []
         site = "anatom_site_general_challenge"
         required = ("image_name", "patient_id", "sex", "age_approx", site, "diagnosis", "benign_malignant")
-        lines = read_table(_table(folder), (*required, "target"), key="image_name", notes=notes)
+        lines = read_table(
+            _table(folder), (*required, "target"), key="image_name", repeats=self.repeats, notes=notes
+        )
         images = images_of([line["image_name"] for line in lines], folder, notes=notes)
         groups = _duplicates(folder / DUPLICATES)
         codes = DIAGNOSES if self.labels == "diagnosis" else MALIGNANCIES

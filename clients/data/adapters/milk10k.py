@@ -7,7 +7,7 @@ unpacked or in zip files. Tones are on the data set's own scale `milk10k`, 0 (ve
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
@@ -24,7 +24,7 @@ NEAR_DUPLICATES = (
 )
 
 
-class Milk10k(Adapter):
+class Milk10k(TableAdapter):
     """MILK10k; no options. Filter by the column `image_type` to keep one of the two kinds of picture."""
 
     name: Literal["milk10k"] = "milk10k"
@@ -35,7 +35,13 @@ class Milk10k(Adapter):
         labels = one_hot(folder / "MILK10k_Training_GroundTruth.csv", "lesion_id")
         required = ("lesion_id", "image_type", "isic_id", "skin_tone_class", "site")
         group = {lesion: pair[0] for pair in NEAR_DUPLICATES for lesion in pair}
-        lines = read_table(folder / "MILK10k_Training_Metadata.csv", required, key="isic_id", notes=notes)
+        lines = read_table(
+            folder / "MILK10k_Training_Metadata.csv",
+            required,
+            key="isic_id",
+            repeats=self.repeats,
+            notes=notes,
+        )
         images = images_of([line["isic_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):

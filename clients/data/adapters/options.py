@@ -36,8 +36,11 @@ class AdapterOption:
 
 
 def adapter_options(kind: type[Adapter]) -> tuple[AdapterOption, ...]:
-    """The options that an adapter takes, in the order in which it declares them."""
-    meanings = _meanings(inspect.getdoc(kind) or "")
+    """The options that an adapter takes, in the order in which it declares them; inherited ones last."""
+    meanings: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        meanings |= _meanings(inspect.cleandoc(each.__doc__ or ""))
+    fields = sorted(kind.model_fields.items(), key=lambda item: item[0] not in kind.__annotations__)
     return tuple(
         AdapterOption(
             name=name,
@@ -46,7 +49,7 @@ def adapter_options(kind: type[Adapter]) -> tuple[AdapterOption, ...]:
             values=_values(field.annotation),
             meaning=meanings.get(name, ""),
         )
-        for name, field in kind.model_fields.items()
+        for name, field in fields
         if name != "name"
     )
 

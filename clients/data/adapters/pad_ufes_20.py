@@ -10,7 +10,7 @@ several patients. So a lesion is named by both here, as in the pictures' names: 
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
@@ -18,7 +18,7 @@ from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 CODES = {"ACK": "AK", "BCC": "BCC", "MEL": "MEL", "NEV": "NV", "SCC": "SCC", "SEK": "BKL"}
 
 
-class PadUfes20(Adapter):
+class PadUfes20(TableAdapter):
     """PAD-UFES-20; no options. SCC counts Bowen's disease too, BKL is seborrhoeic keratosis alone."""
 
     name: Literal["pad-ufes-20"] = "pad-ufes-20"
@@ -27,7 +27,7 @@ class PadUfes20(Adapter):
         """One row per picture of the metadata table."""
         notes: list[str] = []
         required = ("img_id", "patient_id", "lesion_id", "diagnostic", "fitspatrick")
-        lines = read_table(folder / "metadata.csv", required, key="img_id", notes=notes)
+        lines = read_table(folder / "metadata.csv", required, key="img_id", repeats=self.repeats, notes=notes)
         images = images_of([line["img_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from clients.data.adapters.adapter import Repeats
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import DelimitedTable, read_delimited
 from clients.data.manifests.text_file import UnknownEncodingError, UnreadableTableError
@@ -29,6 +30,7 @@ def read_table(
     encoding: str | None = None,
     delimiter: str | None = None,
     anybodys: bool = False,
+    repeats: Repeats = "refuse",
     notes: list[str] | None = None,
 ) -> list[Line]:
     """The lines of a CSV file with at least the columns `required`, cells stripped.
@@ -37,11 +39,12 @@ def read_table(
         path: the file.
         required: the columns that must be there, under the names that their cells get; a header that differs
             in case or blanks alone will do.
-        key: of those, the column that names each line: it is filled, and no value is there twice.
+        key: of those, the column that names each line: it is filled, and equal lines count once.
         encoding: of the file; by default what it shows.
         delimiter: between cells; by default what the header shows.
         anybodys: whether it is anybody's table rather than a published one: lines that hold only delimiters
             are left out and told, and messages name the options `encoding` and `delimiter`.
+        repeats: what becomes of lines with one key that say different things in the columns `required`.
         notes: takes what was taken for granted or left out; without it, that goes to standard error.
 
     Raises:
@@ -88,6 +91,8 @@ def read_table(
         told.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     if key is not None:
         refuse_unnamed(path, lines, key)
+        read = [(line.number, {column: line[column] for column in (key, *required)}) for line in lines]
+        lines = [lines[place] for place in counted_once(path, read, key, repeats, told)]
     tell(told, notes)
     return lines
 
@@ -140,29 +145,72 @@ def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: l
     return [renamed.get(column, column) for column in table.header]
 
 
-def refuse_unnamed(path: Path, lines: Sequence[Mapping[str, str]], key: str) -> None:
-    """Refuse a table with lines whose `key` is empty or is another line's.
+def refuse_unnamed(path: Path, lines: Sequence[Line], key: str) -> None:
+    """Refuse a table with lines whose `key` is empty.
 
     Raises:
         AdapterError: lists them.
     """
-    first: dict[str, int] = {}
-    problems = []
-    for place, line in enumerate(lines, start=2):
-        number, value = line.number if isinstance(line, Line) else place, line[key]
-        if not value:
-            problems.append(f"line {number}: {key} is empty")
-        elif value in first:
-            problems.append(f"line {number}: {key} {value} is on line {first[value]} already")
-        first.setdefault(value, number)
+    problems = [f"line {line.number}: {key} is empty" for line in lines if not line[key]]
     if problems:
-        advice = (
-            f"\na line without {key} is no picture's (a total, merged cells): fill it, or delete the line"
-        )
-        empty = any(not line[key] for line in lines)
         raise AdapterError(
-            f"{path} has {len(problems)} problems:\n{listing(problems)}{advice if empty else ''}"
+            f"{path} has {len(problems)} problems:\n{listing(problems)}\n"
+            f"a line without {key} is no picture's (a total, merged cells): fill it, or delete the line"
         )
+
+
+def counted_once(
+    path: Path,
+    lines: Sequence[tuple[int, Mapping[str, str]]],
+    key: str,
+    repeats: Repeats,
+    notes: list[str],
+) -> list[int]:
+    """The places of the lines that count: of equal lines with one key the first, of others as `repeats` says.
+
+    Args:
+        path: the table.
+        lines: the number of each line in the file, and its cells.
+        key: the column that names what a line is about.
+        repeats: see `Repeats`.
+        notes: takes how many lines are left out.
+
+    Raises:
+        AdapterError: lines with one key say different things, and these are to be refused; lists them.
+    """
+    first: dict[str, int] = {}
+    equal, other = list[int](), list[int]()
+    differing: list[str] = []
+    for place, (number, cells) in enumerate(lines):
+        known = first.setdefault(cells[key], place)
+        if known == place:
+            continue
+        there, before = lines[known]
+        said = [
+            f"{name} {before[name]!r} and {cells[name]!r}" for name in cells if before[name] != cells[name]
+        ]
+        if said:
+            differing.append(f"lines {there} and {number}, {key} {cells[key]}: {', '.join(said)}")
+        (other if said else equal).append(place)
+    if differing and repeats == "refuse":
+        raise AdapterError(
+            f"{path} has {len(differing)} lines that contradict an earlier one on the same picture:\n"
+            f"{listing(differing)}\ntake the first of them with --keep-first, leave these pictures out with "
+            "--drop-contradictions, or mend the table"
+        )
+    if equal:
+        text = f"{len(equal)} lines repeat an earlier one and count once"
+        notes.append(Note(f"{path.name}: {text}", f"a table: {text}"))
+    if differing:
+        gone = {lines[place][1][key] for place in other} if repeats == "drop" else set()
+        what = (
+            f"{len(differing)} lines contradict an earlier one on the same picture; the first counts"
+            if repeats == "first"
+            else f"{len(gone)} pictures are left out, for their lines contradict each other"
+        )
+        notes.append(Note(f"{path.name}: {what}:\n{listing(differing)}", f"a table: {what}"))
+        return [place for place in first.values() if lines[place][1][key] not in gone]
+    return list(first.values())
 
 
 def find_pictures(folder: Path) -> FolderFiles:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.diagnoses import agreed, code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
@@ -53,7 +53,7 @@ AGES = re.compile(r"AGE_(\d+)_TO_(\d+)")  # other groups, as that of the unknown
 SEXES = {"FEMALE": "female", "MALE": "male"}  # all else is not known
 
 
-class Scin(Adapter):
+class Scin(TableAdapter):
     """SCIN.
 
     Attributes:
@@ -74,7 +74,9 @@ class Scin(Adapter):
         required = ("case_id", GIVEN, WEIGHTS, f"monk_skin_tone_label_{self.graders}")
         labels = {
             line["case_id"]: line
-            for line in read_table(folder / "scin_labels.csv", required, key="case_id", notes=notes)
+            for line in read_table(
+                folder / "scin_labels.csv", required, key="case_id", repeats=self.repeats, notes=notes
+            )
         }
         paths = [f"{picture}_path" for picture in PICTURES]
         cases = []

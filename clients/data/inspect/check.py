@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from clients.data.inspect.near_duplicates import (
     unlinked,
 )
 from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
-from clients.data.manifests.csv_file import scan_manifest
+from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.partition.assign import name_of
@@ -76,6 +76,7 @@ class CheckReport:
         notes: what reading the manifest took for granted, and how names were matched to files.
         unlisted: pictures that lie where those of the manifest do, and that no line names.
         near_duplicates: whether near-duplicates were sought.
+        codes: by column the values that cannot be read, and a proposal of what each may mean.
     """
 
     pictures: int
@@ -83,29 +84,29 @@ class CheckReport:
     notes: tuple[str, ...] = ()
     unlisted: UnlistedPictures = NONE_UNLISTED
     near_duplicates: bool = False
+    codes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def check_manifest(
-    path: Path,
-    *,
+    *paths: Path,
     threads: int | None = None,
     case: CaseInput | None = None,
     near_duplicates: bool | None = None,
 ) -> CheckReport:
-    """Check every row and decode every picture of a manifest.
+    """Check every row and decode every picture of a manifest, or of several as one.
 
     Args:
-        path: the manifest.
+        paths: the manifests of one job; near-duplicates are sought across them, too.
         threads: how many pictures are decoded at once; by default one per processor, at most eight.
         case: what its lesions have, where they are to be cases.
         near_duplicates: whether to look for them; by default where the library that this needs is installed.
 
     Raises:
-        ManifestError: the file is no manifest at all.
+        ManifestError: a file is no manifest at all.
         MissingLibraryError: near-duplicates are asked for, and the library is not installed.
     """
     seek = can_fingerprint() if near_duplicates is None else near_duplicates
-    scan = scan_manifest(path)
+    scan = scan_manifests(paths)
     rows = scan.manifest.rows
     component_ids = components([linkage_keys(row) for row in rows])
     digests, broken, fingerprints = read_all(scan.manifest, threads, fingerprints=seek)
@@ -120,10 +121,13 @@ def check_manifest(
     problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
     problems += [ManifestProblem("contradiction", text) for text in contradictions(rows, same)]
     problems += [ManifestProblem("lesion", text) for text in lesions_of_two_patients(rows)]
+    codes: dict[str, dict[str, str]] = {}
     if case is not None:
-        problems += [ManifestProblem("case", text) for text in case_problems(rows, case)]
+        contradicting, unread = case_problems(rows, case)
+        problems += [ManifestProblem("case", text) for text in [*unread.lines, *contradicting]]
+        codes = unread.codes
     unlisted = unlisted_beside(scan.manifest)
-    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek)
+    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek, codes)
 
 
 def read_all(

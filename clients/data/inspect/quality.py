@@ -12,7 +12,7 @@ from PIL import Image
 from clients.data.inspect.check import CheckReport, ManifestProblem, check_manifest
 from clients.data.inspect.hospitals import COLUMNS as HOSPITALS
 from clients.data.labels.taxonomy import describe
-from clients.data.manifests.csv_file import scan_manifest
+from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.groups import components, linkage_keys, number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
@@ -128,18 +128,18 @@ class Quality:
         return sum(count.thin for table in self.counts for _, row in table.rows[:-1] for count in row[:-1])
 
 
-def quality_of(path: Path) -> Quality:
-    """Read a manifest and all its pictures.
+def quality_of(*paths: Path) -> Quality:
+    """Read a manifest, or several as one, and all pictures.
 
     Raises:
-        ManifestError: the file is no manifest at all.
+        ManifestError: a file is no manifest at all.
     """
-    manifest = scan_manifest(path).manifest
-    report = check_manifest(path)
+    manifest = scan_manifests(paths).manifest
+    report = check_manifest(*paths)
     rows = manifest.rows
     patients = components([linkage_keys(row) for row in rows]).tolist()
     return Quality(
-        name=path.name,
+        name=", ".join(path.name for path in paths),
         pictures=len(rows),
         lesions=len(set(number_lesions(rows).tolist())),
         patients=len(set(patients)),

@@ -3,7 +3,7 @@
 import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clients.data.atomic_files import write_atomically
@@ -72,6 +72,28 @@ def scan_manifest(path: Path) -> Scan:
         raise ManifestError(f"{path} {error}") from error
 
 
+def scan_manifests(paths: Sequence[Path]) -> Scan:
+    """Several manifests as one, as a job that names all of them reads them; one by itself is as it is.
+
+    Raises:
+        ManifestError: as `scan_manifest`, or one is named twice.
+    """
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise ManifestError("a manifest is named twice; name each once")
+    scans = [scan_manifest(path) for path in paths]
+    if len(scans) == 1:
+        return scans[0]
+    folder = scans[0].manifest.folder
+    rows = [
+        replace(row, image=relocate(row.image, scan.manifest.folder, folder))
+        for scan in scans
+        for row in scan.manifest.rows
+    ]
+    notes = [note for scan in scans for note in scan.manifest.notes]
+    problems = [f"{path}: {text}" for path, scan in zip(paths, scans, strict=True) for text in scan.problems]
+    return Scan(Manifest.of(rows, folder, notes), tuple(problems))
+
+
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write `manifest`, its relative image paths rewritten to start from the folder of `path`.
 
@@ -129,19 +151,34 @@ def _scan(table: DelimitedTable, path: Path) -> Scan:
     images, matched = match_images([cell["image"] for cell in cells], path.parent)
     rows: list[Row] = []
     problems = [(line.number, fault) for line in table.lines if (fault := table.fault(line))]
-    seen: dict[str, int] = {}
+    seen: dict[str, tuple[int, Row]] = {}
+    repeated = 0
     for line, cell, found in zip(whole, cells, images, strict=True):
         row, wrong = _row({**cell, "image": found}, extra_columns)
-        if row.image and row.image in seen:
-            wrong.append(f"image {row.image!r} is on line {seen[row.image]} already")
-        seen.setdefault(row.image, line.number)
+        number, before = seen.setdefault(row.image, (line.number, row))
+        if row.image and number != line.number:
+            if row == before:
+                repeated += 1
+                continue
+            wrong.append(f"image {row.image!r} is on line {number} already, with {_differing(before, row)}")
         rows.append(row)
         problems += [(line.number, problem) for problem in wrong]
+    if repeated:
+        text = f"{repeated} lines repeat an earlier one and count once"
+        notes.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     if not rows and not problems:
         raise ManifestError(f"{path} lists no pictures; it needs a line below the header for each")
     told = [f"line {number}: {problem}" for number, problem in sorted(problems, key=lambda found: found[0])]
     manifest = Manifest(tuple(rows), path.parent, extra_columns, (*notes, *matched, *_notes_on(whole, cells)))
     return Scan(manifest, tuple(told))
+
+
+def _differing(before: Row, row: Row) -> str:
+    """What two rows of one picture say differently."""
+    columns = [column for column in (*COLUMNS, *row.extra) if before.value(column) != row.value(column)]
+    return ", ".join(
+        f"{column} {before.value(column)!r} there and {row.value(column)!r} here" for column in columns
+    )
 
 
 def _notes_on(lines: Sequence[TableLine], cells: Sequence[Mapping[str, str]]) -> Iterator[str]:

@@ -106,7 +106,8 @@ def test_adapters_are_told_with_their_options() -> None:
     assert 'picture = "derm" [derm, clinic, both]' in run("adapters", "derm7pt").stdout
     answer = json.loads(run("adapters", "--json").stdout)
     assert list(answer) == adapter_names()
-    assert [option["name"] for option in answer["scin"]] == ["scale", "graders", "ties"]
+    assert [option["name"] for option in answer["scin"]] == ["scale", "graders", "ties", "repeats"]
+    assert "--keep-first" in answer["scin"][-1]["meaning"]
     assert answer["csv"][0] | {"meaning": ""} == {
         "name": "table", "required": True, "default": None, "values": [], "meaning": ""
     }  # fmt: skip

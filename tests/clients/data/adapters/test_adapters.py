@@ -101,23 +101,37 @@ def test_csv_maps_columns_codes_and_tones(tmp_path: Path) -> None:
     )
     first, second = imported(
         "csv", tmp_path, table="t.csv", image="DDI_file", label="disease", skin_tone="tone", scale="DDI",
-        codes={"melanoma": "MEL", "nevus": "NV"}, unknown_tones=["-1"], patient_id="case",
+        codes={"label": {"Melanoma": "MEL", "nevus": "NV"}, "skin_tone": {"-1": ""}, "years": {"33": "34"}},
+        patient_id="case",
         extra={"age": "years"},
     ).rows  # fmt: skip
     assert first == Row(
-        "images.zip::images/1.jpg", "MEL", "12", "ddi", patient_id="c1", extra={"years": "33"}
+        "images.zip::images/1.jpg", "MEL", "12", "ddi", patient_id="c1", extra={"years": "34"}
     )
     assert (second.label, second.skin_tone, second.skin_tone_scale) == ("NV", "", "")
 
 
-def test_csv_lists_all_lines_that_do_not_fit(tmp_path: Path) -> None:
-    archive(tmp_path, "1")
-    (tmp_path / "t.csv").write_text("image,dx,tone\n1,odd,1\n2,mel,7\n")
-    with pytest.raises(AdapterError, match=r"(?s)2 problems.*line 2: diagnosis 'odd'.*line 3: skin tone '7'"):
-        imported(
-            "csv", tmp_path, table="t.csv", label="dx", codes={"mel": "MEL"}, skin_tone="tone",
-            scale="fitzpatrick",
-        )  # fmt: skip
+def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path: Path) -> None:
+    archive(tmp_path, *"12345")
+    (tmp_path / "t.csv").write_text("image,dx,tone\n1,odd,1\n2,mel,7\n3,odd,7\n4,MEL,2\n5,odd,\n")
+    options = {"table": "t.csv", "label": "dx", "skin_tone": "tone", "scale": "fitzpatrick"}
+    with pytest.raises(AdapterError) as refused:
+        imported("csv", tmp_path, **options, codes={"label": {"mel": "MEL"}})
+    first, *values, proposal = str(refused.value).splitlines()
+    assert "2 values that cannot be read" in first
+    diagnosis, tone = (line.strip() for line in values[:2])
+    assert diagnosis.startswith("diagnosis 'odd' is not in `codes`")
+    assert diagnosis.endswith(
+        "3 pictures (images.zip::images/1.jpg, images.zip::images/3.jpg, images.zip::images/5.jpg)"
+    )
+    assert tone.startswith("skin tone '7'")
+    assert tone.endswith("2 pictures (images.zip::images/2.jpg, images.zip::images/3.jpg)")
+    assert proposal.endswith("""'codes={"label": {"odd": "odd"}, "skin_tone": {"7": ""}}'""")
+    codes = {"label": {"mel": "MEL", "odd": "NV"}, "skin_tone": {"7": ""}}
+    rows = imported("csv", tmp_path, **options, codes=codes).rows
+    assert [(row.label, row.skin_tone) for row in rows] == [
+        ("NV", "1"), ("MEL", ""), ("NV", ""), ("MEL", "2"), ("NV", ""),
+    ]  # fmt: skip
 
 
 def test_csv_takes_a_part_of_a_cell(tmp_path: Path) -> None:
@@ -126,15 +140,34 @@ def test_csv_takes_a_part_of_a_cell(tmp_path: Path) -> None:
     options = {"table": "t.csv", "patient_id": "image", "patterns": {"patient_id": "^([0-9]+)_"}}
     assert imported("csv", tmp_path, **options).values("patient_id") == ["10", "10"]
     (tmp_path / "t.csv").write_text("image\n10_left\nx\n")
-    with pytest.raises(AdapterError, match="line 3: patient_id 'x' does not match the pattern"):
+    with pytest.raises(AdapterError, match=r"patient_id 'x' does not match the pattern .*: 1 picture"):
         imported("csv", tmp_path, **options)
 
 
-def test_csv_refuses_a_picture_that_is_there_twice(tmp_path: Path) -> None:
-    archive(tmp_path, "1")
-    (tmp_path / "t.csv").write_text("image\n1\n1\n")
-    with pytest.raises(AdapterError, match="line 3: image 1 is on line 2 already"):
-        imported("csv", tmp_path, table="t.csv")
+TWICE = "image,dx,notes\n1,MEL,a\n2,NV,a\n1,MEL,b\n2,BCC,a\n2.jpg,NV,a\n3,NV,a\n"
+
+
+@pytest.mark.parametrize(
+    ("repeats", "kept"),
+    [("refuse", None), ("first", {"1": "MEL", "2": "NV", "3": "NV"}), ("drop", {"1": "MEL", "3": "NV"})],
+)
+def test_equal_lines_count_once_and_others_are_listed(
+    tmp_path: Path, repeats: str, kept: dict[str, str] | None
+) -> None:
+    archive(tmp_path, "1", "2", "3")
+    (tmp_path / "t.csv").write_text(TWICE)
+    options = {"table": "t.csv", "label": "dx", "repeats": repeats}
+    if kept is None:
+        with pytest.raises(
+            AdapterError, match=r"(?s)1 lines.*lines 3 and 5, .*2.jpg: label 'NV' and 'BCC'.*--keep"
+        ):
+            imported("csv", tmp_path, **options)
+        return
+    made = imported("csv", tmp_path, **options)
+    assert {Path(row.image).stem: row.label for row in made.rows} == kept
+    notes = "\n".join(make_adapter("csv", options).manifest(tmp_path).notes)
+    assert "2 lines repeat an earlier one and count once" in notes
+    assert "lines 3 and 5, image images.zip::images/2.jpg: label 'NV' and 'BCC'" in notes
 
 
 @pytest.mark.parametrize(
@@ -146,6 +179,8 @@ def test_csv_refuses_a_picture_that_is_there_twice(tmp_path: Path) -> None:
         ({"table": "t.csv", "skin_tone": "tone", "scale": "monc"}, "did you mean `monk`"),
         ({"table": "t.csv", "extra": {"x": "label"}}, "may not make the column label"),
         ({"table": "t.csv", "patterns": {"patient_id": "(.)"}}, "the option `patient_id` names no column"),
+        ({"table": "t.csv", "label": "dx", "codes": {"lable": {}}}, "did you mean `label`"),
+        ({"table": "t.csv", "label": "dx", "repeats": "last"}, "repeats: Input should be 'refuse'"),
         ({"table": "t.csv", "site": "a", "patterns": {"site": "a"}}, "of site needs one group"),
         ({"table": "t.csv", "site": "a", "patterns": {"site": "(a"}}, r"'\(a' is no regular expression"),
     ],

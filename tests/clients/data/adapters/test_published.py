@@ -50,13 +50,20 @@ def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
     assert images_of(["../x.jpg"], tmp_path / "far") == ["../x.jpg"]
 
 
-def test_the_key_of_a_table_is_filled_and_there_once(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,b\n1,x\n,y\n1,z\n")
+def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n1,x\n,y\n1,z\n")
+    with pytest.raises(AdapterError, match=r"1 problems:(?s:.*)line 3: a is empty"):
+        read_table(table, ["a"], key="a")
+    assert len(read_table(table, ["a"], key="b")) == 3
+    table.write_text("a,b,c\n1,x,p\n2,y,p\n1,z,p\n2,y,q\n")
+    notes: list[str] = []
+    assert [line.number for line in read_table(table, ["a"], key="a", notes=notes)] == [2, 3]
+    assert notes == ["t.csv: 2 lines repeat an earlier one and count once"], "c and b are not asked for"
     with pytest.raises(
-        AdapterError, match=r"2 problems:(?s:.*)line 3: a is empty\s+line 4: a 1 is on line 2"
+        AdapterError, match=r"1 lines that contradict(?s:.*)lines 2 and 4, a 1: b 'x' and 'z'"
     ):
-        read_table(tmp_path / "t.csv", ["a"], key="a")
-    assert len(read_table(tmp_path / "t.csv", ["a"], key="b")) == 3
+        read_table(table, ["a", "b"], key="a")
 
 
 def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:

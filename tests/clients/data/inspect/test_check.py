@@ -55,6 +55,9 @@ def test_cases_are_checked_where_they_are_asked_for(write_pictures: Callable[[li
         [Row("a.png", lesion_id="1", site="back"), Row("b.png", lesion_id="1", site="left ankle")]
     )
     assert check_manifest(path).problems == ()
-    (problem,) = check_manifest(path, case=CasesConfig().input).problems
+    report = check_manifest(path, case=CasesConfig().input)
+    (problem,) = report.problems
     assert problem.kind == "case"
-    assert problem.text.startswith("b.png: site 'left ankle'")
+    assert problem.text.startswith("site 'left ankle'")
+    assert problem.text.endswith("1 picture (b.png)")
+    assert report.codes == {"site": {"left ankle": ""}}

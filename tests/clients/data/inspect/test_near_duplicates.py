@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from clients.data.cli import app
 from clients.data.inspect.check import check_manifest, read_all
 from clients.data.inspect.near_duplicates import (
     LeakingPairs,
@@ -219,3 +221,38 @@ def test_cases_count_each_picture_once(write_lesions, tmp_path) -> None:
     data = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
     assert np.ndim(data.table.rows) == 1
     assert leaking_pairs(data) == LeakingPairs(4, 1, {("train", "test"): 1}, 0)
+
+
+def test_pictures_are_compared_and_linked_across_manifests(tmp_path: Path) -> None:
+    def write(name: str, *images: str) -> Path:
+        (tmp_path / name).mkdir()
+        for image in images:
+            shown = lesion(int(image[0]))
+            (shown.crop((3, 1, 94, 92)).resize((70, 70)) if "again" in image else shown).save(
+                tmp_path / name / image, quality=75
+            )
+        rows = [Row(image, lesion_id=f"{name}-{image[0]}") for image in images]
+        write_manifest(Manifest.of(rows, tmp_path / name), tmp_path / f"{name}.csv")
+        return tmp_path / f"{name}.csv"
+
+    north, south = write("north", "1.png", "2.png"), write("south", "1-again.jpg", "2.png", "3.png")
+    assert found(north) == found(south) == []
+    kinds = [(problem.kind, problem.text) for problem in check_manifest(north, south).problems]
+    assert [kind for kind, _ in kinds] == ["duplicate", "near-duplicate"]
+    assert "north/2.png (lesion north-2), south/2.png (lesion south-2)" in kinds[0][1]
+
+    out = tmp_path / "linked"
+    command = ["link", str(north), str(south), "--out", str(out)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    linked = [read_manifest(out / path.name) for path in (north, south)]
+    first, second = ([row.value(DUPLICATE_GROUP) for row in one.rows] for one in linked)
+    assert first == [second[0], second[1]]
+    assert all(first)
+    assert second[2] == ""
+    assert [(one.folder / row.image).resolve() for one in linked for row in one.rows] == [
+        tmp_path / place
+        for place in ("north/1.png", "north/2.png", "south/1-again.jpg", "south/2.png", "south/3.png")
+    ]
+    assert check_manifest(out / "north.csv", out / "south.csv").problems == ()
+    twice = CliRunner().invoke(app, ["check", str(north), str(north)])
+    assert (twice.exit_code, "named twice" in twice.stderr) == (2, True)

@@ -1,0 +1,125 @@
+"""Cells whose values cannot be read: grouped by value, with a proposal of what each may mean.
+
+Ages come as bins (`80-84`), open ends (`85+`), with a decimal comma or as DICOM writes them (`085Y`, `018M`);
+sexes and sites come in other languages. Nothing of this is read silently: each value is listed with the
+number of its pictures, and with the option `codes` of `dermfed-data import csv` that maps them all.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest
+from registry.bundle.cases import KNOWN, read_kind
+
+EXAMPLES = 3  # pictures that a line names
+DAYS_IN_YEAR = 365.25
+
+_NUMBER = r"0*(\d{1,3}(?:[.,]\d+)?)"
+_AGES: tuple[tuple[str, float], ...] = (
+    (r"(?:y|yr|yrs|years?|j|jahre?|a|ans?|años)?", 1.0),
+    (r"(?:m|mo|months?|monate?|mois|meses)", 12.0),
+    (r"(?:w|weeks?|wochen?)", DAYS_IN_YEAR / 7),
+    (r"(?:d|days?|tage?)", DAYS_IN_YEAR),
+)
+_OPEN = re.compile(rf"(?:>=?|≥|<=?|≤|over|under|über|unter|ab|bis)?\s*{_NUMBER}\s*\+?")
+_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|—|to|bis)\s*{_NUMBER}")
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "sex": {
+        "female": "f w woman weiblich frau femme féminin femenino mujer",
+        "male": "m man männlich mann homme masculin masculino hombre",
+    },
+    "site": {
+        "head_neck": "kopf gesicht hals nacken kopfhaut nase ohr lippe stirn wange cabeza cara tête visage",
+        "trunk": "rumpf stamm rücken brust bauch schulter flanke gesäß gesäss tronco espalda tronc dos",
+        "upper_extremity": "arm arme oberarm unterarm ellenbogen brazo bras",
+        "lower_extremity": "bein beine oberschenkel unterschenkel knie pierna jambe",
+        "hand": "hand hände mano main",
+        "foot": "fuß fuss füße fuesse pie pied",
+    },
+}
+
+
+class UnreadCells:
+    """Values that cannot be read, by column, with the pictures that have them."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self.codes: dict[str, dict[str, str]] = {}
+        """By column and value what each may mean; empty for not known."""
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, column: str, value: str, reason: str, image: str, *, mapped: bool = True) -> None:
+        """Note a value that cannot be read, why, of which picture, and whether `codes` may map it."""
+        self._found.setdefault((column, value), (reason, []))[1].append(image)
+        if mapped:
+            self.codes.setdefault(column, {})[value] = propose(column, value)
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each value of each column, with how many pictures have it, the most frequent first."""
+        ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -len(item[1][1])))
+        return [f"{reason}: {pictures(images)}" for _, (reason, images) in ordered]
+
+
+def unread_facts(manifest: Manifest) -> UnreadCells:
+    """What ages, sexes, sites and kinds of picture of a manifest cannot be read as facts of a lesion."""
+    readers: dict[str, Callable[[str], object]] = {name: fact.read for name, fact in KNOWN.items()}
+    readers[IMAGE_KIND] = read_kind
+    found = UnreadCells()
+    for row in manifest.rows:
+        for column, read in readers.items():
+            value = row.value(column)
+            try:
+                read(value)
+            except ValueError as error:
+                found.add(column, value, str(error), row.image)
+    return found
+
+
+def codes_option(codes: Mapping[str, Mapping[str, str]]) -> str:
+    """The option of `dermfed-data import csv` that maps values; a proposal to be looked at."""
+    return f"--option 'codes={json.dumps(codes, ensure_ascii=False)}'"
+
+
+def pictures(images: list[str]) -> str:
+    """How many pictures there are, and the first of them."""
+    more = ", ..." if len(images) > EXAMPLES else ""
+    return f"{len(images)} picture{'' if len(images) == 1 else 's'} ({', '.join(images[:EXAMPLES])}{more})"
+
+
+def propose(column: str, value: str) -> str:
+    """What a value may mean; empty where nothing is proposed, which is read as not known.
+
+    A diagnosis stays what it is. Of an age bin the middle, of an open end its bound, of months, weeks and
+    days the years.
+    """
+    word = value.strip().casefold()
+    if column == "label":
+        return value
+    if column != "age":
+        return next((code for code, words in _WORDS.get(column, {}).items() if word in words.split()), "")
+    if found := _RANGE.fullmatch(word):
+        return _in_bounds((_number(found[1]) + _number(found[2])) / 2)
+    for unit, in_a_year in _AGES:
+        if found := re.fullmatch(rf"{_NUMBER}\s*{unit}", word):
+            return _in_bounds(_number(found[1]) / in_a_year)
+    if found := _OPEN.fullmatch(word):
+        return _in_bounds(_number(found[1]))
+    return ""
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+def _in_bounds(years: float) -> str:
+    age = KNOWN["age"]
+    text = f"{round(years, 2):g}"
+    try:
+        age.read(text)
+    except ValueError:
+        return ""
+    return text
