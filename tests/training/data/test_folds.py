@@ -125,9 +125,3 @@ def test_training_pictures_are_as_they_are(held):
 def test_what_is_closed(held):
     with pytest.raises(DataError, match="test pictures of north was refused"):
         OfPatients(held, ("train",)).examples("north", "test")
-
-
-def test_all_else_is_the_datasets(held):
-    view = OfPatients(held, ())
-    for name in ("labels", "subgroups", "clients", "unseen", "communities", "fingerprint", "traits"):
-        assert getattr(view, name) == getattr(held, name)

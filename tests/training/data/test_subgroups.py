@@ -5,13 +5,11 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import jsonschema_rs
 import numpy as np
 import pytest
 import yaml
 from pydantic import ValidationError
 
-from training.data.settings import DataConfig
 from training.data.subgroups import IntersectionConfig, ToneGroups
 from training.errors import JobError
 from training.jobs.job import Job, read_job
@@ -169,32 +167,6 @@ def test_a_wrong_form_gets_one_line_about_what_was_meant(text, place, parts, tmp
     assert [part for part in parts if part not in line] == []
     assert "Subgroups" not in line
     assert "[one scale]" not in line
-
-
-@pytest.mark.parametrize(
-    ("text", "fits"),
-    [
-        (TWO_SCALES.replace("3.0", "3"), True),
-        ("{scale: milk10k, groups: {dark: [0, 1], light: ['4']}}", True),
-        ("{column: clinic}", True),
-        ("{groups: {dark: {monkk: [1]}}}", False),
-        ("{groups: {dark: [1]}}", False),
-        ("{scale: monk, groups: {dark: {monk: [1]}}}", False),
-    ],
-)
-def test_the_schema_of_a_job_knows_all_forms(text, fits):
-    schema = jsonschema_rs.validator_for(DataConfig.model_json_schema())
-    assert schema.is_valid({"manifest": "a", "subgroups": yaml.safe_load(text)}) is fits
-
-
-def test_identity_leaves_nothing_of_the_groups_out():
-    dumped = Job.model_validate(job(TWO_SCALES)).model_dump(mode="json")
-    assert dumped["data"]["subgroups"] == {
-        "groups": {
-            "dark": {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1", "2"]},
-            "light": {"fitzpatrick": ["1", "2", "3", "4"], "milk10k": ["3", "4", "5"]},
-        }
-    }
 
 
 AGE = IntersectionConfig(column="age", bands=(40, 60))

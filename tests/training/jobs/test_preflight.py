@@ -2,14 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from training.data.dataset import SPLITS
-from training.errors import JobError
 from training.jobs.preflight import THIN, as_told, matrix, patients_of, plan_stages
 from training.models import initial_model
 from training.models.classifier import float_state
@@ -65,16 +63,6 @@ def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):
             assert row.told == (row.patients >= 5)
 
 
-def test_a_federation_of_a_server_alone_and_a_client_called_all_have_their_rows(make_dataset):
-    census, patients = Census.of_dataset(make_dataset()), patients_of(make_dataset())
-    alone = replace(census, counts={"server": census.counts["north"]})
-    rows = matrix(alone, {"server": patients["north"]}, 1)
-    assert {row.client for row in rows} == {None, "server"}
-    assert not any(sum(row.pictures.values()) for row in rows if row.client is None)
-    named = replace(census, counts={"all": census.counts["north"]})
-    assert [row for row in matrix(named, {"all": patients["north"]}, 1) if row.client == "all"]
-
-
 def test_every_stage_is_planned_and_changes_no_weight(make_job, make_dataset, federate_block, tmp_path):
     job, dataset = make_job(stages=[federate_block(rounds=3), {"stage": "export"}]), make_dataset()
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
@@ -85,13 +73,6 @@ def test_every_stage_is_planned_and_changes_no_weight(make_job, make_dataset, fe
     assert export is None
     for name, tensor in float_state(model).items():
         assert np.array_equal(tensor.numpy(), before[name].numpy())
-
-
-def test_planning_names_the_stage_that_would_stop(make_job, make_dataset, federate_block, tmp_path):
-    job, dataset = make_job(stages=[federate_block(keep="best")], privacy={"min_count": 1000}), make_dataset()
-    model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    with pytest.raises(JobError, match=r"stages\.0 \(federate\): keep: best has nothing to go by"):
-        plan_stages(job, dataset, Census.of_dataset(dataset), model, tmp_path)
 
 
 CALIBRATED = [

@@ -93,17 +93,6 @@ def test_an_unknown_key_is_told_by_its_place_and_the_nearest_valid_one(change, l
     assert not is_taken(changed(change))
 
 
-def test_all_unknown_keys_are_told_at_once_in_the_order_of_the_job():
-    job = copy.deepcopy(DEMO)
-    for change in ("stages.0.runds=0", "data.image_sise=3", "sead=1"):
-        apply_change(job, change)
-    assert sorted(line.partition(": ")[0] for line in told(job)) == [
-        "data.image_sise",
-        "sead",
-        "stages.0.runds",
-    ]
-
-
 @pytest.mark.parametrize("change", LEFT)
 def test_keys_that_a_user_chooses_are_not_refused(change):
     assert is_taken(changed(change))

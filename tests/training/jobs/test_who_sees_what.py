@@ -160,10 +160,6 @@ def test_splits_and_columns_of_counts_are_named(make_job):
     assert "on validation and test pictures" in rows(make_job())["counts"].what
 
 
-def test_one_patient_is_enough_for_a_job_that_says_so(make_job):
-    assert "any number of patients" in rows(make_job(privacy={"min_count": 1}))["counts"].holds
-
-
 @pytest.mark.parametrize(
     ("recipe", "topic", "others"),
     [

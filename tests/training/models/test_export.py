@@ -69,11 +69,8 @@ def softmax(logits):
     return raised / raised.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("flips", [False, True])
-def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(
-    classifier, graph, images, flips
-):
-    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}, flips=flips)
+def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(classifier, graph, images):
+    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
     other = build_model(config, 3, seed=6).eval()
     with torch.no_grad():
         other.encoder.get_classifier().weight.normal_(generator=torch.Generator().manual_seed(2))
@@ -108,12 +105,6 @@ def test_the_graph_answers_as_torch_does(classifier, graph, images):
     assert_close_in_norm(outputs.embedding, embedding)
     np.testing.assert_allclose(outputs.probabilities, softmax(logits), atol=1e-5)
     assert np.ptp(logits[:, 0]) > 0.01  # the pictures do not all look alike to it
-
-
-def test_a_batch_may_have_any_size_and_does_not_change_the_answer(graph, images):
-    whole = Graph(graph).run(images).probabilities
-    one_by_one = np.concatenate([Graph(graph).run(image[None]).probabilities for image in images])
-    assert_close_in_norm(one_by_one, whole)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])

@@ -185,12 +185,6 @@ def test_those_without_any_share_weigh_the_same_when_they_answer_alone():
     assert after == state
 
 
-def test_a_client_that_misses_the_first_round_still_has_its_uniform_share():
-    aggregator = settled_afl(step_size=0.1)
-    _, state = aggregator.weigh(reports("ab", a=1.0, b=1.0), aggregator.initial_state())
-    assert mixture_of(state) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
-
-
 def test_a_unit_that_nobody_knew_of_enters_with_a_uniform_share():
     mixture, after = AFL(unit="client", step_size=0).weigh(
         reports(a=1.0, b=1.0, c=1.0), {"lambda/a": 0.25, "lambda/b": 0.75}
@@ -232,13 +226,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(values, mass):
     found = project({str(place): value for place, value in enumerate(values)}, mass)
     expected = nearest_on_simplex(np.array(values), mass)
     np.testing.assert_allclose(list(found.values()), expected, atol=1e-7)  # the search's own rounding
-
-
-@given(values=st.lists(st.floats(0, 1e12), min_size=1, max_size=8), mass=st.floats(0, 1))
-def test_a_projection_keeps_the_mass_whatever_the_size_of_the_losses(values, mass):
-    found = project({str(place): value for place, value in enumerate(values)}, mass)
-    assert min(found.values()) >= 0
-    assert sum(found.values()) == pytest.approx(mass, abs=1e-12)
 
 
 A, B, C = "other, light", "malignant, light", "malignant, dark"

@@ -3,8 +3,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from training.algorithms.augmentations.auto_augment import (
     IMAGENET,
@@ -13,7 +11,6 @@ from training.algorithms.augmentations.auto_augment import (
     auto_augment,
     draw_steps,
 )
-from training.algorithms.augmentations.batch import AugmentConfig, augment, flip
 from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
@@ -166,24 +163,3 @@ def test_the_steps_of_a_picture_are_those_of_one_sub_policy():
     assert all(times == pytest.approx(1000, abs=120) for times in pairs.values())
     turned = levels[second == names.index("rotate")]
     assert turned.abs().numpy() == pytest.approx(1 / 3)
-
-
-def test_it_is_the_last_of_a_jobs_augmentations():
-    images = pictures()
-    random = seeded(4)
-    expected = auto_augment(flip(images, random), IMAGENET, random)
-    assert torch.equal(augment(images, AugmentConfig(auto="imagenet"), seeded(4)), expected)
-
-
-@given(
-    shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    seed=st.integers(0, 2**32),
-)
-def test_any_batch_keeps_its_shape_its_kind_and_its_range(shape, dtype, seed):
-    images = torch.rand(shape, generator=seeded(seed), dtype=dtype)
-    changed = auto_augment(images, IMAGENET, seeded(seed + 1))
-    assert (changed.shape, changed.dtype) == (images.shape, dtype)
-    assert changed.isfinite().all()
-    assert changed.min() >= 0
-    assert changed.max() <= 1

@@ -111,11 +111,6 @@ def question(value, step=1):
     )
 
 
-def test_the_same_question_is_answered_again(restarted):
-    for _ in range(3):
-        answer_once(question(1.0), restarted(), "1")
-
-
 @pytest.mark.parametrize("other", [question(1.001), question(1.0, step=2)], ids=["centroids", "options"])
 def test_another_question_of_the_same_pictures_is_refused_after_a_restart_too(restarted, other):
     client = restarted()

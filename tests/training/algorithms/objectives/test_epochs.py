@@ -137,13 +137,3 @@ def test_without_a_number_the_stream_of_more_batches_is_seen_once(labelled, unla
     first, second = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     assert set(first) == set(range(labelled))
     assert set(second) == set(range(labelled, labelled + unlabelled))
-
-
-def test_the_draws_follow_from_the_generator():
-    def order(seed):
-        return [
-            part.tolist() for batch in streams(9, 7).batches(np.random.default_rng(seed)) for part in batch
-        ]
-
-    assert order(3) == order(3)
-    assert order(3) != order(4)

@@ -56,21 +56,6 @@ def test_rounds_and_clients_see_views_of_their_own_and_the_same_again(begin_unla
     assert first_loss(round_=1) != first_loss(round_=2)
 
 
-def test_the_gradient_reaches_encoder_and_head_and_leaves_the_linear_head_alone(begin_unlabelled):
-    task, network = begin_unlabelled(SimCLR(batch_size=6))
-    task.loss(next(iter(task.batches(0)))).backward()
-    grads = {name: parameter.grad for name, parameter in network.named_parameters()}
-    assert grads["heads.projector.0.weight"].abs().sum() > 0
-    assert grads["encoder.conv1.weight"].abs().sum() > 0
-    assert grads["encoder.fc.weight"] is None
-
-
-def test_a_client_with_fewer_pictures_than_a_batch_has_one_batch_of_all(begin_unlabelled):
-    task, _ = begin_unlabelled(SimCLR(batch_size=500), client="west")
-    (batch,) = task.batches(0)
-    assert len(batch.positions) == 7
-
-
 def colours(picture):
     """The colours of a picture wherever they are, the same however it is mirrored."""
     return picture.flatten(1).T.unique(dim=0)

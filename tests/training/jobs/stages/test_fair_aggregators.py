@@ -149,20 +149,6 @@ def test_the_mean_of_all_rounds_is_kept(make_job, run_job, monkeypatch, tmp_path
     assert same(last, seen[4]), "what is kept does not change the rounds"
 
 
-def test_a_mean_after_a_power_cut_at_any_write_is_the_same(make_job, run_job, cut_at, tmp_path):
-    job = make_job(federate={**QUIET, "rounds": 3, "keep": "average", "aggregator": {"name": "afl"}})
-    writes = cut_at(0)
-    undisturbed = run_job(job).weights()
-    total = len(writes)
-    for place in range(4, total, max(1, total // 6)):
-        out = tmp_path / f"cut-{place}"
-        cut_at(place)
-        with pytest.raises(KeyboardInterrupt):
-            run_job(job, out=out)
-        cut_at(0)
-        assert same(run_job(job, out=out).weights(), undisturbed), place
-
-
 def test_the_mean_of_what_stays_at_clients_cannot_be_told(make_job, run_job):
     with pytest.raises(JobError, match=r"keep: average cannot tell what .* tensors .* were in each round"):
         run_job(make_job(federate={"keep": "average", "sync": {"name": "all", "buffers": "local"}}))

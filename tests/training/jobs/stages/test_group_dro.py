@@ -90,15 +90,6 @@ def test_q_and_weights_are_those_of_the_algorithm_on_all_pictures(make_job, run_
     assert any(not torch.allclose(weights[name], begun[name], rtol=1e-2) for name in weights), "weights move"
 
 
-def test_a_run_that_was_killed_ends_with_the_same_mixture_and_weights(make_job, run_job, run_killed):
-    job = make_dro(make_job, rounds=3, model={})
-    ran, resumed = run_job(job), run_killed(job)
-    assert mixtures(resumed) == mixtures(ran)
-    assert len({str(mixture) for mixture in mixtures(ran)}) == 3, "q moves in every round"
-    weights, again = ran.weights(), resumed.weights()
-    assert all(weights[name].equal(again[name]) for name in weights)
-
-
 def test_the_summary_tells_the_cells_and_those_that_have_no_part(make_job, run_job):
     ran = run_job(make_dro(make_job, rounds=1, model={}, privacy={"min_count": 2}))
     cells = ran.result.stages["0-federate"].outcome.facts["cells"]
