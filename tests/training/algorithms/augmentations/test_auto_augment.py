@@ -7,7 +7,6 @@ import torch
 from training.algorithms.augmentations.auto_augment import (
     IMAGENET,
     OPERATIONS,
-    Step,
     auto_augment,
     draw_steps,
 )
@@ -144,22 +143,3 @@ def test_sub_policies_are_drawn_uniformly_and_spare_as_many_as_their_probabiliti
         up, down = (levels > 0).sum().item(), (levels < 0).sum().item()
         assert up + down > count / 4
         assert abs(up - down) < 5 * (up + down) ** 0.5
-
-
-def test_the_steps_of_a_picture_are_those_of_one_sub_policy():
-    """And whether one is spared says nothing of the other, nor of a neighbour."""
-    policy = (
-        (Step("invert", 0.5), Step("rotate", 0.5, 3)),
-        (Step("colour", 0.5, 9), Step("equalize", 0.5)),
-    )
-    (first, _), (second, levels) = draw_steps(8000, policy, seeded(2))
-    names = list(OPERATIONS)
-    pairs = Counter((names[a], names[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True))
-    assert pairs.pop(("identity", "identity")) == pytest.approx(2000, abs=160)
-    eighths = {("invert", "rotate"), ("invert", "identity"), ("identity", "rotate")}
-    eighths |= {("colour", "equalize"), ("colour", "identity"), ("identity", "equalize")}
-    assert set(pairs) == eighths
-    # Binomial(8000, 1/8): standard deviation 30.
-    assert all(times == pytest.approx(1000, abs=120) for times in pairs.values())
-    turned = levels[second == names.index("rotate")]
-    assert turned.abs().numpy() == pytest.approx(1 / 3)

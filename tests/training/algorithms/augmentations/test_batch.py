@@ -100,12 +100,6 @@ def test_a_zoomed_disc_has_the_area_that_the_factor_gives():
     torch.testing.assert_close(areas, factors**2, rtol=0.02, atol=0)
 
 
-def test_grey_is_the_luma_of_television():
-    rgb = torch.tensor([[0.1, 0.5, 0.9], [1.0, 1.0, 1.0]]).view(2, 3, 1, 1)
-    expected = [0.299 * 0.1 + 0.587 * 0.5 + 0.114 * 0.9, 1.0]
-    np.testing.assert_allclose(grey(rgb).flatten(), expected, rtol=1e-6)
-
-
 def test_brightness_contrast_and_saturation_by_hand():
     given = pictures(5) * 0.5 + 0.25
     config = AugmentConfig(flip=False, brightness=0.2, contrast=0.3, saturation=0.4)

@@ -65,14 +65,6 @@ def test_a_limit_draws_uniformly_without_replacement_in_the_same_order():
     assert enough == whole
 
 
-def test_the_newest_bank_replaces_the_last_and_the_rest_stands():
-    memory = {"north": rows(5), "south": rows(3)}
-    after = SharedFeatures().collect(from_client({"features": rows(2, seed=4)}), memory, EMPTY_CONTEXT)
-    assert set(after) == {"north", "south"}
-    assert torch.equal(after["north"], rows(2, seed=4))
-    assert len(memory["north"]) == 5
-
-
 def test_another_width_than_the_others_is_refused():
     with pytest.raises(
         MessageError, match=r"north sent features of width 6; those before were of width \[4\]"

@@ -47,15 +47,6 @@ def test_losses_by_subgroup_are_means_over_the_pictures_of_the_last_epoch(begin_
     assert sum(told[name] * counts[name] for name in counts) == pytest.approx(sum(means), rel=1e-5)
 
 
-def test_rounds_and_clients_see_views_of_their_own_and_the_same_again(begin_unlabelled):
-    def first_loss(**where):
-        task, _ = begin_unlabelled(SimCLR(batch_size=4), **where)
-        return task.loss(next(iter(task.batches(0)))).item()
-
-    assert first_loss(round_=1) == first_loss(round_=1)
-    assert first_loss(round_=1) != first_loss(round_=2)
-
-
 def colours(picture):
     """The colours of a picture wherever they are, the same however it is mirrored."""
     return picture.flatten(1).T.unique(dim=0)

@@ -141,12 +141,6 @@ def test_a_rare_class_weighs_more_where_the_job_says_so(begin_drawn, dataset, sm
     np.testing.assert_allclose(gradient, pull.mean(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_label_is_never_smoothed_away(share):
-    with pytest.raises(ValueError, match="label_smoothing"):
-        Supervised(label_smoothing=share)
-
-
 def test_a_mixture_is_to_say_both_labels_by_their_shares(begin_drawn, dataset):
     examples = dataset.examples("west", "train")
     task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", mixup=1.0))

@@ -97,11 +97,9 @@ def test_losses_and_other_numbers_stay_and_releases_are_counted(make_client):
     assert not torch.equal(first.tensors["w"], second.tensors["w"])
 
 
-@pytest.mark.parametrize("aggregator", ["fedavg", "fedequal"])
-def test_a_run_reports_its_account(run_job, make_job, aggregator):
+def test_a_run_reports_its_account(run_job, make_job):
     job = make_job(
         model=GROUPED,
-        federate={"aggregator": {"name": aggregator}},
         privacy={"client_level": {**LEVEL, "noise_multiplier": 1e-6}},
     )
     ran = run_job(job)
