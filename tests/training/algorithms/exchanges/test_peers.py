@@ -10,34 +10,10 @@ from hypothesis import strategies as st
 
 from training.algorithms.exchanges import Peers
 from training.algorithms.exchanges.base import EMPTY_CONTEXT, ServerContext
-from training.algorithms.exchanges.peers import GatedSimilarity, GatedValidation, Static, Validation, mean_of
-from training.algorithms.exchanges.similarity import Candidate, RandomPeers, WeightSimilarity
+from training.algorithms.exchanges.peers import GatedSimilarity, GatedValidation, Validation, mean_of
+from training.algorithms.exchanges.similarity import RandomPeers, WeightSimilarity
 from training.errors import JobError
 from training.messages.message import Update, named
-
-ACCURACIES = {"me": 0.6, "good": 0.8, "same": 0.6, "poor": 0.5}
-TOP = [Candidate("poor", 0.97), Candidate("same", 0.95), Candidate("good", 0.9)]
-
-
-def passing(policy):
-    return [peer.client for peer in TOP if policy.passes("me", peer, ACCURACIES)]
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        (Static(), ["poor", "same", "good"]),
-        (Validation(), ["same", "good"]),
-        (GatedValidation(threshold=0.7), ["good"]),
-        (GatedValidation(threshold=0.8), ["good"]),
-        (GatedValidation(threshold=0.85), []),
-        (GatedSimilarity(threshold=0.95), ["poor", "same"]),
-        (GatedSimilarity(threshold=0.96), ["poor"]),
-        (GatedSimilarity(threshold=0.99), []),
-    ],
-)
-def test_who_passes(policy, expected):
-    assert passing(policy) == expected
 
 
 def test_a_policy_of_similarities_is_refused_where_none_are_measured(make_job):

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.closeness import assert_close_in_norm
 from training.algorithms.exchanges.base import EMPTY_CONTEXT
@@ -44,29 +42,6 @@ def test_the_mean_of_two_by_hand_with_a_uniform_row_that_counts():
     assert parcel.tensors["relations"].dtype == torch.float32
     assert_close_in_norm(parcel.tensors["relations"], expected, 1e-6)
     assert parcel.note == {"clients": 2, "round": 2}
-
-
-@given(
-    rounds=st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=5),
-    order=st.randoms(use_true_random=False),
-)
-def test_the_mean_is_of_the_newest_round_in_which_any_came_whatever_the_order(rounds, order):
-    newest, memory = [], {}
-    for number, labelled in enumerate(rounds, start=1):
-        answers = [
-            answer(f"client-{place}", number, matrix(10 * number + place) if holds else None)
-            for place, holds in enumerate(labelled)
-        ]
-        newest = [matrix(10 * number + place) for place, holds in enumerate(labelled) if holds] or newest
-        order.shuffle(answers)
-        memory = after(*answers, memory=memory)
-    parcel = sent(memory, round_=len(rounds) + 1)
-    if not newest:
-        assert parcel.tensors == {}
-        return
-    expected = np.mean([each.double().numpy() for each in newest], axis=0)
-    assert_close_in_norm(parcel.tensors["relations"], expected, 1e-6)
-    assert parcel.note["clients"] == len(newest)
 
 
 def test_the_last_matrix_is_reported_at_the_end():
