@@ -481,18 +481,6 @@ def test_evaluated_rounds_are_evenly_spaced_and_end_with_the_last(rounds, evalua
     assert CountsConfig(evaluations=evaluations).evaluated(rounds) == set(range(1, rounds + 1))
 
 
-def test_a_job_learns_one_codebook(make_job):
-    pretrain = {
-        "stage": "pretrain",
-        "rounds": 1,
-        "objective": {"name": "beit"},
-        "aggregator": {"name": "fedavg"},
-    }
-    make_job(stages=[pretrain])
-    with pytest.raises(ValueError, match="two stages learn a codebook of the same pictures"):
-        make_job(stages=[pretrain, pretrain])
-
-
 CONVERGED = {"stage": "federate", "fit": "converged", "trains": {"name": "head"}}
 FINETUNE = {"name": "finetune", "epochs": 1, "objective": {"name": "supervised"}}
 

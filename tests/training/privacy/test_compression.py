@@ -163,8 +163,3 @@ def test_a_round_is_near_the_exact_one_and_takes_fewer_bytes(run_job, make_job, 
         assert share == pytest.approx(1 / 4 if up == "8-bit" else 1 / 2, abs=0.04)
         down = small["bytes_by_client"][client]["down"] / large["bytes_by_client"][client]["down"]
         assert down == pytest.approx(1 / 2, abs=0.04)
-
-
-def test_masked_numbers_are_not_compressed(make_job):
-    with pytest.raises(ValueError, match="masked numbers are uniform"):
-        make_job(compression={"up": "8-bit"}, privacy={"secure_aggregation": {}})

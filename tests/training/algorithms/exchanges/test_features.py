@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from training.algorithms.exchanges import SharedFeatures
 from training.algorithms.exchanges.base import EMPTY_CONTEXT
-from training.algorithms.objectives.simclr import SimCLR
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError, QuorumError
 from training.messages.message import Update
@@ -88,19 +87,6 @@ def test_another_width_than_the_others_is_refused():
 def test_what_is_no_bank_of_features_is_refused(tensors, said):
     with pytest.raises(MessageError, match=said):
         SharedFeatures().check(from_client(tensors), {})
-
-
-def test_an_objective_without_features_and_one_without_negatives_are_refused(make_job):
-    with pytest.raises(
-        ValueError, match="simclr does not share features; use the exchange features with moco"
-    ):
-        SharedFeatures().fit_with(SimCLR())
-    with pytest.raises(ValueError, match="simclr does not share features"):
-        make_job(stages=[block(name="simclr", queue=None, exchange={"name": "features"})])
-    with pytest.raises(
-        ValueError, match="moco with local_negatives false has no negatives with exchange none"
-    ):
-        make_job(stages=[block(local_negatives=False)])
 
 
 def block(exchange=None, participation=1.0, rounds=2, **objective):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 import training.rounds.client.fit
 from tests.closeness import assert_close_in_norm
@@ -90,32 +89,6 @@ def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, r
     resumed = run_killed(job)
     assert same(ran.weights(), resumed.weights())
     assert [line["server"] for line in resumed.lines] == [line["server"] for line in ran.lines]
-
-
-def pretraining(name):
-    return {
-        "stage": "pretrain",
-        "rounds": 1,
-        "objective": {"name": "simclr"},
-        "aggregator": {"name": name},
-    }
-
-
-@pytest.mark.parametrize("name", ["q-ffl", "afl"])
-def test_without_labels_everywhere_there_is_no_loss_to_weigh_by(make_job, federate_block, name):
-    advice = (
-        "use the objective supervised, or one of the aggregators fedavg, fedequal, fedloss, fedexp, fedauto"
-    )
-    with pytest.raises(
-        ValidationError, match=f"aggregator {name} .* objective simclr needs no labels; {advice}"
-    ):
-        make_job(stages=[pretraining(name), federate_block()])
-    for objective in ("fixmatch", "fedirm"):
-        block = {**federate_block(aggregator={"name": name}), "objective": {"name": objective}}
-        if objective == "fedirm":
-            block["exchange"] = {"name": "relations"}
-        with pytest.raises(ValidationError, match=f"objective {objective} also trains where there are none"):
-            make_job(stages=[block])
 
 
 def rounds_models(monkeypatch):

@@ -93,11 +93,6 @@ def test_of_a_model_of_cases_fusion_and_head_learn_too():
     assert {name.split(".")[1] for name in found if name.startswith("encoder")} == {"layer4"}
 
 
-def test_a_sync_beside_it_is_refused(make_job, weights):
-    with pytest.raises(ValueError, match="says what travels, and so does sync none"):
-        make_job(federate={**LAST, "sync": {"name": "none"}}, model={"weights": weights})
-
-
 SMALL = {"rounds": 3, "progressive_resizing": {"rounds": 2, "image_size": 8}}
 
 
@@ -120,19 +115,3 @@ def test_only_training_in_the_first_rounds_sees_small_pictures(make_job, run_job
     batches = len(trained) // 3
     assert trained == [8] * 2 * batches + [16] * batches
     assert {size for training, size in seen if not training} == {16}
-
-
-def test_the_last_rounds_are_at_the_size_of_the_job(make_job):
-    with pytest.raises(ValueError, match=r"rounds is 3 of 3 rounds, and the last ones have to be at data\."):
-        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 3, "image_size": 8}})
-
-
-@pytest.mark.parametrize("size", [16, 32])
-def test_pictures_do_not_begin_as_large_or_larger(make_job, size):
-    with pytest.raises(ValueError, match=rf"image_size is {size}, and pictures have 16 pixels on both sides"):
-        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 1, "image_size": size}})
-
-
-def test_features_that_are_made_once_have_no_size(make_job):
-    with pytest.raises(ValueError, match="trains: head trains on features that are made once; remove it"):
-        make_job(federate={**SMALL, "trains": {"name": "head"}})

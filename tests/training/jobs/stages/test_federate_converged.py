@@ -173,19 +173,6 @@ def test_exact_gradients_are_refused_where_noise_is_promised(make_job, federate_
     assert Job.model_validate(job.model_dump(mode="json")) == job
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"trains": {"name": "all"}}, "trains: {name: head}"),
-        ({"rounds": 3}, "rounds is of them"),
-        ({"fit": "rounds"}, "needs rounds, objective, aggregator"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(make_job, changes, said):
-    with pytest.raises(ValueError, match=said):
-        make_job(stages=[{**STAGES[0], **changes}])
-
-
 @pytest.mark.parametrize(("known", "rows"), [(MemoryReleases(), 0), (None, 17)], ids=["attack", "control"])
 def test_gradients_with_and_without_a_patient_do_not_leave_both(make_job, dataset, known, rows):
     """The difference of two sums would be one patient's features; hospitals that forget tell both."""

@@ -139,23 +139,6 @@ def test_a_site_with_another_encoder_is_refused(make_job, run_job, monkeypatch):
         run_job(make_job(federate=HEAD))
 
 
-def test_an_encoder_that_knows_nothing_is_not_frozen(make_job):
-    with pytest.raises(ValueError, match=r"it knows nothing\. Name weights, put a stage pretrain before it"):
-        make_job(federate=HEAD, model={"weights": "none"})
-
-
-def test_an_objective_that_needs_pictures_is_refused(make_job):
-    with pytest.raises(ValueError, match="needs pictures; use the objective supervised"):
-        make_job(federate={**HEAD, "objective": {"name": "fixmatch"}})
-
-
-def test_features_are_not_mixed(make_job):
-    block = {**HEAD, "objective": {"name": "supervised", "mixup": 0.2}}
-    with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trains: head trains on"):
-        make_job(federate=block)
-    make_job(federate={**block, "trains": {"name": "all"}})
-
-
 def test_features_are_of_both_sides_where_answers_are(make_job, federate_block, run_job, dataset):
     """What is judged, on cached features, is the model that is served, on pictures."""
     stages = [federate_block(**HEAD), {"stage": "export"}]

@@ -117,22 +117,6 @@ def test_it_begins_as_the_model_and_ends_as_its_merged_form(case):
         torch.testing.assert_close(model(pictures), adapted, atol=1e-5, rtol=1e-4)
 
 
-def test_an_objective_that_looks_at_the_model_by_itself_is_refused(make_job, weights):
-    with pytest.raises(ValueError, match="trains: lora trains adapters, and the objective fixmatch"):
-        make_job(federate={**LORA, "objective": {"name": "fixmatch"}}, model={"weights": weights})
-
-
-def test_random_weights_are_refused(make_job):
-    with pytest.raises(ValueError, match=r"trains: lora leaves the encoder as it is, and model\.weights"):
-        make_job(federate=LORA)
-
-
-@pytest.mark.parametrize("aggregator", ["afl", "q-ffl"])
-def test_an_aggregator_that_weighs_by_the_received_models_loss_is_refused(make_job, weights, aggregator):
-    with pytest.raises(ValueError, match=f"aggregator {aggregator} weighs by the received model's loss"):
-        make_job(federate={**LORA, "aggregator": {"name": aggregator}}, model={"weights": weights})
-
-
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_an_adapter_learns_at_the_rate_of_the_weight_that_it_changes(decay):
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})

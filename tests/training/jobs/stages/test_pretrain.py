@@ -47,16 +47,3 @@ def test_the_heads_travel_with_the_encoder_and_are_the_same_for_all(run_job, mak
     assert ran.lines[0]["bytes_up"] > sum(
         tensor.numel() * 4 for tensor in ran.weights("0-pretrain").values()
     ) * len(ran.lines[0]["answered"])
-
-
-def test_an_objective_that_needs_labels_is_refused_and_named(make_job, federate_block):
-    with pytest.raises(ValueError, match="supervised needs labels; pre-train with simclr, rotation"):
-        make_job(stages=[{**PRETRAIN, "objective": {"name": "supervised"}}])
-    with pytest.raises(ValueError, match="simclr learns no classes; put it into a stage pretrain"):
-        make_job(stages=[{**federate_block(), "objective": PRETRAIN["objective"]}])
-
-
-def test_fine_tuning_needs_an_objective_that_learns_classes(make_job, federate_block):
-    strategy = {"name": "finetune", "epochs": 1, "objective": PRETRAIN["objective"]}
-    with pytest.raises(ValueError, match="simclr learns no classes; fine-tune with supervised"):
-        make_job(stages=[federate_block(), {"stage": "personalize", "strategy": strategy}])
