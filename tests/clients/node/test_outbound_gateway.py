@@ -223,7 +223,9 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
     rooms = [root / room for room in ("clients", "training", "personalization")]
     files = [path for room in rooms for path in room.rglob("*.py")]
     assert {
-        f"{path.relative_to(root)}" for path in files if re.search(r"(raise|return) public\(", path.read_text())
+        f"{path.relative_to(root)}"
+        for path in files
+        if re.search(r"(raise|return) public\(", path.read_text())
     } == {
         "clients/federation/job_folder.py",
         "clients/node/chunk_receiver.py",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.sync import SyncAll, SyncEMA, SyncExcept
+from training.algorithms.sync import SyncEMA, SyncExcept
 from training.engines.in_process import InProcessEngine
 from training.errors import JobError
 from training.messages.message import named
@@ -29,13 +29,6 @@ def resnet():
 @pytest.fixture(scope="module")
 def vit():
     return build_model(ModelConfig.model_validate(VIT), 2, seed=0)
-
-
-def test_all_travels_in_the_models_order(resnet):
-    shared = SyncAll().shared(resnet)
-    assert shared == tuple(
-        name for name, value in resnet.state_dict().items() if "num_batches_tracked" not in name
-    )
 
 
 def test_norm_is_every_normalisation_layer_with_its_statistics(resnet, vit):
@@ -67,19 +60,6 @@ def test_class_token_and_patch_projection_of_a_transformer(vit):
 def test_an_unknown_group_is_refused_with_those_that_exist(resnet):
     with pytest.raises(JobError, match="unknown group of parameters `nrom`; valid: norm, head, class_token"):
         SyncExcept(groups=("nrom",)).shared(resnet)
-
-
-def test_a_group_that_the_model_does_not_have_is_refused(resnet):
-    with pytest.raises(JobError, match="the model has no `class_token` to keep apart"):
-        SyncExcept(groups=("class_token",)).shared(resnet)
-
-
-def test_what_was_kept_wins_over_what_arrives():
-    received = {"weight": torch.zeros(2), "token": torch.zeros(1)}
-    kept = {"token": torch.ones(1)}
-    merged = SyncAll().merge(received, kept, {})
-    assert merged["token"] is kept["token"]
-    assert merged["weight"] is received["weight"]
 
 
 TWO = {"north": {"light": (13, 3, 0, 3)}, "south": {"dark": (5, 3, 0, 3)}}
@@ -139,9 +119,6 @@ def test_the_first_round_carries_everything_and_the_next_what_travels(make_job, 
     assert down == [2 * everything, 2 * (everything - kept), 2 * (everything - kept)]
     # What stayed goes up once, with the last round.
     assert up == [2 * (everything - kept), 2 * (everything - kept), 2 * everything]
-
-
-WEIGHTS = ("encoder.a", "encoder.b")
 
 
 def moved(first, second):

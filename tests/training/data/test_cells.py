@@ -13,7 +13,6 @@ from training.data.cells import (
     Cells,
     CellWeights,
     count_by_subgroup,
-    count_people,
     in_subgroup,
     name_losses,
     suppress_small_cells,
@@ -47,16 +46,6 @@ def test_neither_a_part_nor_what_is_left_over_is_small(sizes, minimum):
     assert rest == 0 or rest >= minimum or not told
     # No more than one is kept back beyond those that are too few.
     assert len(told) >= (sizes >= minimum).sum() - 1
-
-
-def test_pictures_of_one_patient_count_once():
-    of_each = np.array([0, 0, 0, 0, 1, 1, 1, 2])
-    people = np.array([0, 0, 1, 2, 3, 4, 5, 5])
-    assert count_people(of_each, people, 4).tolist() == [3, 3, 1, 0]
-    assert suppress_small_cells(of_each, people, 4, 3) == [1]  # 0 is as small and kept back for 2's sake
-    assert suppress_small_cells(of_each, people, 4, 4) == []
-    nobody = np.array([], dtype=np.int64)
-    assert count_people(nobody, nobody, 2).tolist() == [0, 0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20)), max_size=60), st.integers(1, 8))

@@ -45,7 +45,8 @@ def test_every_subgroup_has_enough_patients_in_each_of_its_folds(seed, least):
     for group in range(-1, 3):
         own = (drawn.subgroups == group) & (drawn.labels >= 0)
         if len(np.unique(drawn.people[own])) >= least:
-            assert all(patients_of(told, group, fold) in (0, *range(least, 10**6)) for fold in range(10))
+            found = [patients_of(told, group, fold) for fold in range(10)]
+            assert all(n == 0 or n >= least for n in found)
 
 
 def test_folds_are_as_many_as_the_patients_allow():
@@ -125,9 +126,3 @@ def test_training_pictures_are_as_they_are(held):
 def test_what_is_closed(held):
     with pytest.raises(DataError, match="test pictures of north was refused"):
         OfPatients(held, ("train",)).examples("north", "test")
-
-
-def test_all_else_is_the_datasets(held):
-    view = OfPatients(held, ())
-    for name in ("labels", "subgroups", "clients", "unseen", "communities", "fingerprint", "traits"):
-        assert getattr(view, name) == getattr(held, name)

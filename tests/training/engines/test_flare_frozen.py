@@ -1,14 +1,11 @@
 """Frozen encoders and cases over a network: the bytes of one machine, and features made at each hospital."""
 
 import pytest
-from safetensors.torch import save_file
 
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import MASKED, disclosures, over_network
 from training.jobs.job import Job
-from training.models import build_model
-from training.models.classifier import float_state
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
 
 HEAD = {"rounds": 2, "trainable": {"name": "head", "views": 1}}
@@ -29,13 +26,9 @@ CASES = {"unit": "lesion", "cases": {"slots": 2, "kinds": [], "facts": []}}
 
 
 @pytest.fixture
-def model(own_job, tmp_path):
+def model(own_job, encoder_file):
     """A model whose encoder begins with weights from a file."""
-    plain = own_job().model
-    path = tmp_path / "encoder.safetensors"
-    weights = float_state(build_model(plain, 5, seed=11))
-    save_file({name.removeprefix("encoder."): tensor for name, tensor in weights.items()}, path)
-    return {**plain.model_dump(), "weights": str(path)}
+    return {**own_job().model.model_dump(), "weights": encoder_file}
 
 
 @pytest.fixture
@@ -72,19 +65,6 @@ def test_it_ends_with_the_bytes_of_one_machine(federate, data, frozen_job, net, 
     assert bytes_of(far) == bytes_of(near)
     assert far.summary["test"] == near.summary["test"]
     assert len(there.metrics()) == 2
-
-
-@pytest.mark.long
-def test_a_model_of_cases_is_exported_and_calibrated_over_a_network(frozen_job, net, here):
-    job = frozen_job({**HEAD, "rounds": 1}, CASES, {"stage": "export"}, {"stage": "calibrate"})
-    far, near = net(job).run(), here(job)
-    key = "2-calibrate"
-    assert list(far.stages) == ["0-federate", "1-export", key]
-    told = far.stages[key].outcome.facts
-    assert told["patterns"].keys() == {"unknown"}
-    assert told == near.stages[key].outcome.facts
-    [bundle] = far.stages[key].outcome.bundles.values()
-    assert [one.pattern.name for one in bundle.manifest.patterns] in ([], ["unknown"])
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ def cannot(monkeypatch):
     return arrange
 
 
-@pytest.mark.parametrize("ask", ["fit", "test"])
-@pytest.mark.parametrize("reason", PASSES)
+@pytest.mark.parametrize(("ask", "reason"), [*(("fit", reason) for reason in PASSES), ("test", "full disk")])
 def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
     own_job, net, here, cannot, reason, ask
 ):
@@ -83,8 +82,10 @@ def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
     assert all(not line["failed"] for line in there.metrics())
 
 
-@pytest.mark.parametrize("full", ["answer", "state"])
-@pytest.mark.parametrize("ask", [FIT, SHARE, MASKED, UNMASK])
+@pytest.mark.parametrize(
+    ("ask", "full"),
+    [(FIT, "state"), (SHARE, "state"), (MASKED, "state"), (MASKED, "answer"), (UNMASK, "answer")],
+)
 def test_a_disk_that_is_full_in_the_middle_of_a_sum_costs_nothing(own_job, net, here, monkeypatch, ask, full):
     """Attack: what a node keeps of a sum moves on, its answer is lost, and it refuses to give another."""
     monkeypatch.setattr(network_round, "AGAIN", 0.05)

@@ -129,15 +129,6 @@ def test_what_leaves_is_noise_added_to_one_picture_per_patient(app, noisy_job, m
     assert tested[f"{HISTOGRAM}/light"].sum() == tested["patients/light"].sum() + 2 * 16
 
 
-def test_the_same_question_gets_the_same_answer(app, noisy_job):
-    job = noisy_job()
-    first = told(app(job).answer(request(job)))
-    again = told(app(job).answer(request(job)))  # of another process that finds the store
-    assert all((first[name] == again[name]).all() for name in first)
-    other = told(app(job).answer(request(job, seed=2)))
-    assert any((first[name] != other[name]).any() for name in first)
-
-
 def test_more_questions_than_the_job_has(app, noisy_job):
     job, asked = noisy_job(), app()
     for seed in range(5):

@@ -82,13 +82,6 @@ def test_a_job_is_another_one_with_changed_lines(write):
     assert read_job(path).digest == Job.model_validate(expected).digest
 
 
-def test_what_a_file_does_not_say_of_itself_is_the_others(write):
-    write("base.yaml", whole())
-    assert read_plain(write("job.yaml", {"extends": "base.yaml"})) == whole()
-    reseeded = read_plain(write("job.yaml", {"extends": "base.yaml", "seed": 9, "changes": None}))
-    assert reseeded == {**whole(), "seed": 9}
-
-
 def test_changes_come_in_their_order_and_set_after_them(write):
     write("base.yaml", whole())
     write("first.yaml", "{name: first, extends: base.yaml, changes: {data.clients.count: 4, seed: 1}}")
@@ -126,29 +119,6 @@ def test_stages_are_replaced_whole_or_added_after_the_last(write):
     assert len(read_job(added, ["stages.2={stage: register}"]).stages) == 3
 
 
-def test_of_two_equal_stages_the_one_that_is_numbered_changes(write):
-    stage = JOB["stages"][0]
-    path = write("base.yaml", {**whole(), "stages": [stage, stage]})
-    changed = {**stage, "rounds": 7}
-    job = read_plain(path, [f"stages.1={yaml.safe_dump(changed, default_flow_style=True)}"])
-    assert [found["rounds"] for found in job["stages"]] == [3, 7]
-
-
-def test_one_value_at_two_places_is_changed_at_one(write):
-    write("base.yaml", {**whole(), "stages": [JOB["stages"][0], JOB["stages"][0]]})
-    path = write(
-        "job.yaml",
-        """
-        extends: base.yaml
-        changes:
-          stages.0.objective: &objective {name: supervised, batch_size: 8}
-          stages.1.objective: *objective
-          stages.1.objective.batch_size: 4
-        """,
-    )
-    assert [stage.objective.batch_size for stage in read_job(path).stages] == [8, 4]
-
-
 def test_of_several_others_a_later_block_stands_whole_and_the_file_itself_comes_last(write):
     write("system.yaml", {**whole(), "engine": {"workers": 3, "min_clients": 2}})
     pictures = {"image_size": 64, "manifest": "b.csv", "clients": {"by": "manifest"}}
@@ -173,23 +143,6 @@ def test_of_several_others_a_later_block_stands_whole_and_the_file_itself_comes_
     write("pictures2.yaml", {"engine": {"workers": 4}})
     write("system.yaml", {key: value for key, value in whole().items() if key != "data"})
     assert read_plain(turned) == {**whole(), "data": pictures, "engine": {"workers": 4}}
-
-
-def test_what_two_others_extend_may_be_one_file(write):
-    write("base.yaml", whole())
-    write("smaller.yaml", {"extends": "base.yaml", "changes": {"data.image_size": 16}})
-    write("model.yaml", {"extends": "all.yaml"})
-    write("all.yaml", {"model": {"name": "vgg11"}})
-    path = write(
-        "job.yaml", {"extends": ["smaller.yaml", "model.yaml"], "changes": {"model.weights": "none"}}
-    )
-    again = write("again.yaml", {"extends": ["job.yaml", "all.yaml"]})
-    assert read_plain(path)["model"] == {"name": "vgg11", "weights": "none"}
-    assert read_plain(again) == {
-        **whole(),
-        "data": {**JOB["data"], "image_size": 16},
-        "model": {"name": "vgg11"},
-    }
 
 
 def test_a_built_in_job_is_read_by_its_name_unless_a_file_is_called_so(write, monkeypatch, tmp_path):
@@ -384,15 +337,6 @@ def test_what_is_wrong_with_a_variant_is_named_with_what_is_allowed(families, wr
     assert told.replace("{folder}", str(families)) in str(refused.value)
 
 
-def test_two_variants_that_change_one_setting_may_be_named_where_a_third_says_what_both_come_to(
-    families, write
-):
-    variants = {"one": {"changes": {"seed": 1}}, "two": {"changes": {"seed": 2}}}
-    write("both.yaml", {**whole(), "variants": {**variants, "one@two": {"changes": {"seed": 3}}}})
-    assert read_plain(families / "both.yaml@two@one")["seed"] == 3
-    assert read_plain(families / "both.yaml@two")["seed"] == 2
-
-
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -490,12 +434,6 @@ def test_recipes_that_need_single_clients(recipe, reason, monkeypatch):
         read_job(recipe_path(recipe), ["privacy.secure_aggregation={}"])
 
 
-def test_recipes_of_losses_and_means_are_read(monkeypatch):
-    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
-    for recipe in ("demo", "fedauto@milk10k", "fedprox"):
-        read_job(recipe_path(recipe), ["privacy.secure_aggregation={}"])
-
-
 def test_models_of_clients(make_job, federate_block):
     personal = {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 1}, "per": "client"}
     with pytest.raises(ValueError, match="stage personalize judges the models of single clients"):
@@ -541,18 +479,6 @@ def test_what_noise_on_counts_cannot_cover(make_job, federate_block):
 def test_evaluated_rounds_are_evenly_spaced_and_end_with_the_last(rounds, evaluations, evaluated):
     assert CountsConfig(epsilon=1, evaluations=evaluations).evaluated(rounds) == evaluated
     assert CountsConfig(evaluations=evaluations).evaluated(rounds) == set(range(1, rounds + 1))
-
-
-def test_a_job_learns_one_codebook(make_job):
-    pretrain = {
-        "stage": "pretrain",
-        "rounds": 1,
-        "objective": {"name": "beit"},
-        "aggregator": {"name": "fedavg"},
-    }
-    make_job(stages=[pretrain])
-    with pytest.raises(ValueError, match="two stages learn a codebook of the same pictures"):
-        make_job(stages=[pretrain, pretrain])
 
 
 CONVERGED = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}

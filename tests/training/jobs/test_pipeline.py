@@ -22,20 +22,6 @@ def with_model(job, **model):
     return job.model_copy(update={"model": ModelConfig.model_validate(model)})
 
 
-def test_where_weights_come_from_is_told(make_job):
-    told = try_model(with_model(make_job(), **LITE))
-    assert told[0] == f"encoder tf_efficientnet_lite0 from {LITE['weights']} (Apache-2.0)"
-    assert any("is left out" in line for line in told)
-
-
-def test_a_model_of_pictures_of_another_size_is_said(make_job):
-    job = with_model(make_job(), name="vit_tiny_patch16_224", options={"depth": 1, "img_size": 64})
-    with pytest.raises(
-        JobError, match=r"cannot take pictures of \d+ x \d+ .*choose another data\.image_size"
-    ):
-        try_model(job)
-
-
 def test_a_model_that_cannot_take_the_small_pictures_of_the_first_rounds_is_said(make_job):
     job = make_job(federate={"progressive_resizing": {"rounds": 1, "image_size": 8}})
     vit = {"name": "vit_tiny_patch16_224", "options": {"depth": 1, "patch_size": 4, "img_size": 16}}

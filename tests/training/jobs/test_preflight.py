@@ -2,14 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from training.data.dataset import SPLITS
-from training.errors import JobError
 from training.jobs.preflight import THIN, as_disclosed, matrix, patients_of, plan_stages
 from training.models import initial_model
 from training.models.classifier import float_state
@@ -65,16 +63,6 @@ def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):
             assert row.disclosed == (row.patients >= 5)
 
 
-def test_a_federation_of_a_server_alone_and_a_client_called_all_have_their_rows(make_dataset):
-    census, patients = Census.of_dataset(make_dataset()), patients_of(make_dataset())
-    alone = replace(census, counts={"server": census.counts["north"]})
-    rows = matrix(alone, {"server": patients["north"]}, 1)
-    assert {row.client for row in rows} == {None, "server"}
-    assert not any(sum(row.pictures.values()) for row in rows if row.client is None)
-    named = replace(census, counts={"all": census.counts["north"]})
-    assert [row for row in matrix(named, {"all": patients["north"]}, 1) if row.client == "all"]
-
-
 def test_every_stage_is_planned_and_changes_no_weight(make_job, make_dataset, federate_block, tmp_path):
     job, dataset = make_job(stages=[federate_block(rounds=3), {"stage": "export"}]), make_dataset()
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
@@ -85,13 +73,6 @@ def test_every_stage_is_planned_and_changes_no_weight(make_job, make_dataset, fe
     assert export is None
     for name, tensor in float_state(model).items():
         assert np.array_equal(tensor.numpy(), before[name].numpy())
-
-
-def test_planning_names_the_stage_that_would_stop(make_job, make_dataset, federate_block, tmp_path):
-    job, dataset = make_job(stages=[federate_block(keep="best")], privacy={"min_count": 1000}), make_dataset()
-    model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    with pytest.raises(JobError, match=r"stages\.0 \(federate\): keep: best has nothing to go by"):
-        plan_stages(job, dataset, Census.of_dataset(dataset), model, tmp_path)
 
 
 CALIBRATED = [
@@ -110,10 +91,6 @@ def flat(text):
 
 
 BROKEN = {
-    "a model that does not exist": (
-        {"model": {"name": "resnet_18", "weights": "none"}},
-        ["model.name", "resnet_18", "did you mean `resnet18`"],
-    ),
     "weights of another name": (
         {"model": {"name": "resnet18", "weights": "imagenet"}},
         ["model.weights", "imagenet", "none"],
@@ -147,10 +124,6 @@ BROKEN = {
         },
         ["stages.0 (federate)", "keep: best has nothing to go by", "data.split.validation"],
     ),
-    "three hundred clients of eighty pictures": (
-        {"data": {"clients": {"by": "iid", "count": 300}}},
-        ["300", "clients"],
-    ),
     "more answers than clients": (
         {"engine": {"min_clients": 5}},
         ["stages.0 (federate)", "engine.min_clients is 5", "only 2 clients", "Lower it"],
@@ -166,10 +139,6 @@ BROKEN = {
         },
         ["stages.0.exchange", "fedauxpeer"],
     ),
-    "a registry of models that nobody exports": (
-        {"stages": [CALIBRATED[0], {"stage": "register"}]},
-        ["register adds exported models", "put {stage: export} before it"],
-    ),
     "models of subgroups by which nobody can be routed": (
         {"stages": PERSONAL, "data": {"subgroups": {"column": "site"}, "clients": {"by": "iid", "count": 2}}},
         ["personalize needs data.subgroups by skin tone", "per: client"],
@@ -182,15 +151,6 @@ BROKEN = {
         {"stages": [{**CALIBRATED[0], "objective": {"name": "supervised", "batch_size": 1}}]},
         ["stages.0 (federate)", "objective.batch_size is 1", "batch normalisation"],
     ),
-    "a client of one picture": (
-        {
-            "data": {
-                "clients": {"by": "iid", "count": 17},
-                "split": {"train": 0.4, "validation": 0.2, "calibration": 0.2, "test": 0.2},
-            }
-        },
-        ["stages.0 (federate)", "one training picture", "engine.min_clients"],
-    ),
     "a group of a name that figures have": (
         {
             "data": {
@@ -198,10 +158,6 @@ BROKEN = {
             }
         },
         ["data.subgroups", "undeclared", "rename it"],
-    ),
-    "a setting with a letter too much": (
-        {"stages": [{**CALIBRATED[0], "roundss": 3}]},
-        ["stages.0", "roundss", "rounds"],
     ),
 }
 
@@ -212,10 +168,8 @@ def test_a_job_that_would_fail_is_refused(train_command, job_file, tiny, name):
     job = {**tiny, **changes}
     if "data" in changes:
         job["data"] = {**tiny["data"], **changes["data"]}
-    assert train_command("--check", job_file(tiny)).code == 0, "the job is sound without the change"
     ended = train_command("--check", job_file(job))
-    by_rule = ("more answers than clients", "a client of one picture")
-    assert ended.code == (1 if name in by_rule else 2), "a rule refuses, or bad input"
+    assert ended.code == (1 if name == "more answers than clients" else 2), "a rule refuses, or bad input"
     for words in disclosed:
         assert words in flat(ended.err), ended.err
 

@@ -4,6 +4,7 @@ import re
 import runpy
 import tomllib
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,6 @@ NAMES = sorted(
 PATHS = {name: recipe_path(name) for name in NAMES}
 PLAIN = {name: read_plain(path) for name, path in PATHS.items()}
 SSL, FAIR = in_folder("semi-supervised"), in_folder("fairness")
-# In no table of the paper.
-CLOSING = ("ham10000-malignancy", "fedavg@dermoscopic@milk10k", "milk10k-group-dro")
 # A fair recipe goes to the end as its small form does, `fedauto@milk10k`.
 EXPORTING = [name for name in NAMES if {"stage": "export"} in PLAIN[name]["stages"] and name not in FAIR]
 # Of those that extend others, a few whose parts and data differ most; the others are read and planned below.
@@ -97,16 +96,25 @@ PARTS = ("objective", "aggregator", "exchange", "sync", "strategy")
 
 
 def parts_of(name):
-    """What a recipe is made of: its stages, the parts of each, and the kind of its encoder."""
-    stages = [
-        (stage["stage"], *((stage.get(part) or {}).get("name") for part in PARTS))
-        for stage in PLAIN[name]["stages"]
-    ]
-    model = PLAIN[name]["model"]
-    return *stages, "encoders" in model, model.get("name", "").startswith("vit")
+    """What a recipe is made of: pairs of stages, the parts of each, and the kind of its encoder."""
+    stages, model = PLAIN[name]["stages"], PLAIN[name]["model"]
+    parts = {
+        (stage["stage"], part, (stage.get(part) or {}).get("name")) for stage in stages for part in PARTS
+    }
+    pairs = {(one["stage"], other["stage"]) for one, other in pairwise(stages)}
+    return {*parts, *pairs, ("encoders" in model, model.get("name", "").startswith("vit"))}
 
 
-FIRST_OF_ITS_PARTS = {parts_of(name): name for name in reversed(TRAINED)}.values()
+def first_of_their_parts():
+    """Recipes that have a part which none before has; the others are trained on request."""
+    seen = set()
+    for name in TRAINED:
+        if not parts_of(name) <= seen:
+            seen |= parts_of(name)
+            yield name
+
+
+FIRST = list(first_of_their_parts())
 TONES = {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}}
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TRAINING = ("pretrain", "finetune", "federate", "personalize")
@@ -262,20 +270,18 @@ def make_documented_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_loads_and_says_what_it_is(name):
+def test_a_recipe_loads_says_what_it_is_and_may_be_copied_alone_or_extended(name, tmp_path):
+    """From where the pictures are, as the document says; what it extends is found where it is built in."""
     job = read_job(PATHS[name])
     assert job.about is not None
     assert job.about.system
     assert job.about.paper
-    assert read_job(PATHS[name]).digest == job.digest
-
-
-def test_recipes_have_names_of_their_own():
-    jobs = [job["name"] for job in PLAIN.values()]
-    assert len(set(jobs)) == len(jobs), "two recipes would write to the same runs/<name>"
-    files = [path.stem for path in recipe_paths()]
-    assert [recipe.name for recipe in read_recipes() if recipe.name == recipe.system] == files
-    assert len(set(files)) == len(files)
+    assert {name, whole_form(name)} & {*documented()}
+    file, *variants = name.split("@")
+    (tmp_path / "mine.yaml").write_bytes(recipe_path(file).read_bytes())
+    assert read_plain(tmp_path / "@".join(["mine.yaml", *variants])) == PLAIN[name]
+    (tmp_path / "ours.yaml").write_text(f"extends: '{name}'")
+    assert read_plain(tmp_path / "ours.yaml") == PLAIN[name]
 
 
 def test_a_recipe_is_called_by_its_file_and_its_variants():
@@ -295,34 +301,11 @@ def test_bases_say_what_they_are_have_names_of_their_own_and_are_extended():
         assert base.keys() - {"base"} in ({"data", "engine"}, {"model", "stages"}), name
 
 
-def test_a_variant_says_what_it_is():
-    systems = {recipe.name: recipe.about for recipe in read_recipes() if recipe.name == recipe.system}
-    for recipe in read_recipes():
-        if recipe.name != recipe.system:
-            assert recipe.about.group == systems[recipe.system].group
-            assert recipe.about.note != systems[recipe.system].note, recipe.name
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_may_be_copied_alone_or_extended_by_name(name, tmp_path):
-    """From where the pictures are, as the document says; what it extends is found where it is built in."""
-    file, *variants = name.split("@")
-    (tmp_path / "mine.yaml").write_bytes(recipe_path(file).read_bytes())
-    assert read_plain(tmp_path / "@".join(["mine.yaml", *variants])) == PLAIN[name]
-    (tmp_path / "ours.yaml").write_text(f"extends: '{name}'")
-    assert read_plain(tmp_path / "ours.yaml") == PLAIN[name]
-
-
 def test_every_file_of_the_recipes_is_installed():
     project = tomllib.loads((DOCUMENT.parents[1] / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["training"]
     installed = {path for pattern in patterns for path in FOLDER.parent.glob(pattern)}
     assert set(FOLDER.rglob("*.yaml")) <= installed
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_is_documented(name):
-    assert {name, whole_form(name)} & {*documented()}
 
 
 def test_no_recipe_is_documented_that_is_not_there():
@@ -336,7 +319,7 @@ def test_no_recipe_is_documented_that_is_not_there():
 @pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in FIRST_OF_ITS_PARTS else pytest.mark.long) for name in TRAINED],
+    [pytest.param(name, marks=() if name in FIRST else pytest.mark.long) for name in TRAINED],
 )
 def test_a_recipe_trains_a_round(name, train_command, job_file, tmp_path):
     recipe = shrunk(PLAIN[name])
@@ -623,25 +606,11 @@ POST_FL = {
     "fedauto@personalized": 100,
     "fedauto@personalized@longer": 200,
 }
-STRATEGIES = {
-    "none": {"name": "none"},
-    "head": {"name": "head"},
-    "norm": {"name": "norm"},
-    "adapters": {"name": "adapters", "rank": 8, "alpha": 8.0},
-    "ditto": {"name": "ditto", "pull": 0.1},
-}
 
 
 def row_of(name: str) -> str:
     """The aggregator's row that a recipe is of."""
     return name.removesuffix("@longer").removesuffix("@personalized")
-
-
-def test_every_row_of_the_tables_has_a_recipe_and_a_small_form():
-    papers = {*AGGREGATORS, *POST_FL}
-    small = {f"{name}@milk10k" for name in [*AGGREGATORS, "fedauto@longer"]}
-    small |= {f"fedauto@{strategy}@milk10k" for strategy in STRATEGIES}
-    assert {*FAIR} == papers | small | {*CLOSING}
 
 
 @pytest.mark.parametrize("name", sorted({*AGGREGATORS, *POST_FL}))

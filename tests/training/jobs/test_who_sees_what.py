@@ -152,18 +152,6 @@ def test_what_an_aggregator_asks_for_is_told(make_job):
     assert told.endswith("losses of the model that came, by class and subgroup")
 
 
-def test_splits_and_columns_of_counts_are_named(make_job):
-    job = make_job(
-        federate={"evaluate_on": None}, evaluation={"intersections": [{"column": "sex"}, {"column": "site"}]}
-    )
-    assert rows(job)["counts"].what == "counts of answers on test pictures, by subgroup and sex, site"
-    assert "on validation and test pictures" in rows(make_job())["counts"].what
-
-
-def test_one_patient_is_enough_for_a_job_that_says_so(make_job):
-    assert "any number of patients" in rows(make_job(privacy={"min_count": 1}))["counts"].holds
-
-
 @pytest.mark.parametrize(
     ("recipe", "topic", "others"),
     [

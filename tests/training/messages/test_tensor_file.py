@@ -25,15 +25,6 @@ def test_tensors_and_header_come_back(tmp_path):
         assert tensors[name].numpy().tobytes() == value.numpy().tobytes()
 
 
-def test_models_that_still_share_memory_are_written_whole(tmp_path):
-    shared = torch.arange(6.0)
-    given = {"a": shared, "b": shared, "c": shared.view(2, 3).T}
-    path = tmp_path / "file.safetensors"
-    write_tensors(path, JOB, {}, given)
-    _, tensors = read_tensors(path, JOB)
-    assert all(torch.equal(tensors[name], value) for name, value in given.items())
-
-
 def test_the_bytes_are_those_that_the_library_writes(tmp_path):
     kinds = (
         torch.float32,

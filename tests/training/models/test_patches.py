@@ -16,7 +16,6 @@ from training.models.patches import (
     draw_masks,
     encode_replaced,
     encode_visible,
-    num_masked,
     patch_grid,
     patchify,
 )
@@ -141,22 +140,6 @@ def test_random_masks_part_the_patches_and_hide_exactly_their_share(ratio, patch
         assert sorted(row) == list(range(patches))
 
 
-@pytest.mark.parametrize(
-    ("ratio", "patches", "expected"),
-    [
-        (0.75, 196, 147),
-        (0.6, 196, 118),
-        (0.4, 196, 78),
-        (0.75, 4, 3),
-        (0.99, 4, 3),
-        (0.01, 4, 1),
-        (0.5, 2, 1),
-    ],
-)
-def test_how_many_are_masked(ratio, patches, expected):
-    assert num_masked(ratio, patches) == expected
-
-
 @given(
     rows=st.integers(1, 16),
     columns=st.integers(1, 16),
@@ -198,31 +181,3 @@ def test_a_mask_is_the_union_of_its_blocks_in_reading_order(seed):
                 for x in range(block.left, block.left + block.width):
                     expected[7 * y + x] = True
         assert mask.tolist() == expected
-
-
-def test_beits_grid_is_masked_close_to_its_share_by_blocks_and_not_by_scattered_patches():
-    random = np.random.default_rng(0)
-    drawn = [draw_blocks(14, 14, 0.4, 16 / 196, random) for _ in range(200)]
-    counts = draw_block_masks(200, 14, 14, 0.4, 16 / 196, np.random.default_rng(0)).sum(dim=1)
-    assert counts.max() <= 78
-    assert counts.float().mean() > 65
-    first = [blocks[0].height * blocks[0].width for blocks in drawn]
-    # The first block's area is uniform in [16, 78], before its sides are rounded.
-    assert 40 < np.mean(first) < 54
-    assert min(first) > 8
-
-
-def test_a_share_that_floating_point_falls_short_of_is_reached():
-    blocks = [draw_blocks(10, 10, 0.29, 0.01, np.random.default_rng(seed)) for seed in range(20)]
-    counts = [
-        len(
-            {
-                (y, x)
-                for b in some
-                for y in range(*b.place[0].indices(10))
-                for x in range(*b.place[1].indices(10))
-            }
-        )
-        for some in blocks
-    ]
-    assert max(counts) == 29

@@ -116,11 +116,3 @@ def test_a_case_is_the_mean_of_its_pictures_and_nothing_else_of_it(probe):
         )
     others = CaseBatch(features, torch.where(kinds >= 0, 1 - kinds, kinds), context + 1)
     torch.testing.assert_close(probe(others), logits)
-
-
-def test_in_training_no_picture_of_a_case_is_left_out(probe):
-    case = CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))
-    of_cases = LinearProbe(initial_model(RESNET, 0, 16, 3, case))
-    of_cases.load_state_dict(probe.state_dict())
-    batch = CaseBatch(torch.rand(64, 2, 8), torch.ones(64, 2, dtype=torch.long), torch.rand(64, 1))
-    torch.testing.assert_close(of_cases.train()(batch), probe(batch))

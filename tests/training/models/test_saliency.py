@@ -10,11 +10,9 @@ from registry.bundle.model import Graph, Promise
 from registry.bundle.model_check import check_answers
 from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
-from training.data.dataset import Examples
 from training.models import ModelConfig, build_model, initial_model
 from training.models.cases import FusionConfig
 from training.models.export import ServedCases, ServedModel, export_graph, set_temperature
-from training.models.graph_parts import EncoderPart, HeadPart, split_graph
 from training.models.saliency import cell_rule
 
 SIZE = 64
@@ -86,28 +84,6 @@ def test_the_cells_are_those_of_the_last_feature_map_by_hand():
                 assert found[k, row, column] == pytest.approx(by_hand, rel=1e-3, abs=1e-4)
 
 
-def test_a_token_s_map_is_what_the_head_says_of_each_patch():
-    model = stirred(build_model(ModelConfig(**NETWORKS["vit"][0]), 3, 0, SIZE))
-    with torch.no_grad():
-        scaled = pictures(1).permute(0, 3, 1, 2).float() / 255
-        tokens = model.encoder.forward_features((scaled - model.mean) / model.std)[0, 1:]
-        said = model.encoder.head(tokens).numpy() - model.encoder.head.bias.numpy()
-        found = ServedModel(model, 1.0, cell_rule(model, SIZE))(pictures(1))[3][0].numpy()
-    assert_close_in_norm(found, centred(said).T.reshape(3, 4, 4), 1e-4)
-
-
-def test_a_personal_head_has_a_map_of_its_own():
-    model = stirred(build_model(ModelConfig(**RESNET), 3, 0))
-    rule = cell_rule(model, SIZE)
-    with torch.no_grad():
-        before = ServedModel(model, 1.0, rule)(pictures())[3]
-        model.encoder.fc.weight.mul_(torch.tensor([[1.0], [-2.0], [1.0]]))
-        _, logits, _, maps = ServedModel(model, 1.0, rule)(pictures())
-    assert not torch.allclose(before, maps)
-    found = maps.mean(dim=(2, 3)).numpy()
-    assert_close_in_norm(found, centred((logits - model.encoder.fc.bias).detach().numpy()), 1e-4)
-
-
 @pytest.mark.parametrize("config", [{"name": "mobilenetv3_small_050"}, {**RESNET, "size": 32}])
 def test_an_encoder_that_pools_otherwise_or_to_one_cell_has_no_map(config):
     size = config.pop("size", 32) if "size" in config else 32
@@ -135,17 +111,6 @@ def test_the_graph_tells_the_same_map_and_only_where_it_is_asked(exported):
     np.testing.assert_array_equal(graph.run(images).probabilities, outputs.probabilities)
     hot = Graph(set_temperature(content, 3.0))
     np.testing.assert_array_equal(hot.run(images, with_map=True).map, outputs.map)
-
-
-def test_a_graph_with_a_map_is_cut_in_two_as_one_without(exported):
-    _, content = exported
-    images = pictures().numpy()
-    parts = split_graph(content)
-    features = EncoderPart(parts.encoder, 1).features(images)
-    numbers = np.arange(len(images))
-    shown = Examples(features, numbers, numbers % 3, np.zeros_like(numbers), numbers)
-    found, whole = HeadPart(parts.head, 1).run(shown, numbers), Graph(content).run(images)
-    assert_close_in_norm(found.logits, whole.logits, 1e-5)
 
 
 @pytest.mark.long

@@ -72,16 +72,6 @@ def test_a_block_under_the_minimum_never_leaves(make_client, make_job, minimum, 
     assert update.scalars == update.losses == update.num_examples == {}
 
 
-def test_nothing_of_the_size_of_a_picture_leaves(make_client):
-    """What leaves is as large for three pictures as for four: it holds sums only."""
-    update = ask(make_client("north"))
-    shapes = {
-        name: {key.partition("/")[0]: tuple(value.shape) for key, value in update.tensors.items()}
-        for name in subgroups_sent(update)
-    }
-    assert shapes["light"] == shapes["dark"]
-
-
 def test_only_the_subgroups_that_were_asked_for_are_answered(make_client):
     assert subgroups_sent(ask(make_client("north"), subgroups=("dark",))) == {"dark"}
 

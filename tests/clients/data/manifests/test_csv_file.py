@@ -138,5 +138,7 @@ def test_a_line_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     assert [row.image for row in read.rows] == ["a.jpg", "b.jpg"]
     assert any("1 lines repeat an earlier one and count once" in note for note in read.notes)
     path = written(tmp_path, "image,label,age\na.jpg,NV,40\na.jpg,NV,41\n")
-    with pytest.raises(ManifestError, match="'a.jpg' is on line 2 already, with age '40' there and '41' here"):
+    with pytest.raises(
+        ManifestError, match=r"'a.jpg' is on line 2 already, with age '40' there and '41' here"
+    ):
         read_manifest(path)

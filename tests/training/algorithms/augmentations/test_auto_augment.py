@@ -3,17 +3,13 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from training.algorithms.augmentations.auto_augment import (
     IMAGENET,
     OPERATIONS,
-    Step,
     auto_augment,
     draw_steps,
 )
-from training.algorithms.augmentations.batch import AugmentConfig, augment, flip
 from training.models.encoders.files import prepare_torchvision
 
 prepare_torchvision()
@@ -147,43 +143,3 @@ def test_sub_policies_are_drawn_uniformly_and_spare_as_many_as_their_probabiliti
         up, down = (levels > 0).sum().item(), (levels < 0).sum().item()
         assert up + down > count / 4
         assert abs(up - down) < 5 * (up + down) ** 0.5
-
-
-def test_the_steps_of_a_picture_are_those_of_one_sub_policy():
-    """And whether one is spared says nothing of the other, nor of a neighbour."""
-    policy = (
-        (Step("invert", 0.5), Step("rotate", 0.5, 3)),
-        (Step("colour", 0.5, 9), Step("equalize", 0.5)),
-    )
-    (first, _), (second, levels) = draw_steps(8000, policy, seeded(2))
-    names = list(OPERATIONS)
-    pairs = Counter((names[a], names[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True))
-    assert pairs.pop(("identity", "identity")) == pytest.approx(2000, abs=160)
-    eighths = {("invert", "rotate"), ("invert", "identity"), ("identity", "rotate")}
-    eighths |= {("colour", "equalize"), ("colour", "identity"), ("identity", "equalize")}
-    assert set(pairs) == eighths
-    # Binomial(8000, 1/8): standard deviation 30.
-    assert all(times == pytest.approx(1000, abs=120) for times in pairs.values())
-    turned = levels[second == names.index("rotate")]
-    assert turned.abs().numpy() == pytest.approx(1 / 3)
-
-
-def test_it_is_the_last_of_a_jobs_augmentations():
-    images = pictures()
-    random = seeded(4)
-    expected = auto_augment(flip(images, random), IMAGENET, random)
-    assert torch.equal(augment(images, AugmentConfig(auto="imagenet"), seeded(4)), expected)
-
-
-@given(
-    shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    seed=st.integers(0, 2**32),
-)
-def test_any_batch_keeps_its_shape_its_kind_and_its_range(shape, dtype, seed):
-    images = torch.rand(shape, generator=seeded(seed), dtype=dtype)
-    changed = auto_augment(images, IMAGENET, seeded(seed + 1))
-    assert (changed.shape, changed.dtype) == (images.shape, dtype)
-    assert changed.isfinite().all()
-    assert changed.min() >= 0
-    assert changed.max() <= 1

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from training.algorithms.augmentations.rand_augment import (
     OPERATIONS,
@@ -74,15 +73,6 @@ THEIR_GEOMETRY = {
     "translate x": lambda picture, level: affine(picture, translate=(150 / 331 * 23 * level, 0)),
     "translate y": lambda picture, level: affine(picture, translate=(0, 150 / 331 * 17 * level)),
 }
-
-
-def test_the_operations_are_the_papers_fourteen():
-    colours = ["identity", "auto-contrast", "equalize", "solarize", "colour", "posterize", "contrast"]
-    colours += ["brightness", "sharpness"]
-    geometry = ["rotate", "shear x", "shear y", "translate x", "translate y"]
-    assert list(THEIR_COLOURS) == colours
-    assert list(THEIR_GEOMETRY) == geometry
-    assert sorted(OPERATIONS) == sorted(colours + geometry)
 
 
 @pytest.mark.parametrize("name", THEIR_COLOURS)
@@ -228,11 +218,3 @@ def test_any_batch_keeps_its_shape_its_kind_and_its_range(
     assert changed.isfinite().all()
     assert changed.min() >= 0
     assert changed.max() <= 1
-
-
-@pytest.mark.parametrize(
-    "values", [{"operations": -1}, {"magnitude": 31}, {"magnitude": -1}, {"cutout": 1.1}, {"cutout": -0.1}]
-)
-def test_settings_out_of_range_are_refused(values):
-    with pytest.raises(ValidationError, match=next(iter(values))):
-        RandAugmentConfig(**values)

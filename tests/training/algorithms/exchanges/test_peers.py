@@ -7,56 +7,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from training.algorithms.exchanges import Peers
 from training.algorithms.exchanges.base import EMPTY_CONTEXT, ServerContext
-from training.algorithms.exchanges.peers import GatedSimilarity, GatedValidation, Static, Validation, mean_of
-from training.algorithms.exchanges.similarity import Candidate, RandomPeers, WeightSimilarity
+from training.algorithms.exchanges.peers import GatedSimilarity, GatedValidation, Validation, mean_of
+from training.algorithms.exchanges.similarity import RandomPeers, WeightSimilarity
 from training.errors import JobError
 from training.messages.message import Update, named
-
-ACCURACIES = {"me": 0.6, "good": 0.8, "same": 0.6, "poor": 0.5}
-TOP = [Candidate("poor", 0.97), Candidate("same", 0.95), Candidate("good", 0.9)]
-
-
-def passing(policy):
-    return [peer.client for peer in TOP if policy.passes("me", peer, ACCURACIES)]
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        (Static(), ["poor", "same", "good"]),
-        (Validation(), ["same", "good"]),
-        (GatedValidation(threshold=0.7), ["good"]),
-        (GatedValidation(threshold=0.8), ["good"]),
-        (GatedValidation(threshold=0.85), []),
-        (GatedSimilarity(threshold=0.95), ["poor", "same"]),
-        (GatedSimilarity(threshold=0.96), ["poor"]),
-        (GatedSimilarity(threshold=0.99), []),
-    ],
-)
-def test_who_passes(policy, expected):
-    assert passing(policy) == expected
-
-
-def test_the_validation_policy_asks_whose_client_it_is():
-    assert not Validation().passes("good", Candidate("me", 0.99), ACCURACIES)
-    assert Validation().passes("poor", Candidate("me", 0.99), ACCURACIES)
 
 
 def test_a_policy_of_similarities_is_refused_where_none_are_measured(make_job):
     exchange = {"name": "peers", "choice": {"name": "random"}, "policy": {"name": "gated-similarity"}}
     with pytest.raises(ValueError, match="compares similarities of weights; choice random has none"):
         make_job(federate={"objective": {"name": "fixmatch"}, "exchange": exchange})
-
-
-def test_an_objective_that_learns_from_no_peers_is_refused(make_job):
-    with pytest.raises(
-        ValueError, match="supervised does not share peers; use the exchange peers with fixmatch"
-    ):
-        make_job(federate={"exchange": {"name": "peers"}})
 
 
 def test_judging_without_a_server_is_refused_before_the_first_round(make_job, run_job):
@@ -151,21 +114,6 @@ def test_an_anonymized_peer_is_the_average_of_weights():
     expected = (UPLOADS["d"]["weight"].double() + UPLOADS["b"]["weight"].double()) / 2
     assert list(parcel.tensors) == ["peer-0/weight"]
     torch.testing.assert_close(parcel.tensors["peer-0/weight"], expected.float(), rtol=0, atol=0)
-
-
-def test_an_anonymized_peer_does_not_say_what_its_peers_say_on_average():
-    # One unit with a ReLU: peers that cancel say something each, and nothing when averaged.
-    def model(first, second):
-        net = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU(), nn.Linear(1, 1, bias=False))
-        net.load_state_dict({"0.weight": torch.tensor([[first]]), "2.weight": torch.tensor([[second]])})
-        return net
-
-    one, two = model(1.0, 2.0), model(-1.0, 2.0)
-    x = torch.tensor([[3.0]])
-    assert ((one(x) + two(x)) / 2).item() == 3
-    averaged = model(9.0, 9.0)
-    averaged.load_state_dict(mean_of([one.state_dict(), two.state_dict()]))
-    assert averaged(x).item() == 0
 
 
 def test_the_mean_keeps_its_type_and_leaves_its_members_alone():

@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.closeness import assert_close_in_norm
 from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.algorithms.exchanges.relations import SharedRelations
-from training.algorithms.objectives.fedirm import FedIRM
-from training.algorithms.objectives.supervised import Supervised
 from training.errors import MessageError
 from training.messages.message import Update
 
@@ -37,12 +33,6 @@ def sent(memory, client="north", round_=9):
     return SharedRelations().outgoing(client, round_, memory, np.random.default_rng(0), EMPTY_CONTEXT)
 
 
-def test_nothing_travels_before_the_first_matrix_came():
-    parcel = sent(after(answer("south", 1), answer("west", 1)))
-    assert parcel.tensors == {}
-    assert parcel.note == {}
-
-
 def test_the_mean_of_two_by_hand_with_a_uniform_row_that_counts():
     north = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [1 / 3, 1 / 3, 1 / 3]])
     south = torch.tensor([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
@@ -52,43 +42,6 @@ def test_the_mean_of_two_by_hand_with_a_uniform_row_that_counts():
     assert parcel.tensors["relations"].dtype == torch.float32
     assert_close_in_norm(parcel.tensors["relations"], expected, 1e-6)
     assert parcel.note == {"clients": 2, "round": 2}
-
-
-@given(
-    rounds=st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=5),
-    order=st.randoms(use_true_random=False),
-)
-def test_the_mean_is_of_the_newest_round_in_which_any_came_whatever_the_order(rounds, order):
-    newest, memory = [], {}
-    for number, labelled in enumerate(rounds, start=1):
-        answers = [
-            answer(f"client-{place}", number, matrix(10 * number + place) if holds else None)
-            for place, holds in enumerate(labelled)
-        ]
-        newest = [matrix(10 * number + place) for place, holds in enumerate(labelled) if holds] or newest
-        order.shuffle(answers)
-        memory = after(*answers, memory=memory)
-    parcel = sent(memory, round_=len(rounds) + 1)
-    if not newest:
-        assert parcel.tensors == {}
-        return
-    expected = np.mean([each.double().numpy() for each in newest], axis=0)
-    assert_close_in_norm(parcel.tensors["relations"], expected, 1e-6)
-    assert parcel.note["clients"] == len(newest)
-
-
-def test_all_clients_get_the_same_and_the_memory_is_left_unchanged():
-    first = after(answer("north", 1, matrix(1)))
-    before = {name: tensor.clone() for name, tensor in first.items()}
-    sent_matrix = matrix(2)
-    second = after(answer("south", 1, sent_matrix), memory=first)
-    third = after(answer("south", 2, matrix(3)), memory=second)
-    assert {name: tensor.tolist() for name, tensor in first.items()} == {
-        name: tensor.tolist() for name, tensor in before.items()
-    }
-    assert torch.equal(sent_matrix, matrix(2))
-    assert torch.equal(sent(second, "north").tensors["relations"], sent(second, "new").tensors["relations"])
-    assert torch.equal(sent(third).tensors["relations"], matrix(3))
 
 
 def test_the_last_matrix_is_reported_at_the_end():
@@ -131,11 +84,3 @@ def test_a_client_without_labels_may_answer_without_a_matrix_and_rounding_is_no_
 def test_what_is_no_matrix_of_relations_is_refused(relations, others, said):
     with pytest.raises(MessageError, match=said):
         SharedRelations().check(answer("north", 2, relations, **others), after(answer("south", 1, matrix(2))))
-
-
-def test_an_objective_without_relations_is_refused():
-    SharedRelations().fit_with(FedIRM())
-    with pytest.raises(
-        ValueError, match="supervised does not share relations; use the exchange relations with"
-    ):
-        SharedRelations().fit_with(Supervised())

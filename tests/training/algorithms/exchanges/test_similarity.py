@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.drawn_head import draw_head
 from training.algorithms.exchanges.base import EMPTY_CONTEXT, ServerContext
@@ -79,28 +77,6 @@ def test_scaled_features_and_their_cosines_by_hand():
 def test_a_feature_that_is_the_same_for_all_scales_to_one_and_a_row_of_zeros_resembles_nobody():
     np.testing.assert_array_equal(scaled(np.array([[2.0, 7.0], [4.0, 7.0]])), [[0, 1], [1, 1]])
     np.testing.assert_array_equal(cosines(np.array([[0.0, 0.0], [0.0, 3.0]])), [[0, 0], [0, 1]])
-
-
-@given(
-    features=st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=2, max_size=6),
-    start=st.floats(-10, 10),
-    factor=st.floats(0.1, 10),
-)
-def test_scaling_takes_away_every_unit(features, start, factor):
-    plain = np.array(features)
-    once = scaled(plain)
-    assert ((once >= 0) & (once <= 1)).all()
-    apart = np.ptp(plain, axis=0) > 1e-3
-    np.testing.assert_allclose(scaled(plain * factor + start)[:, apart], once[:, apart], atol=1e-3)
-
-
-@given(seed=st.integers(0, 99), client=st.sampled_from(["a", "b", "c", "d"]))
-def test_nobody_is_their_own_peer_and_all_others_are_ranked(seed, client):
-    draws = np.random.default_rng(seed)
-    weights = {name: two_layers(list(draws.normal(size=4)), float(draws.normal())) for name in "dbca"}
-    for similarity in (WeightSimilarity(), WeightSimilarity(scaled=False), RandomPeers()):
-        ranked = similarity.rank(client, profiles_of(similarity, **weights), draws)
-        assert sorted(peer.client for peer in ranked) == sorted(set("abcd") - {client})
 
 
 def test_predictions_compare_distances_between_answers():

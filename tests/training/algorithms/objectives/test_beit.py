@@ -71,30 +71,6 @@ def test_the_loss_is_the_cross_entropy_of_masked_patches_the_mean_picture_by_pic
     assert sum(means[name] * counts[name] for name in counts) == pytest.approx(sum(told), rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, AVERAGED], ids=["class token", "average"])
-def test_the_gradient_reaches_all_but_the_classifier(begin, options):
-    task, network = begin(BEiT(**SMALL), **options)
-    task.loss(next(iter(task.batches(0)))).backward()
-    still = {name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum()}
-    heads = {"encoder.head.weight", "encoder.head.bias"}
-    assert still == heads | ({"encoder.fc_norm.weight", "encoder.fc_norm.bias"} if options else set())
-
-
-def test_only_the_embedding_and_the_linear_layer_travel_beside_the_encoder(begin):
-    _, network = begin(BEiT(**SMALL))
-    heads = {name for name in network.state_dict() if name.startswith("heads.")}
-    assert heads == {"heads.mask_embedding", "heads.vocabulary.weight", "heads.vocabulary.bias"}
-
-
-def test_rounds_have_masks_of_their_own_and_the_same_again(begin):
-    def losses(**where):
-        task, _ = begin(BEiT(**SMALL, augment={"flip": False}), **where)
-        return [task.loss(batch).item() for batch in task.batches(0)]
-
-    assert losses() == losses()
-    assert losses() != losses(round_=2)
-
-
 def test_tokens_are_the_same_under_reduced_precision(begin, monkeypatch):
     """Codes so close that bfloat16 cannot tell them apart."""
     given = {"codebook": 0.5 + torch.linspace(-0.01, 0.01, 5).view(5, 1).expand(5, 48)}

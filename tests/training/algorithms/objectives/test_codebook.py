@@ -111,11 +111,6 @@ def request(value, step=1):
     )
 
 
-def test_the_same_question_is_answered_again(restarted):
-    for _ in range(3):
-        answer_once(request(1.0), restarted(), "1")
-
-
 @pytest.mark.parametrize("other", [request(1.001), request(1.0, step=2)], ids=["centroids", "options"])
 def test_another_question_of_the_same_pictures_is_refused_after_a_restart_too(restarted, other):
     client = restarted()
@@ -286,29 +281,6 @@ def test_moments_of_fewer_patches_than_pixels_stay_at_home(asking):
     with pytest.raises(DataError, match="no client has patches of enough"):
         tokenizer.prepare(ask, seed=0)
     assert answers[0].tensors["n"] == 0
-
-
-def test_a_client_may_use_some_of_its_pictures_each_in_one_step(asking):
-    tokenizer = Codebook(size=2, iterations=2, min_members=2, pictures=12)
-    ask, answers = asking(tokenizer, ("north",))
-    tokenizer.prepare(ask, seed=0)
-    first, *steps = answers
-    told = first.tensors["n"] + sum(step.tensors["counts"].sum() for step in steps)
-    assert 0 < first.tensors["n"] < told <= 12 * 16
-
-
-def test_a_token_is_the_nearest_code():
-    rng = np.random.default_rng(0)
-    images = rng.uniform(0, 1, (2, 3, 16, 16)).astype(np.float32)
-    book = rng.uniform(0, 1, (5, 48)).astype(np.float32)
-    given = {"codebook": torch.from_numpy(book)}
-    found = Codebook(size=5).tokens(torch.from_numpy(images), GRID, torch.nn.Identity(), given)
-    assert found.shape == (2, 16)
-    for image, tokens in zip(images, found.tolist(), strict=True):
-        for place, token in enumerate(tokens):
-            top, left = 4 * (place // 4), 4 * (place % 4)
-            patch = image[:, top : top + 4, left : left + 4].transpose(1, 2, 0).flatten()
-            assert token == np.argmin(((book - patch) ** 2).sum(axis=1))
 
 
 def test_answers_that_cannot_be_are_refused_on_arrival(asking):

@@ -99,20 +99,6 @@ def test_noise_is_added_once_a_step_whatever_was_drawn(monkeypatch):
     assert float(weight.detach().std()) == pytest.approx(3.0 * 2.0 / 10, rel=0.02)
 
 
-def test_a_client_trains_and_reports_what_the_account_needs(at_work):
-    local_model, config, work = at_work(epochs=2)
-    before = local_model.take(local_model.names)
-    result = train_locally(local_model, config, work, {})
-    assert any(
-        not torch.equal(before[name], after) for name, after in local_model.take(local_model.names).items()
-    )
-    assert result.losses == {}
-    assert result.num_examples == {"light": 13, "dark": 5}
-    assert result.scalars["private_steps"] == 2 * 3
-    assert result.scalars["private_rate"] == pytest.approx(6 / 18)
-    assert not any(getattr(p, "grad_sample", None) is not None for p in local_model.model.parameters())
-
-
 def test_runs_differ_and_tell_each_clients_account(run_job, make_job, tmp_path):
     job = make_job(model=GROUPED, federate={"objective": PRIVATE})
     runs = [run_job(job, out=tmp_path / name) for name in ("a", "b")]

@@ -39,14 +39,6 @@ def test_subgroup_balanced_expects_every_class_of_every_subgroup_equally_often()
     assert shares == pytest.approx([1 / 6] * 6, abs=4 * 0.0022)
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "class-balanced", "square-root", "subgroup-balanced"])
-def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sampling):
-    first, again, other = (epoch_order(LABELS, sampling, np.random.default_rng(seed)) for seed in (5, 5, 6))
-    assert len(first) == len(LABELS)
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
 def test_a_last_batch_of_one_joins_the_one_before():
     assert [len(batch) for batch in in_batches(np.arange(9), 4)] == [4, 5]
     assert [len(batch) for batch in in_batches(np.arange(10), 4)] == [4, 4, 2]
@@ -114,11 +106,6 @@ def test_every_virtual_client_takes_the_same_number_of_pictures_and_steps(
         assert (second >= labelled).all()
 
 
-def test_no_batch_is_of_one_picture():
-    batches = list(streams(9, 0, batch_size=2, samples=5).batches(np.random.default_rng(0)))
-    assert [len(first) for first, _ in batches] == [3, 2]
-
-
 def test_large_clients_are_parted_and_small_ones_repeat():
     large, small = streams(20, 0, samples=8), streams(3, 0, samples=8)
     drawn = np.concatenate([first for first, _ in large.batches(np.random.default_rng(1))])
@@ -137,13 +124,3 @@ def test_without_a_number_the_stream_of_more_batches_is_seen_once(labelled, unla
     first, second = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     assert set(first) == set(range(labelled))
     assert set(second) == set(range(labelled, labelled + unlabelled))
-
-
-def test_the_draws_follow_from_the_generator():
-    def order(seed):
-        return [
-            part.tolist() for batch in streams(9, 7).batches(np.random.default_rng(seed)) for part in batch
-        ]
-
-    assert order(3) == order(3)
-    assert order(3) != order(4)

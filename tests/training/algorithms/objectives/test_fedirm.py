@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.closeness import assert_close_in_norm
@@ -26,7 +24,6 @@ CLASSES = 3
 RELATIONS = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
 LABELLED = np.array([0, 1] * 9)
 UNLABELLED = np.full(18, -1)
-MIXED = np.where(np.arange(18) % 3 == 0, -1, np.arange(18) % 2)
 
 
 def model_of(**options):
@@ -150,21 +147,6 @@ def test_the_distance_is_both_divergences_over_the_classes_that_occur(labels, te
     assert ours.item() == pytest.approx(expected, rel=1e-6)
 
 
-@given(
-    st.lists(st.floats(-200, 200), min_size=6, max_size=6),
-    st.lists(st.floats(-200, 200), min_size=9, max_size=9),
-)
-def test_the_distance_is_0_to_itself_and_never_below_or_infinite(of_pictures, of_relations):
-    logits = torch.tensor(of_pictures).view(2, 3)
-    relations = torch.tensor(of_relations).view(3, 3).softmax(dim=1)
-    labels = torch.tensor([0, 2])
-    assert 0 - 1e-4 <= relation_distance(logits, labels, relations, 2.0).item() < math.inf
-    own = torch.zeros(3, 3)
-    own[labels] = logits
-    itself = relation_distance(logits, labels, (own / 2).softmax(dim=1), 2.0)
-    assert itself.item() == pytest.approx(0, abs=1e-4)
-
-
 @pytest.mark.parametrize("max_entropy", [0.0, 0.3, 0.6, 1.0])
 @pytest.mark.parametrize("min_confidence", [0.0, 0.75])
 def test_pictures_are_kept_by_confidence_and_entropy(begin, max_entropy, min_confidence):
@@ -263,22 +245,6 @@ def test_the_teacher_starts_as_received_follows_each_step_and_gets_no_gradient(b
     assert any(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
 
 
-def test_a_client_with_both_kinds_goes_through_labels_first_and_uses_each(begin):
-    task, _, _ = begin(settings(batch_size=5), MIXED, received={"relations": RELATIONS})
-    named, batches = [], list(task.batches(0))
-    for batch in batches:
-        labels = MIXED[batch.positions]
-        assert len(set(labels >= 0)) == 1
-        assert len(batch.images) == len(labels) * (1 if labels[0] >= 0 else 2)
-        named.append(bool(labels[0] >= 0))
-        assert task.loss(batch).isfinite()
-    assert named == sorted(named, reverse=True)
-    assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(18))
-    assert set(task.outgoing()) == {"relations"}
-    assert "kept" in task.scalars()
-    assert task.num_examples() == {"light": 13, "dark": 5}
-
-
 @pytest.mark.parametrize("lone", ["labelled", "unlabelled"])
 def test_a_lone_picture_of_a_kind_is_left_out(begin, lone):
     labels = (
@@ -290,21 +256,6 @@ def test_a_lone_picture_of_a_kind_is_left_out(begin, lone):
     assert bool(task.keep()) == (lone == "labelled")
     drawn = [position for batch in task.batches(0) for position in batch.positions]
     assert sorted(drawn) == list(range(17))
-
-
-def test_rare_classes_count_more_where_asked(begin):
-    labels = np.where(np.arange(18) < 3, 2, 0)
-    task, model, _ = begin(settings(batch_size=18, class_weights="inverse-frequency"), labels)
-    [batch] = task.batches(0)
-    loss = task.loss(batch).item()
-    with torch.no_grad():
-        logits = model(batch.images).double().numpy()
-    weights = {0: 18 / (2 * 15), 2: 18 / (2 * 3)}
-    crossed = [
-        -weights[c] * math.log(softmax(row)[c])
-        for row, c in zip(logits, labels[batch.positions], strict=True)
-    ]
-    assert loss == pytest.approx(np.mean(crossed), rel=1e-4)
 
 
 def test_passes_draw_dropout_and_leave_statistics_and_modes_alone():
@@ -325,16 +276,6 @@ def test_passes_draw_dropout_and_leave_statistics_and_modes_alone():
         still = deepcopy(model).eval()(images).softmax(dim=1)
     torch.testing.assert_close(often, still, atol=0.1, rtol=0)
     assert (once - still).abs().max() > 0.2
-
-
-def test_the_gradient_reaches_the_student_under_autocast(begin):
-    task, model, _ = begin(settings(), UNLABELLED, received={"relations": RELATIONS})
-    batch = next(task.batches(0))
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = task.loss(batch)
-    loss.backward()
-    assert loss.dtype == torch.float32
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_another_exchange_and_batches_of_one_are_refused():
@@ -380,10 +321,3 @@ def test_relations_of_clients_with_labels_reach_all_from_round_2(run_job, datase
     relations = ran.result.stages["0-federate"].outcome.facts["relations"]
     assert relations["clients"] == 2
     np.testing.assert_allclose(np.sum(relations["matrix"], axis=1), 1, atol=1e-5)
-
-
-def test_a_killed_run_goes_on_with_the_same_teacher_and_relations(run_job, run_killed, dataset, job):
-    data = withheld(dataset, "south", "west")
-    whole, resumed = run_job(job, data), run_killed(job, data)
-    for name, tensor in whole.weights().items():
-        assert torch.equal(tensor, resumed.weights()[name]), name

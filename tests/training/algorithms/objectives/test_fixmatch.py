@@ -143,17 +143,6 @@ def test_agreement_by_hand_is_a_mean_over_peers_and_moves_the_client(fixed):
     assert_close_in_norm(model.shift.grad, expected)
 
 
-def test_no_gradient_reaches_a_peer_and_its_weights_stand(begin, make_job):
-    peer = build_model(make_job().model, 2, seed=5)
-    task, _, work = begin(FixMatch(**PLAIN, threshold=0.0, gamma=1.0, batch_size=4), [peer])
-    for batch in task.batches(0):
-        task.loss(batch).backward()
-    (frozen_copy,) = work.frozen_copies(1)
-    assert all(parameter.grad is None for parameter in frozen_copy.parameters())
-    held = float_state(frozen_copy)
-    assert all(torch.equal(held[name], tensor) for name, tensor in float_state(peer).items())
-
-
 def test_what_did_not_travel_of_a_peer_is_the_clients_own(begin, make_job):
     peer = build_model(make_job().model, 2, seed=5)
     _, model, work = begin(FixMatch(**PLAIN, batch_size=4), [])
@@ -221,14 +210,3 @@ def test_the_original_picture_makes_the_pseudo_label_where_asked(begin):
     assert not torch.equal(batch.images[n:], plain)
     weak = begin(config.model_copy(update={"pseudo_view": "weak"}), keep=0)[0]
     assert not torch.equal(next(weak.batches(0)).images[:n], plain)
-
-
-def test_under_autocast_every_parameter_still_gets_its_gradient(begin, make_job):
-    """Weights that were cast without gradient for the pseudo labels must not serve the pass that learns."""
-    peer = build_model(make_job().model, 2, seed=5)
-    task, model, _ = begin(FixMatch(**PLAIN, threshold=0.0, gamma=1.0, batch_size=8), [peer])
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = task.loss(next(task.batches(0)))
-    loss.backward()
-    silent = [name for name, parameter in model.named_parameters() if parameter.grad is None]
-    assert silent == []

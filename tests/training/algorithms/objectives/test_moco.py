@@ -37,14 +37,6 @@ def test_the_loss_is_the_double_loop(pictures, negatives, temperature):
     np.testing.assert_allclose(ours, naive(q, k, bank, temperature), rtol=1e-10)
 
 
-def test_a_first_bank_knows_of_which_pictures_it_is(begin_followed, work_of):
-    """Features of two networks that are the same: what is of a picture is its own, whatever the order."""
-    task, network, _ = begin_followed(settings(batch_size=100))
-    kept = task.keep()
-    images = to_model_input(work_of("north", "0-pretrain").examples.batch(kept["pictures"].numpy()), "cpu")
-    np.testing.assert_allclose(kept["features"].numpy(), features_of(network, images), atol=1e-5)
-
-
 def features_of(network, images):
     """A feature at a time from the projected embeddings; batch norm sees the batch as in training."""
     with torch.no_grad():
@@ -156,16 +148,6 @@ def test_what_opens_the_exchange_is_what_a_first_bank_is_made_of(begin_followed,
     assert set(opened) == {"features"}
     torch.testing.assert_close(opened["features"], task.keep()["features"])
     np.testing.assert_allclose(opened["features"].norm(dim=1), 1, rtol=1e-5)
-
-
-def test_the_gradient_reaches_the_network_and_not_its_follower(begin_followed):
-    task, network, frozen_copy = begin_followed(settings())
-    task.loss(next(task.batches(0))).backward()
-    grads = {name: parameter.grad for name, parameter in network.named_parameters()}
-    assert grads["encoder.conv1.weight"].abs().sum() > 0
-    assert grads["heads.projector.0.weight"].abs().sum() > 0
-    assert grads["encoder.fc.weight"] is None
-    assert all(parameter.grad is None for parameter in frozen_copy.parameters())
 
 
 def test_a_client_with_one_picture_is_refused(begin_followed, dataset):

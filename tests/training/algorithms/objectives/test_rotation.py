@@ -21,12 +21,3 @@ def test_the_loss_is_the_mean_cross_entropy_of_all_four_turns(begin_unlabelled):
         shifted = logits - logits.max(axis=1, keepdims=True)
         total += (np.log(np.exp(shifted).sum(axis=1)) - shifted[:, turn]).mean() / 4
     assert told == pytest.approx(total, rel=1e-5)
-
-
-def test_all_pictures_count_once_by_subgroup(begin_unlabelled):
-    task, _ = begin_unlabelled(Rotation(batch_size=6))
-    for batch in task.batches(0):
-        task.loss(batch)
-    assert task.num_examples() == {"light": 13, "dark": 5}
-    assert set(task.losses()) == {"light", "dark"}
-    assert all(loss > 0 for loss in task.losses().values())

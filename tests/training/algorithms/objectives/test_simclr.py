@@ -47,30 +47,6 @@ def test_losses_by_subgroup_are_means_over_the_pictures_of_the_last_epoch(begin_
     assert sum(told[name] * counts[name] for name in counts) == pytest.approx(sum(means), rel=1e-5)
 
 
-def test_rounds_and_clients_see_views_of_their_own_and_the_same_again(begin_unlabelled):
-    def first_loss(**where):
-        task, _ = begin_unlabelled(SimCLR(batch_size=4), **where)
-        return task.loss(next(iter(task.batches(0)))).item()
-
-    assert first_loss(round_=1) == first_loss(round_=1)
-    assert first_loss(round_=1) != first_loss(round_=2)
-
-
-def test_the_gradient_reaches_encoder_and_head_and_leaves_the_linear_head_alone(begin_unlabelled):
-    task, network = begin_unlabelled(SimCLR(batch_size=6))
-    task.loss(next(iter(task.batches(0)))).backward()
-    grads = {name: parameter.grad for name, parameter in network.named_parameters()}
-    assert grads["heads.projector.0.weight"].abs().sum() > 0
-    assert grads["encoder.conv1.weight"].abs().sum() > 0
-    assert grads["encoder.fc.weight"] is None
-
-
-def test_a_client_with_fewer_pictures_than_a_batch_has_one_batch_of_all(begin_unlabelled):
-    task, _ = begin_unlabelled(SimCLR(batch_size=500), client="west")
-    (batch,) = task.batches(0)
-    assert len(batch.positions) == 7
-
-
 def colours(picture):
     """The colours of a picture wherever they are, the same however it is mirrored."""
     return picture.flatten(1).T.unique(dim=0)

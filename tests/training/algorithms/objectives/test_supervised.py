@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.cases import AGE, CaseInput
 from training.algorithms.objectives.base import Batch
 from training.algorithms.objectives.supervised import Supervised, mix
 from training.data.cells import Cells, CellWeights
-from training.data.dataset import Cases, Examples
-from training.models import build_model, initial_model
-from training.models.classifier import CaseBatch, as_inputs
+from training.data.dataset import Examples
+from training.models import build_model
+from training.models.classifier import CaseBatch
 
 
 @pytest.fixture
@@ -141,12 +140,6 @@ def test_a_rare_class_weighs_more_where_the_job_says_so(begin_drawn, dataset, sm
     np.testing.assert_allclose(gradient, pull.mean(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_label_is_never_smoothed_away(share):
-    with pytest.raises(ValueError, match="label_smoothing"):
-        Supervised(label_smoothing=share)
-
-
 def test_a_mixture_is_to_say_both_labels_by_their_shares(begin_drawn, dataset):
     examples = dataset.examples("west", "train")
     task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", mixup=1.0))
@@ -194,37 +187,6 @@ def test_each_label_of_a_mixture_counts_as_its_own_pictures_cell_and_losses_told
     assert step(task, model, batch)[0] == pytest.approx(expected.mean(), rel=1e-5)
     step(plain, same, alike)
     assert task.losses() == pytest.approx(plain.losses(), rel=1e-6)
-
-
-def test_cases_are_mixed_and_their_losses_are_finite(make_job, work_of):
-    case = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))
-    config = make_job().model
-    model = initial_model(config, 0, 16, 2, case).train()
-    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
-    rows = np.arange(12).reshape(6, 2)
-    kinds = np.array([[1, 2], [1, 2], [1, 2], [2, -1], [2, -1], [1, 1]])
-    context = np.array([[30], [40], [np.nan], [60], [70], [80]], np.float32)
-    numbers = np.arange(6)
-    examples = Examples(
-        images,
-        rows[:, 0],
-        numbers % 2,
-        numbers % 2,
-        numbers,
-        cases=Cases(np.where(kinds < 0, -1, rows), kinds, context),
-    )
-    objective = Supervised(batch_size=6, sampling="uniform", mixup=1.0, augment={"flip": False})
-    task = objective.begin(model, work_of("west", "0-federate", examples=examples))
-    [batch] = task.batches(0)
-    plain = as_inputs(examples, batch.positions, torch.device("cpu"))
-    partners = as_inputs(examples, batch.partners, torch.device("cpu"))
-    shares = batch.shares.view(-1, 1, 1, 1, 1)
-    expected = shares * plain.images + (1 - shares) * partners.images
-    there = plain.present
-    torch.testing.assert_close(batch.images.images[there], expected[there])
-    assert sorted(set(batch.shares.tolist())) == [min(batch.shares.tolist()), 1.0]
-    task.loss(batch).backward()
-    assert all(np.isfinite(loss) for loss in task.losses().values())
 
 
 POSITIONS = np.array([11, 5, 7, 3, 2, 13])

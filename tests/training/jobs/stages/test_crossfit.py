@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
@@ -13,8 +12,7 @@ from personalization.calibration.temperature import RESOLUTION, TEMPERATURES
 from personalization.stages.calibration_poll import Poll
 from training.data.folds import in_folds
 from training.jobs.job import Job
-from training.models import build_model, initial_model
-from training.models.classifier import float_state
+from training.models import initial_model
 from training.rounds.server.metrics import MetricsLog
 
 SIZES = {
@@ -32,14 +30,10 @@ SPLIT = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
 
 
 @pytest.fixture
-def crossfit_job(make_job, tmp_path):
+def crossfit_job(begun_job):
     """Jobs of an encoder from a file, three folds, and all stages up to calibration."""
-    path = tmp_path / "encoder.safetensors"
-    drawn = float_state(build_model(make_job().model, 5, seed=11))
-    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
-    return lambda **privacy: make_job(
+    return lambda **privacy: begun_job(
         stages=STAGES,
-        model={"weights": str(path)},
         data={"crossfit": 3, "split": SPLIT},
         privacy={"min_count": 2, **privacy},
     )
@@ -93,26 +87,6 @@ def test_every_lesion_calibrates_by_a_model_that_did_not_learn_from_it(
     assert bundles["dark"].manifest.out_of_distribution is not None
     test = sum(sum(sizes[3] for sizes in of.values()) for of in SIZES.values())
     assert manifest.metrics["n"] == test
-
-
-def test_a_run_that_ended_before_calibration_goes_on_with_its_folds(
-    crossfit_job, run_job, pictures, tmp_path, monkeypatch
-):
-    job = crossfit_job()
-    whole = run_job(job, pictures, out=tmp_path / "whole")
-
-    def killed(self, context, before):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("personalization.stages.calibrate.Calibrate.run", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run_job(job, pictures, out=tmp_path / "again")
-    resumed = run_job(job, pictures, out=tmp_path / "again")
-    for name in ("global", "light", "dark"):
-        one, other = (ran.result.stages["3-calibrate"].outcome.bundles[name] for ran in (whole, resumed))
-        assert one.manifest == other.manifest
-        assert one.graph == other.graph
 
 
 def shrunk(job):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 import training.rounds.client.fit
 from tests.closeness import assert_close_in_norm
@@ -92,32 +91,6 @@ def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, r
     assert [line["server"] for line in resumed.lines] == [line["server"] for line in ran.lines]
 
 
-def pretraining(name):
-    return {
-        "stage": "pretrain",
-        "rounds": 1,
-        "objective": {"name": "simclr"},
-        "aggregator": {"name": name},
-    }
-
-
-@pytest.mark.parametrize("name", ["q-ffl", "afl"])
-def test_without_labels_everywhere_there_is_no_loss_to_weigh_by(make_job, federate_block, name):
-    advice = (
-        "use the objective supervised, or one of the aggregators fedavg, fedequal, fedloss, fedexp, fedauto"
-    )
-    with pytest.raises(
-        ValidationError, match=f"aggregator {name} .* objective simclr needs no labels; {advice}"
-    ):
-        make_job(stages=[pretraining(name), federate_block()])
-    for objective in ("fixmatch", "fedirm"):
-        block = {**federate_block(aggregator={"name": name}), "objective": {"name": objective}}
-        if objective == "fedirm":
-            block["exchange"] = {"name": "relations"}
-        with pytest.raises(ValidationError, match=f"objective {objective} also trains where there are none"):
-            make_job(stages=[block])
-
-
 def rounds_models(monkeypatch):
     """The models of all rounds, as they are saved."""
     seen, save = {}, Checkpoints.save
@@ -147,20 +120,6 @@ def test_the_mean_of_all_rounds_is_kept(make_job, run_job, monkeypatch, tmp_path
     assert not list((tmp_path / "run" / "checkpoints" / "0-federate").glob("sum-*"))
     last = run_job(make_job(federate={**QUIET, "rounds": 4}), out=tmp_path / "last").weights()
     assert same(last, seen[4]), "what is kept does not change the rounds"
-
-
-def test_a_mean_after_a_power_cut_at_any_write_is_the_same(make_job, run_job, cut_at, tmp_path):
-    job = make_job(federate={**QUIET, "rounds": 3, "keep": "average", "aggregator": {"name": "afl"}})
-    writes = cut_at(0)
-    undisturbed = run_job(job).weights()
-    total = len(writes)
-    for place in range(4, total, max(1, total // 6)):
-        out = tmp_path / f"cut-{place}"
-        cut_at(place)
-        with pytest.raises(KeyboardInterrupt):
-            run_job(job, out=out)
-        cut_at(0)
-        assert same(run_job(job, out=out).weights(), undisturbed), place
 
 
 def test_the_mean_of_what_stays_at_clients_cannot_be_told(make_job, run_job):

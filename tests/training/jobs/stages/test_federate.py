@@ -8,11 +8,9 @@
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from registry.bundle.cases import AGE, CaseInput
 from training.algorithms.trainable import TrainableLastBlocks
-from training.errors import QuorumError
 from training.models import Classifier, ModelConfig, build_model, initial_model
 from training.models.classifier import float_state
 
@@ -55,30 +53,12 @@ def test_the_same_job_gives_the_same_bytes_and_another_seed_others(make_job, run
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
-def test_subgroup_weights_in_a_real_round_follow_the_formula(make_job, run_job):
-    """FedEqual: light, dark and undeclared a third each, shared by those who hold them."""
-    block = {"rounds": 1, "evaluate_on": None, "aggregator": {"name": "fedequal"}}
-    [line] = run_job(make_job(federate=block)).lines
-    # north: 13 of 17 light, 5 of 14 dark; south: 9 of 14 dark; west: 4 of 17 light, all undeclared.
-    expected = {"north": (13 / 17 + 5 / 14) / 3, "south": 9 / 14 / 3, "west": (4 / 17 + 1) / 3}
-    assert line["models"]["global"]["weights"] == pytest.approx(expected)
-
-
-def test_more_answers_than_there_are_clients_cannot_be_demanded(make_job, run_job):
-    with pytest.raises(QuorumError, match=r"engine\.min_clients is 4, but only 3 clients hold training pict"):
-        run_job(make_job(engine={"min_clients": 4}))
-
-
 LAST = {"rounds": 2, "trainable": {"name": "last_blocks", "blocks": 1}, "evaluate_on": None}
 
 
 @pytest.fixture
-def weights(make_job, tmp_path):
-    """A file of weights for the encoder."""
-    drawn = float_state(build_model(make_job().model, 5, seed=11))
-    path = tmp_path / "encoder.safetensors"
-    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
-    return str(path)
+def weights(encoder_file):
+    return encoder_file
 
 
 def moved(before, after):
@@ -107,25 +87,12 @@ def test_only_what_learns_travels_once_a_client_has_the_rest(make_job, run_job, 
     assert (second["bytes_down"], second["bytes_up"]) == (3 * part, 3 * part)
 
 
-def test_the_best_round_can_be_kept(make_job, run_job, weights):
-    block = {**LAST, "evaluate_on": "validation", "keep": "best"}
-    job = make_job(federate=block, model={"weights": weights})
-    ran = run_job(job)
-    assert ran.result.stages["0-federate"].outcome.facts["kept_round"] in (1, 2)
-    assert moved(float_state(initial_model(job.model, job.seed, 16, 2)), ran.weights())
-
-
 def test_of_a_model_of_cases_fusion_and_head_learn_too():
     case = CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))
     config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
     found = TrainableLastBlocks(blocks=1).moves(initial_model(config, 0, 16, 3, case))
     assert {name.split(".")[0] for name in found} == {"encoder", "fusion", "head"}
     assert {name.split(".")[1] for name in found if name.startswith("encoder")} == {"layer4"}
-
-
-def test_a_sync_beside_it_is_refused(make_job, weights):
-    with pytest.raises(ValueError, match="says what travels, and so does sync none"):
-        make_job(federate={**LAST, "sync": {"name": "none"}}, model={"weights": weights})
 
 
 SMALL = {"rounds": 3, "progressive_resizing": {"rounds": 2, "image_size": 8}}
@@ -150,40 +117,3 @@ def test_only_training_in_the_first_rounds_sees_small_pictures(make_job, run_job
     batches = len(trained) // 3
     assert trained == [8] * 2 * batches + [16] * batches
     assert {size for training, size in seen if not training} == {16}
-
-
-def test_one_round_of_two_on_small_pictures_gives_another_model(make_job, run_job, tmp_path):
-    ran = {
-        name: run_job(make_job(federate=block), out=tmp_path / name).weights()
-        for name, block in {"small": SMALL, "plain": {"rounds": 3}}.items()
-    }
-    assert not torch.equal(*(weights["encoder.conv1.weight"] for weights in ran.values()))
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_a_run_that_was_killed_goes_on_at_the_size_of_its_round(make_job, run_job, run_killed, rounds):
-    """Killed after the second of four rounds, before, at and after the change; with mixtures."""
-    block = {
-        "rounds": 4,
-        "progressive_resizing": {"rounds": rounds, "image_size": 8},
-        "objective": {"name": "supervised", "mixup": 0.4, "label_smoothing": 0.1},
-    }
-    job = make_job(federate=block)
-    whole, resumed = run_job(job).weights(), run_killed(job).weights()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_the_last_rounds_are_at_the_size_of_the_job(make_job):
-    with pytest.raises(ValueError, match=r"rounds is 3 of 3 rounds, and the last ones have to be at data\."):
-        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 3, "image_size": 8}})
-
-
-@pytest.mark.parametrize("size", [16, 32])
-def test_pictures_do_not_begin_as_large_or_larger(make_job, size):
-    with pytest.raises(ValueError, match=rf"image_size is {size}, and pictures have 16 pixels on both sides"):
-        make_job(federate={**SMALL, "progressive_resizing": {"rounds": 1, "image_size": size}})
-
-
-def test_features_that_are_made_once_have_no_size(make_job):
-    with pytest.raises(ValueError, match="trainable: head trains on features that are made once; remove it"):
-        make_job(federate={**SMALL, "trainable": {"name": "head"}})

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from registry.bundle.cases import CaseInput, read_pattern
 from registry.bundle.decision import decide
@@ -14,8 +12,6 @@ from registry.bundle.model import Graph
 from training.data.dataset import Cases
 from training.data.settings import CasesConfig
 from training.errors import JobError
-from training.models import build_model
-from training.models.classifier import float_state
 from training.models.export import answer, graph_inputs
 from training.rounds.server.checkpoint import Checkpoints
 
@@ -62,12 +58,6 @@ def make_fitting_job(make_job, federate_block, calibrate=(), **blocks):
     return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model, **blocks)
 
 
-def test_a_run_that_was_killed_ends_with_the_same_bytes(fitting_job, run_job, run_killed, cases):
-    job = fitting_job.model_copy(update={"stages": fitting_job.stages[:1]})
-    whole, resumed = run_job(job, cases).weights(), run_killed(job, cases).weights()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
 def test_a_personal_head_of_cases_leaves_the_encoder_as_it_is(
     make_job, run_job, federate_block, cases, monkeypatch
 ):
@@ -105,18 +95,17 @@ def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job,
 
 
 @pytest.mark.parametrize("width", [0, 4])
-def test_a_converged_head_on_cases_is_exported_as_it_was_judged(make_job, run_job, cases, tmp_path, width):
+def test_a_converged_head_on_cases_is_exported_as_it_was_judged(
+    make_job, run_job, cases, encoder_file, width
+):
     """Without a perceptron the facts are the head's own columns; with one the fit is refused."""
-    drawn = build_model(make_job().model, 5, seed=11)
-    path = tmp_path / "encoder.safetensors"
-    save_file({n.removeprefix("encoder."): each for n, each in float_state(drawn).items()}, path)
     job = make_job(
         stages=[
             {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}},
             {"stage": "export"},
         ],
         data={"unit": "lesion", "cases": CASES},
-        model={"weights": str(path), "fusion": {"width": width}},
+        model={"weights": encoder_file, "fusion": {"width": width}},
         privacy={"min_count": 1},
     )
     if width:

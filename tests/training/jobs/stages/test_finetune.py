@@ -73,18 +73,3 @@ def test_it_begins_with_the_average_unless_asked(run_job, make_job):
     name = "encoder.conv1.weight"
     for client in CLIENTS:
         torch.testing.assert_close(kept(ran, client, "1-finetune", 1)[name], ran.weights("0-pretrain")[name])
-
-
-def test_what_cannot_be_is_refused_and_said(make_job, federate_block):
-    with pytest.raises(ValueError, match="start: own needs a stage of rounds right before it"):
-        make_job(stages=[{**FINETUNE, "start": "own"}])
-    with pytest.raises(ValueError, match="simclr learns no classes"):
-        make_job(stages=[{**FINETUNE, "objective": PRETRAIN["objective"]}])
-    with pytest.raises(ValueError, match="none to export; add a stage federate"):
-        make_job(stages=[FINETUNE, {"stage": "export"}])
-    make_job(stages=[FINETUNE, federate_block(), {"stage": "export"}])
-
-
-def test_an_objective_that_needs_an_exchange_is_refused(make_job):
-    with pytest.raises(ValueError, match="fedirm gets no relations with exchange none"):
-        make_job(stages=[{"stage": "finetune", "epochs": 1, "objective": {"name": "fedirm"}}])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 
 from tests.closeness import assert_close_in_norm
 from training.data.cells import Cells
@@ -17,7 +16,6 @@ DRO = {"name": "group-dro", "step_size": STEP, "adjustment": ADJUSTMENT}
 NAMES = ("other, light", "malignant, light", "other, dark", "malignant, dark")
 # One picture's gradient is by itself, so that a mean over clients is one over their pictures.
 MODEL = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
-PRIVATE = {"name": "dp-sgd", "noise_multiplier": 1.0}
 WHOLE = {
     "sampling": "uniform",
     "batch_size": 1000,
@@ -90,15 +88,6 @@ def test_q_and_weights_are_those_of_the_algorithm_on_all_pictures(make_job, run_
     assert any(not torch.allclose(weights[name], begun[name], rtol=1e-2) for name in weights), "weights move"
 
 
-def test_a_run_that_was_killed_ends_with_the_same_mixture_and_weights(make_job, run_job, run_killed):
-    job = make_dro(make_job, rounds=3, model={})
-    ran, resumed = run_job(job), run_killed(job)
-    assert aggregations(resumed) == aggregations(ran)
-    assert len({str(aggregation) for aggregation in aggregations(ran)}) == 3, "q moves in every round"
-    weights, again = ran.weights(), resumed.weights()
-    assert all(weights[name].equal(again[name]) for name in weights)
-
-
 def test_the_summary_tells_the_cells_and_those_that_have_no_part(make_job, run_job):
     ran = run_job(make_dro(make_job, rounds=1, model={}, privacy={"min_count": 2}))
     cells = ran.result.stages["0-federate"].outcome.facts["cells"]
@@ -164,23 +153,6 @@ def test_drawn_evenly_a_round_goes_on_average_where_one_of_all_pictures_goes(
     # 4,000 draws of 54 pictures: the mean gradient is off by few percent, and without counting the draws by
     # far more, for q is uniform over cells of 26, 14, 10 and 4.
     assert (one - other).norm() / one.norm() < 0.1
-
-
-def test_parts_that_do_not_weigh_cells_are_refused(make_job, federate_block):
-    with pytest.raises(
-        ValidationError, match=r"aggregator group-dro says what .* objective\.class_weights: inverse-f"
-    ):
-        make_dro(make_job, objective={"class_weights": "inverse-frequency"})
-    with pytest.raises(ValidationError, match="objective fixmatch also trains where there are none"):
-        make_job(stages=[{**federate_block(aggregator=DRO), "objective": {"name": "fixmatch"}}])
-    with pytest.raises(ValidationError, match="objective dp-sgd weighs none; use the objective supervised"):
-        make_job(stages=[{**federate_block(aggregator=DRO), "objective": PRIVATE}])
-    pretrain = {"stage": "pretrain", "rounds": 1, "objective": {"name": "simclr"}, "aggregator": DRO}
-    with pytest.raises(ValidationError, match="objective simclr needs no labels"):
-        make_job(stages=[pretrain, federate_block()])
-    level = {"clip": 1.0, "noise_multiplier": 1.0}
-    with pytest.raises(ValidationError, match="aggregator group-dro reads losses or norms of clients"):
-        make_dro(make_job, privacy={"client_level": level})
 
 
 def test_data_without_two_cells_to_weigh_are_refused_before_anything_is_trained(

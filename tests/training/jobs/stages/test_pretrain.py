@@ -42,41 +42,8 @@ def test_the_encoder_is_trained_and_nothing_else_is_left(run_job, make_job, fede
     assert all(line["loss"] > 0 for line in lines)
 
 
-def test_what_was_learned_is_where_training_starts(run_job, make_job, federate_block, tmp_path):
-    still = federate_block(rounds=1, objective={"optimizer": {"name": "sgd", "lr": 1e-12}})
-    ran = run_job(make_job(stages=[pretraining(), still]))
-    torch.testing.assert_close(
-        ran.weights("1-federate")["encoder.conv1.weight"], ran.weights("0-pretrain")["encoder.conv1.weight"]
-    )
-
-
 def test_the_heads_travel_with_the_encoder_and_are_the_same_for_all(run_job, make_job):
     ran = run_job(make_job(stages=[pretraining(rounds=1)]))
     assert ran.lines[0]["bytes_up"] > sum(
         tensor.numel() * 4 for tensor in ran.weights("0-pretrain").values()
     ) * len(ran.lines[0]["answered"])
-
-
-def test_the_same_job_gives_the_same_weights_and_a_kill_changes_nothing(
-    run_job, run_killed, make_job, tmp_path
-):
-    job = make_job(stages=[pretraining(rounds=3)])
-    whole = run_job(job, out=tmp_path / "whole").weights("0-pretrain")
-    again = run_job(job, out=tmp_path / "again").weights("0-pretrain")
-    resumed = run_killed(job).weights("0-pretrain")
-    for name in whole:
-        assert torch.equal(whole[name], again[name])
-        assert torch.equal(whole[name], resumed[name])
-
-
-def test_an_objective_that_needs_labels_is_refused_and_named(make_job, federate_block):
-    with pytest.raises(ValueError, match="supervised needs labels; pre-train with simclr, rotation"):
-        make_job(stages=[{**PRETRAIN, "objective": {"name": "supervised"}}])
-    with pytest.raises(ValueError, match="simclr learns no classes; put it into a stage pretrain"):
-        make_job(stages=[{**federate_block(), "objective": PRETRAIN["objective"]}])
-
-
-def test_fine_tuning_needs_an_objective_that_learns_classes(make_job, federate_block):
-    strategy = {"name": "finetune", "epochs": 1, "objective": PRETRAIN["objective"]}
-    with pytest.raises(ValueError, match="simclr learns no classes; fine-tune with supervised"):
-        make_job(stages=[federate_block(), {"stage": "personalize", "strategy": strategy}])

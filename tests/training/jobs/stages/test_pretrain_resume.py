@@ -5,7 +5,6 @@ import random
 import pytest
 import torch
 
-from clients.data.prepare import prepare
 from training.models import ModelConfig
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (5 + number, 2, 0, 2)} for number in range(4)}
@@ -87,27 +86,3 @@ def test_a_run_cut_again_and_again_ends_as_one_that_never_was(
     assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
     assert log(whole) == log(ended)
     assert any(len(line["asked"]) == 2 for line in whole.lines)
-
-
-@pytest.mark.long
-def test_one_worker_and_two_give_the_same_bytes(make_job, run_job, tmp_path):
-    """Whichever worker plays a client in a round finds what another one kept for it."""
-    data = {
-        "adapter": "synthetic",
-        "manifest": None,
-        "options": {"pictures": 40, "size": 32, "seed": 0},
-        "label_map": "malignancy",
-        "clients": {"by": "iid", "count": 4},
-    }
-    stages = [{**CONTRASTIVE, "rounds": 3}, {**MASKED, "rounds": 3}]
-    ran = []
-    for workers in (1, 2):
-        job = make_job(stages=stages, data=data, engine={"workers": workers})
-        job = job.model_copy(update={"model": VIT})
-        prepared = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
-        ran.append(run_job(job, prepared, tmp_path / f"{workers} workers"))
-    alone, together = ran
-    for stage in ("0-pretrain", "1-pretrain"):
-        first, second = alone.weights(stage), together.weights(stage)
-        assert all(first[name].numpy().tobytes() == second[name].numpy().tobytes() for name in first)
-    assert log(alone) == log(together)

@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from training.algorithms.client import KEPT, ClientFeatures
-from training.models import build_model, initial_model
+from training.models import initial_model
 from training.models.classifier import float_state
 from training.rounds.client import embed
-from training.rounds.server import loop
 
 PROBE = {"stage": "probe", "rounds": 3}
 PRETRAIN = {
@@ -31,17 +29,10 @@ FULL_BATCHES = {
 ALONE = {"alone": (300, 2, 2, 200)}
 
 
-class StoppedError(Exception):
-    """The run is ended from outside."""
-
-
 @pytest.fixture
-def make_job(make_job, tmp_path):
+def make_job(begun_job):
     """Jobs whose encoder begins with weights from a file, and that probe it unless they say otherwise."""
-    drawn = float_state(build_model(make_job().model, 5, seed=11))
-    path = tmp_path / "encoder.safetensors"
-    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
-    return lambda **changes: make_job(**{"model": {"weights": str(path)}, "stages": [PROBE], **changes})
+    return lambda **changes: begun_job(**{"stages": [PROBE], **changes})
 
 
 @pytest.fixture
@@ -187,32 +178,6 @@ def test_only_the_linear_layer_travels(make_job, run_job):
         assert (line["bytes_up"], line["bytes_down"]) == (3 * layer, 3 * layer)
 
 
-def test_a_resumed_run_makes_no_feature_twice_and_ends_with_the_same_figures(
-    make_job, run_job, tmp_path, monkeypatch
-):
-    whole = run_job(make_job(), out=tmp_path / "whole")
-    made = []
-    monkeypatch.setattr(
-        embed, "make_features", lambda *given, inner=embed.make_features: made.append(1) or inner(*given)
-    )
-    out = tmp_path / "stopped"
-
-    def stop_after_the_first(*given, inner=loop.save):
-        inner(*given)
-        raise StoppedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "save", stop_after_the_first)
-        with pytest.raises(StoppedError):
-            run_job(make_job(), out=out)
-    first = len(made)
-    assert first == 12  # three clients, four splits
-    resumed = run_job(make_job(), out=out)
-    assert len(made) == first
-    assert resumed.result.stages["0-probe"].outcome.facts == facts_of(whole)
-    assert plain(resumed.weights("0-probe")) == plain(whole.weights("0-probe"))
-
-
 def test_sums_under_masks_are_the_counts_of_all(make_job, run_job, tmp_path):
     apart, masked = (
         run_job(make_job(privacy={"counts": {"masks": masks}}), out=tmp_path / f"{masks}")
@@ -237,66 +202,3 @@ def test_what_follows_is_trained_and_exported_on_the_model_that_came(make_job, r
     assert plain(exported.models["global"]) == plain(ran.weights("0-pretrain"))
     untrained = ran.result.summary["stages"][2]["test"]
     assert untrained["malignancy_auroc"] == 0.5, "the head is of zeros, whatever the probe's layer is"
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"stages": [{**PROBE, "objective": {"name": "fixmatch"}}]}, "supervised"),
-        ({"stages": [{**PROBE, "sync": {"name": "none"}}]}, "all"),
-        (
-            {
-                "stages": [
-                    {
-                        **PROBE,
-                        "objective": {
-                            "optimizer": {"encoder_rate": 0.1},
-                            "augment": {"hue": 0.1},
-                            "mixup": 0.2,
-                        },
-                    }
-                ]
-            },
-            "optimizer.encoder_rate, augment, mixup of the objective is for more layers or for pictures",
-        ),
-        ({"privacy": {"counts": {"epsilon": 4}}}, "stage probe counts test pictures twice"),
-        (
-            {"privacy": {"client_level": {"clip": 1.0, "noise_multiplier": 1.0}}},
-            "does not cover; set neighbours: null, and the linear probe is left",
-        ),
-    ],
-    ids=["objective", "sync", "without effect", "noise on counts", "noise on updates"],
-)
-def test_what_it_cannot_do_is_refused_when_the_job_is_read(changes, why, make_job):
-    with pytest.raises(ValueError, match=why):
-        make_job(**changes)
-
-
-def test_with_noise_on_updates_the_linear_probe_is_left(make_job):
-    privacy = {"client_level": {"clip": 1.0, "noise_multiplier": 1.0}}
-    (stage,) = make_job(stages=[{**PROBE, "neighbours": None}], privacy=privacy).stages
-    assert stage.neighbours is None
-
-
-def test_a_probe_teaches_an_encoder_nothing_and_keeps_nothing_of_it_at_clients(make_job, federate_block):
-    head = federate_block(trainable={"name": "head"})
-    with pytest.raises(ValueError, match=r"model\.weights is none: it knows nothing"):
-        make_job(stages=[PROBE, head], model={"weights": "none"})
-    own = {"stage": "finetune", "epochs": 1, "objective": {"name": "supervised"}, "start": "own"}
-    with pytest.raises(ValueError, match="start: own needs a stage of rounds right before it"):
-        make_job(stages=[PRETRAIN, PROBE, own])
-
-
-def test_its_layer_may_travel_under_masks_and_in_few_bytes(make_job, run_job, tmp_path):
-    """Weights under masks and compressed ones train the layer that plain ones do, to their precision."""
-    kinds = {
-        "plain": {},
-        "masked": {"privacy": {"secure_aggregation": {"fewest": 3}}},
-        "packed": {"compression": {"up": "half", "down": "half", "exact_below": 1}},
-    }
-    losses = {
-        name: run_job(make_job(**changes), out=tmp_path / name).lines[-1]["loss"]
-        for name, changes in kinds.items()
-    }
-    assert losses["masked"] == pytest.approx(losses["plain"], abs=1e-5)
-    assert losses["packed"] == pytest.approx(losses["plain"], abs=1e-3)

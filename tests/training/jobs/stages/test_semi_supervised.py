@@ -6,12 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save
 
-from training.algorithms.exchanges.base import ServerContext
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
-from training.messages.message import named
 from training.rounds.server.plan import choose_cohort
 
 SIZES = {
@@ -101,56 +98,6 @@ def test_the_additional_cost_is_what_was_really_sent(job_of, run_job, few_labels
             assert sent["up"] == model
             assert sent["down"] - sent["beside"] == model
             assert sent["beside"] * 100 == (cost if line["round"] > 1 else 0) * model
-
-
-def test_the_bytes_in_the_log_are_those_that_are_serialised(job_of, run_job, few_labels, monkeypatch):
-    counted = []
-    run_round = InProcessEngine.run_round
-
-    def serialised(tensors):
-        whole = save({name: tensor.contiguous() for name, tensor in tensors.items()})
-        return len(whole) - 8 - int.from_bytes(whole[:8], "little")
-
-    def watched(self, broadcasts):
-        answers = run_round(self, broadcasts)
-        if broadcasts[0].ask == "fit":
-            counted.append(
-                {
-                    broadcast.client: {
-                        "down": serialised(broadcast.tensors),
-                        "beside": serialised(named(broadcast.tensors, "exchange/")),
-                        "up": serialised(answer.tensors),
-                    }
-                    for broadcast, answer in zip(broadcasts, answers, strict=True)
-                }
-            )
-        return answers
-
-    monkeypatch.setattr(InProcessEngine, "run_round", watched)
-    ran = run_job(job_of({"peers": 2, "anonymous": False}), few_labels)
-    assert [line["bytes_by_client"] for line in ran.lines] == counted
-
-
-@pytest.mark.parametrize(
-    "exchange",
-    [
-        {"peers": 2, "anonymous": False},
-        {"peers": 2, "policy": {"name": "gated-similarity", "threshold": 0.2}},
-        {"peers": 1, "choice": {"name": "random"}},
-    ],
-)
-def test_a_run_that_was_killed_ends_as_if_it_had_not_been(job_of, run_job, run_killed, few_labels, exchange):
-    job = job_of(exchange, participation=0.5)
-    whole, resumed = run_job(job, few_labels), run_killed(job, few_labels)
-    assert any(line["models"]["global"].get("exchange") for line in whole.lines[2:])
-    assert same(whole.weights(), resumed.weights())
-    told = [
-        [{key: value for key, value in line.items() if key != "seconds"} for line in ran.lines]
-        for ran in (whole, resumed)
-    ]
-    assert told[0] == told[1]
-    facts = [ran.result.stages["0-federate"].outcome.facts for ran in (whole, resumed)]
-    assert facts[0] == facts[1]
 
 
 def test_a_kill_between_an_upload_and_its_checkpoint_does_not_matter(
@@ -336,38 +283,6 @@ def test_clients_are_drawn_as_large_as_they_are(job_of, make_job, few_labels, ru
         )
 
 
-def test_keep_best_without_anybody_to_judge_is_refused_before_the_first_round(
-    job_of, run_job, make_job, few_labels
-):
-    job = job_of(keep="best")
-    strict = job.model_copy(update={"privacy": job.privacy.model_copy(update={"min_count": 50})})
-    with pytest.raises(JobError, match=r"no hospital holds 50 labelled validation pictures .*min_count"):
-        run_job(strict, few_labels)
-
-
 def test_peers_are_refused_where_no_weights_travel(job_of, run_job, few_labels):
     with pytest.raises(JobError, match="passes weights on, and with sync none no parameter travels"):
         run_job(job_of({"peers": 1}, sync={"name": "none"}), few_labels)
-
-
-def test_an_upload_that_cannot_be_judged_makes_nobody_a_peer_and_none_that_can_stops_the_run(job_of):
-    exchange = job_of({"peers": 3, "policy": {"name": "validation"}}).stages[0].exchange
-
-    def context_where(judge):
-        weights = {"north": [1.0, 2.0], "south": [3.0, 5.0]}
-        return ServerContext(
-            put=lambda *_: None,
-            get=lambda client, round_: {"w": torch.tensor(weights[client]) * round_},
-            validation_accuracy=judge,
-            predict_noise=None,
-        )
-
-    fine = context_where(lambda _: 0.5)
-    overflows = context_where(lambda tensors: None if float(tensors["w"][0]) == 6 else 0.5)
-    memory = exchange.conclude(["north", "south"], 1, {}, fine)
-    assert set(named(memory, "profile/")) == {"north", "south"}
-    memory = exchange.conclude(["north", "south"], 2, memory, overflows)
-    assert set(named(memory, "profile/")) == set(named(memory, "accuracy/")) == {"north"}
-    assert "profile/south" in exchange.conclude(["south"], 3, memory, fine)
-    with pytest.raises(JobError, match="server could judge none of the uploads of round 4"):
-        exchange.conclude(["north", "south"], 4, memory, context_where(lambda _: None))

@@ -1,6 +1,5 @@
 """Files of weights that others made, ONNX graphs among them."""
 
-import pickle
 import warnings
 from argparse import Namespace
 from collections import OrderedDict
@@ -15,9 +14,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from training.errors import JobError
-from training.jobs.run_folder import OUTCOME, FinishedStage, save_finished
-from training.jobs.stages.base import StageResult
-from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model
 from training.models.encoders.files import is_onnx, read_file, read_onnx
 
@@ -104,17 +100,6 @@ def test_a_file_that_is_not_whole_is_said(tmp_path, damage):
     path.write_bytes(damage(whole(path)))
     with pytest.raises(JobError, match=r"model\.weights: .*weights\.pth .*fetch it again"):
         read_file(path)
-
-
-def test_a_plain_pickle_is_refused(tmp_path):
-    (tmp_path / "weights.pth").write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(JobError, match=r"model\.weights"):
-        read_file(tmp_path / "weights.pth")
-
-
-def test_what_a_stage_left_is_its_global_model(tmp_path):
-    save_finished(tmp_path, "sha256:0", FinishedStage(StageResult({GLOBAL: TENSORS, "V": TENSORS}), 1.0, 0))
-    assert same(read_file(tmp_path / OUTCOME).tensors)
 
 
 WIDTH, HEADS, PATCH, SIZE, OWN = 24, 2, 4, 16, 24  # shown pictures of 16 px, positions of pictures of 24

@@ -247,14 +247,6 @@ def test_panderm_sees_as_its_authors_code_does(tmp_path):
     assert_close_in_norm(model.embed(images), normed(x, "norm")[:, 0])
 
 
-def test_positions_of_pictures_of_another_size_are_resampled_and_it_is_said(tmp_path):
-    torch.save(drawn(DINOV2), tmp_path / "made-up.pth")
-    model = build(tmp_path / "made-up.pth", "vit_base_patch14_dinov2", {"img_size": 2 * SIZE})
-    assert model.encoder.pos_embed.shape == (1, 4 * TOKENS + 1, WIDTH)
-    said = "position embedding (1, 17, 32) resampled to (1, 65, 32): pictures are of another size"
-    assert said in model.origins[0].notes
-
-
 @pytest.mark.parametrize(
     ("layout", "name"),
     [

@@ -12,7 +12,6 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from PIL import Image
 from safetensors.torch import save_file
 
-from registry.bundle.cases import CaseInput
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
@@ -156,17 +155,6 @@ def test_it_says_what_is_on_a_picture(package, owner, picture, labels):
 def test_the_packages_code_is_not_run():
     encoder(PACKAGES[0])
     assert not any(package in sys.modules for package in PACKAGES)
-
-
-def test_a_model_of_cases_has_the_same_encoder():
-    case = CaseInput(slots=2, kinds=("dermoscopic",))
-    config = ModelConfig(name=KNOWN[PACKAGES[0]].model, weights=f"package:{PACKAGES[0]}")
-    of_cases, plain = build_model(config, 2, 0, case=case), encoder(PACKAGES[0])
-    theirs = plain.encoder.state_dict()
-    for name, value in of_cases.encoder.state_dict().items():
-        assert torch.equal(value, theirs[name]), name
-    assert of_cases.normalisation == plain.normalisation
-    assert any("classifier" in note for note in of_cases.origins[0].notes)
 
 
 def test_the_digest_is_that_of_the_file():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from math import erfc, exp, log, sqrt
+from math import erfc, exp, sqrt
 from random import Random
 
 import numpy as np
@@ -72,15 +72,6 @@ def test_rho_by_hand():
     assert rho_of_units(3, 12.0) == pytest.approx(0.25)
     assert rho_of_units(3, 4.0, sharers=3) == pytest.approx(0.25)  # three hospitals add a third each
     assert rho_of_units(3, 4.0) == pytest.approx(0.75)  # and what one of them has alone
-
-
-def test_epsilon_is_within_the_published_bound():
-    """Bun and Steinke 2016, Proposition 1.3: ρ-zCDP is (ρ + 2 √(ρ log(1/δ)), δ)."""
-    for rho in (0.001, 0.05, 0.5, 3.0):
-        for delta in (1e-3, 1e-5, 1e-9):
-            bound = rho + 2 * sqrt(rho * log(1 / delta))
-            found = epsilon_of(rho, delta)
-            assert 0.5 * bound < found < bound
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.2, 2.0])

@@ -153,13 +153,6 @@ def test_probabilities_are_scikit_learns(k, temperature, monkeypatch):
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
-def test_where_there_are_fewer_than_k_all_are_looked_at():
-    (bank, labels), (shown, unused) = drawn(4, 1), drawn(6, 2)
-    given = [directions(examples_of(shown, unused), CPU), directions(examples_of(bank, labels), CPU)]
-    few, all_four = (vote(*given, torch.from_numpy(labels), 3, k, 0.5) for k in (20, 4))
-    np.testing.assert_array_equal(few, all_four)
-
-
 def test_a_case_is_the_direction_of_its_pictures_mean_direction():
     features, labels = drawn(6, 3)
     slots = np.array([[0, 3], [4, -1], [-1, 5]])

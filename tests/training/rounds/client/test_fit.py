@@ -19,11 +19,10 @@ from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import SyncAll, SyncExcept
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, check_update, reply
+from training.messages.message import Broadcast, reply
 from training.models import build_model
 from training.models.classifier import float_state
-from training.rounds.client.fit import add_proximal_gradient, fit, squared_change, train_locally
-from training.rounds.server.loop import report_of
+from training.rounds.client.fit import fit, train_locally
 from training.rounds.server.validation import check_requested
 
 ROUNDS = 3
@@ -171,24 +170,6 @@ def test_a_client_leaves_nothing_in_the_local_model_for_the_next(make_client):
     assert same_bytes(alone.local_model.model, after.local_model.model)
 
 
-def test_the_proximal_gradient_is_that_of_the_proximal_term():
-    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
-    anchor = [parameter.detach() + torch.randn_like(parameter) for parameter in model.parameters()]
-    gradients = []
-    for by_autograd in (True, False):
-        model.zero_grad()
-        loss = model(torch.tensor([[1.0, -2.0, 0.5]])).square().sum()
-        if by_autograd:
-            terms = [(p - start).square().sum() for p, start in zip(model.parameters(), anchor, strict=True)]
-            loss = loss + 0.7 / 2 * sum(terms)
-        loss.backward()
-        if not by_autograd:
-            add_proximal_gradient(model, anchor, 0.7)
-        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    for expected, found in zip(*gradients, strict=True):
-        assert_close_in_norm(found, expected)
-
-
 def test_a_round_with_a_proximal_term_minimises_it_too(make_client, make_job):
     client, model, mu = make_client(), fresh_model(make_job), 5.0
     train_locally(
@@ -316,14 +297,6 @@ def test_the_change_is_of_the_parameters_that_travel_and_of_no_statistics(make_c
     assert (everything == pytest.approx(expected, rel=1e-6)) == kept_apart
 
 
-def test_the_change_is_from_what_arrived_and_not_from_what_a_client_kept():
-    arrived, sent = (
-        {"w": torch.tensor([1.0, 2.0])},
-        {"w": torch.tensor([1.5, 0.0]), "statistic": torch.ones(1)},
-    )
-    assert squared_change(arrived, sent, ["w", "of no other client"]) == {"squared_change": 0.25 + 4.0}
-
-
 def test_being_asked_changes_nothing_of_what_is_trained(make_client, make_job, half_labelled):
     job = make_job(model={"options": {"drop_rate": 0.5}})
     quiet, told = make_client(data=half_labelled, job=job), make_client(data=half_labelled, job=job)
@@ -380,15 +353,3 @@ def test_the_loss_of_few_pictures_is_neither_disclosed_nor_asked_for(make_client
     assert "received_loss/light" in update.scalars
     assert "received_loss/dark" not in update.scalars
     check_requested(update, BOTH)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_received_loss_that_is_not_finite_is_refused(value):
-    broken = replace(GOOD, scalars={**GOOD.scalars, "received_loss/dark": value})
-    with pytest.raises(MessageError, match=r"north reports .*received_loss/dark.*: not a finite number"):
-        check_update(broken, ASKED)
-
-
-def test_an_update_of_a_client_that_was_not_asked_says_nothing():
-    report = report_of(reply(ASKED, num_examples={"light": 3}, scalars={"kept": 0.25}))
-    assert (report.received_losses, report.squared_change) == ({}, None)

@@ -69,20 +69,10 @@ def test_is_never_more_than_the_true_number_of_patients(first, second, of_each):
         assert found <= true + 1e-9 or (found == np.inf and true >= enough)
 
 
-def test_one_patient_more_is_found():
-    before, after = release([range(40), range(50, 80)]), release([range(41), range(50, 80)])
-    assert smallest_difference(before, after, 10) == 1
-
-
 def test_the_same_sets_again_and_parts_that_add_up_to_them_differ_by_nobody():
     whole = release([range(40)])
     assert smallest_difference(whole, whole, 10) == np.inf
     assert smallest_difference(whole, release([range(20), range(20, 40)]), 10) == np.inf
-
-
-def test_a_ward_within_a_clinic_is_found():
-    clinics, wards = release([range(40), range(40, 80)]), release([range(37), range(37, 80)])
-    assert smallest_difference(clinics, wards, 10) == 3
 
 
 def test_patients_with_pictures_in_several_sets_do_not_make_a_release_differ_from_itself():

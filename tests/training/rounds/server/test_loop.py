@@ -59,12 +59,6 @@ def test_the_next_model_is_the_weighted_sum(previous):
         assert_close_in_norm(mixed[name], weighted_sum(weights, previous, name), 1e-6, name)
 
 
-def test_a_client_without_a_weight_does_not_count():
-    weights = {"a": 0.5, "c": 0.5}
-    mixed = mix(AggregationWeights(weights), UPDATES, PREVIOUS, SUMMED)
-    assert_close_in_norm(mixed["bias"], weighted_sum(weights, 0.0, "bias"), 1e-6)
-
-
 def test_what_does_not_travel_stays_as_it_was():
     mixed = mix(AggregationWeights({"a": 1.0}), UPDATES, PREVIOUS, ("bias",))
     assert mixed["weight"] is PREVIOUS["weight"]
@@ -171,12 +165,6 @@ def test_two_rounds_are_two_weighted_means(make_plan, rounds):
     assert lines[0]["models"]["global"]["weights"] == pytest.approx({"a": 0.1, "b": 0.3, "c": 0.6})
 
 
-def test_the_bytes_are_those_of_the_tensors_that_travelled(make_plan, rounds):
-    _, lines, traffic = rounds(make_plan(), FormulaEngine())
-    assert [(line["bytes_down"], line["bytes_up"]) for line in lines] == [(3 * 16, 3 * 16)] * 2
-    assert (traffic.down, traffic.up) == (96, 96)
-
-
 def failing(wrong):
     """All train but b, which does `wrong`."""
 
@@ -265,15 +253,6 @@ def test_only_the_cohort_is_asked_and_weighed(make_plan, rounds):
     assert lines[0]["asked"] == asked
     total = sum(HELD[client] for client in asked)
     assert_model(states["global"], by_hand({client: HELD[client] / total for client in asked}, times=1))
-
-
-def test_models_side_by_side_are_trained_each_by_its_own_clients(make_plan, rounds):
-    tracks = (Track("light", ("a", "b"), (), ("light",)), Track("dark", ("b", "c"), (), ("dark",)))
-    states, lines, _ = rounds(make_plan(tracks=tracks), FormulaEngine())
-    assert_model(states["light"], by_hand({"a": 1 / 4, "b": 3 / 4}, times=2))
-    assert_model(states["dark"], by_hand({"b": 1 / 3, "c": 2 / 3}, times=2))
-    assert lines[0]["asked"] == ["a", "b", "c"]
-    assert lines[0]["models"]["dark"]["answered"] == ["b", "c"]
 
 
 def test_a_client_whose_one_model_fails_still_trains_the_other(make_plan, rounds):

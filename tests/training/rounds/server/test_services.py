@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from registry.bundle.counts.counting import count
-from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.errors import CheckpointError, MessageError
 from training.messages.message import Failure, reply
 from training.rounds.requests import pack_blocks
@@ -111,8 +110,3 @@ def test_an_answer_that_is_none_is_refused():
         validation_accuracy(
             Answers(lambda b: reply(b, scalars={"x": float("nan")})), "server", "0-federate", ("a",), WEIGHTS
         )
-
-
-def test_rounds_without_an_exchange_have_no_server_context():
-    with pytest.raises(AssertionError, match="planned without a server context"):
-        EMPTY_CONTEXT.get("a", 1)

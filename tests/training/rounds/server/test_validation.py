@@ -88,18 +88,6 @@ def test_who_reports_what_it_does_not_hold_is_left_out_and_named(lie, make_plan,
     assert told in failed["reason"]
 
 
-def test_the_log_names_whoever_is_left_out_and_why(make_plan, rounds, bounds, monkeypatch):
-    from training.rounds.server.metrics import MetricsLog
-
-    said = []
-    monkeypatch.setattr(MetricsLog, "log", lambda self, text: said.append(text))
-    rounds(make_plan(min_clients=2, bounds=bounds, rounds=1), lying(LIES["a trillion pictures"][0]))
-    assert said == [
-        "0-federate 1: without c: c reports 1,000,000,000,000 training pictures of light, and holds 60 by "
-        "its own census; its report is left out"
-    ]
-
-
 def test_without_the_bounds_one_report_is_the_whole_model(make_plan, rounds):
     """The controls: a trillion pictures take all weight, and a loss below all turns the weights round."""
     _, [line, _], _ = rounds(make_plan(min_clients=2), lying(LIES["a trillion pictures"][0]))
@@ -162,14 +150,6 @@ def test_a_census_of_what_no_hospital_holds_is_refused(n):
         Census.from_updates([update], ("light",), ("benign", "malignant"))
     fine = replace(update, tensors={CENSUS: counts.clamp(0, 10**9)})
     assert Census.from_updates([fine], ("light",), ("benign", "malignant")).counts["c"].sum() >= 0
-
-
-def test_a_census_in_fractions_is_refused():
-    counts = torch.full((len(SPLITS), 2, 3), 0.5)
-    with pytest.raises(MessageError, match="float32"):
-        Census.from_updates(
-            [Update("c", CENSUS, 0, CENSUS, tensors={CENSUS: counts})], ("light",), ("a", "b")
-        )
 
 
 def test_an_objective_may_say_that_its_loss_goes_below_zero(bounds):
