@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +154,116 @@ def environment() -> dict[str, str]:
 def lines(metrics: Path) -> list[dict[str, Any]]:
     """A run's log."""
     return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+LOOK = 0.005  # seconds between looks at the log
+
+
+@dataclass(frozen=True)
+class Times:
+    """A run's times, in seconds.
+
+    Attributes:
+        rounds: from the end of each round to that of the next; the first round is in none.
+        whole: from the command to its end.
+    """
+
+    rounds: tuple[float, ...]
+    whole: float
+
+
+def timed(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    ends: Callable[[], Sequence[float]] | None = None,
+    metrics: Callable[[], Path | None] = lambda: None,
+    folder: Path | None = None,
+) -> Times:
+    """Run a command and time its rounds.
+
+    Args:
+        command: to run.
+        environment: of it.
+        log: takes what it prints.
+        ends: tells when rounds ended, once the command has; else `metrics` is watched.
+        metrics: the file that gets a line at the end of each round, once it is there.
+        folder: where it is run.
+    """
+    started = time.time()
+    with log.open("w") as out:
+        process = subprocess.Popen(command, env=dict(environment), cwd=folder, stdout=out, stderr=out)
+        seen = watched(process, metrics) if ends is None else []
+        process.wait()
+    whole = time.time() - started
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{log.read_text()[-4000:]}")
+    seen = seen if ends is None else list(ends())
+    return Times(tuple(later - earlier for earlier, later in pairwise(seen)), whole)
+
+
+def watched(process: "subprocess.Popen[bytes]", metrics: Callable[[], Path | None]) -> list[float]:
+    """When each line came."""
+    seen: list[float] = []
+    path = None
+    while process.poll() is None:
+        path = path or metrics()
+        lines = path.read_bytes().count(b"\n") if path and path.exists() else 0
+        seen += [time.time()] * (lines - len(seen))
+        time.sleep(LOOK)
+    return seen
+
+
+Carried = tuple[Times, list[dict[str, Any]]]
+"""The times of a run's rounds, and the lines of its log."""
+
+
+class Wire:
+    """A job, and the federation that it is for.
+
+    Args:
+        folder: an empty one.
+        names: of the hospitals.
+        pictures: of each.
+        job: what `hospitals.write_job` needs beside the manifests.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], pictures: int, job: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        manifests = {name: draw(folder, name, pictures, job["size"], seed) for seed, name in enumerate(names)}
+        self.job_file = write_job(folder, list(manifests.values()), **job)
+        self._hospitals = Hospitals(folder, manifests)
+        self._runs = 0
+
+    @contextmanager
+    def open(self) -> Iterator["Wire"]:
+        """All nodes are up while it lasts."""
+        with self._hospitals.running():
+            yield self
+
+    def here(self) -> Carried:
+        """The job in one process of this machine, or as many workers as it says."""
+        out = self._out()
+        times = timed(
+            run_command(self.job_file, out),
+            environment(),
+            out.with_suffix(".log"),
+            metrics=lambda: out / "metrics.jsonl",
+        )
+        return times, lines(out / "metrics.jsonl")
+
+    def there(self) -> Carried:
+        """The job at the hospitals."""
+        out = self._out()
+        times = timed(
+            self._hospitals.run_command(self.job_file, out),
+            environment(),
+            out.with_suffix(".log"),
+            metrics=self._hospitals.next_log(),
+        )
+        return times, lines(out / "metrics.jsonl")
+
+    def _out(self) -> Path:
+        self._runs += 1
+        return self._folder / f"run-{self._runs}"
