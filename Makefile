@@ -82,7 +82,6 @@ docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a b
 
 bench: $(VENV)/.installed-dev  ## the measurements of docs/results that need no pictures
 	$(BIN)/python benchmarks/loop_overhead.py
-	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/kill_and_resume.py
 	$(BIN)/python benchmarks/walks.py
 

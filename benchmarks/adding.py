@@ -15,9 +15,8 @@ from typing import Annotated
 import numpy as np
 import typer
 from onnx import TensorProto, helper, numpy_helper
-from quick import start
-from small_model import NAME, SIZE, small_bundle
-from tables import print_conditions, print_table
+from quick import print_conditions, print_table, start
+from services import NAME, SIZE, small_bundle
 
 from registry.bundle.folder import write_bundle
 from registry.bundle.manifest import ModelFile

@@ -24,9 +24,8 @@ from typing import Annotated, Any
 
 import typer
 from PIL import Image
-from quick import start
+from quick import print_conditions, print_table, start
 from services import free_port, processor_time, running
-from tables import print_conditions, print_table
 from training_runs import write_job
 
 from clients.api import DermFed

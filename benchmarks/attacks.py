@@ -18,10 +18,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.py is another benchmark
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.attacks
 
-from quick import start
-from tables import print_conditions, print_table
+from quick import print_conditions, print_table, start
 
 from registry.bundle.counts.score_bins import highest, smallest_cell
 from tests.attacks.chosen_models import sweep

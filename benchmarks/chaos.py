@@ -25,8 +25,7 @@ import yaml
 from loopback.federated import ADMIN, Federated
 from loopback.replay import replay
 from loopback.schedule import Done, Trouble, schedule
-from quick import start
-from tables import print_conditions, print_table
+from quick import print_conditions, print_table, start
 from training_runs import JOB, as_bytes, digest, stage_tensors
 
 HOSPITALS = {"north": 150, "south": 110, "east": 130, "west": 90}  # pictures of each

@@ -1,35 +1,27 @@
-"""What a federation costs: in one process beside other simulators, over the real wire, and in memory.
+"""What a federation costs: in one process compared with Flower's simulation, and over the real wire.
 
-- simulators: the same job of federated averaging by our engine on one machine, by Flower's simulation and by
-  FLARE's simulator (`simulators.py`, `plain/`). Flower does not install beside us: give the Python of an
-  environment of its own with `--flower-python` (`pip install "flwr[simulation]" torch safetensors`).
-- wire: the same job with a coordinator and four nodes as processes on loopback, kits, mTLS (`wire.py`).
-- memory: the coordinator's peak for 4 and 16 nodes that are processes, and of our own part of it for 4, 16
-  and 64 hospitals behind one process (`cohort_memory.py`).
-- large: a model of 343 MB over the wire, between two nodes.
+- simulators: the same job of federated averaging by our engine on one machine and by Flower's simulation
+  (`simulators.py`, `plain/`). Flower does not install next to us: give the Python of an environment of its
+  own with `--flower-python` (`pip install "flwr[simulation]" torch safetensors`).
+- wire: the same job with a coordinator and four nodes as processes on loopback, kits, mTLS (`hospitals.py`).
 
-Whoever competes takes turns, the first in turn; figures are medians. A round's time is from the end of one to
-the end of the next, seen from outside.
+Competitors take turns, another one first in each turn; figures are medians. A round's time is from the end of
+one to the end of the next, seen from outside.
 """
 
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import typer
-from cohort_memory import MIB, MODEL, OBJECTIVE
-from cohort_memory import SIZE as SMALL
-from cohort_memory import measure as measure_cohort
-from quick import start
+from hospitals import Wire
+from quick import print_conditions, print_table, start
 from safetensors.torch import save_file
 from simulators import BARE, CLOSE, OURS, Ran, Simulators, apart
-from tables import print_conditions, print_table
-from wire import Carried, Wire
 
 from training.models import ModelConfig, build_model
 from training.models.classifier import float_state
@@ -37,10 +29,8 @@ from training.models.classifier import float_state
 FOUR = ("north", "south", "east", "west")
 BATCH, PICTURES, SIZE = 32, 170, 32
 NETWORK = {"name": "resnet18", "options": {"channels": [16, 32, 64, 128]}}
-WIDE, WIDE_SIZE = (
-    {"name": "resnet18", "options": {"channels": [64, 128, 256, 512]}},
-    64,
-)  # of a frozen encoder
+# Of a frozen encoder.
+WIDE, WIDE_SIZE = {"name": "resnet18", "options": {"channels": [64, 128, 256, 512]}}, 64
 
 
 class Part(StrEnum):
@@ -48,8 +38,6 @@ class Part(StrEnum):
 
     SIMULATORS = "simulators"
     WIRE = "wire"
-    MEMORY = "memory"
-    LARGE = "large"
 
 
 def small_job(steps: int, rounds: int) -> dict[str, Any]:
@@ -153,18 +141,18 @@ def compare_wire(folder: Path, steps: Sequence[int], rounds: int, turns: int) ->
             for turn in range(turns):
                 both = {name: getattr(wire, name)() for name in in_turn(("here", "there"), turn)}
                 pairs.append((both["here"], both["there"]))
-        here = median_round([one.times.rounds for one, _ in pairs])
-        there = median_round([other.times.rounds for _, other in pairs])
-        line = pairs[-1][1].log[-1]
+        here = median_round([one.rounds for (one, _), _ in pairs])
+        there = median_round([other.rounds for _, (other, _) in pairs])
+        line = pairs[-1][1][1][-1]
         rows.append(
             (
                 count,
                 f"{here:.3f}",
                 f"{there:.3f}",
                 f"{there - here:+.3f}",
-                spread([median(b.times.rounds) - median(a.times.rounds) for a, b in pairs]),
-                f"{(line['bytes_up'] + line['bytes_down']) / MIB:.1f}",
-                f"{median(b.times.whole for _, b in pairs):.0f}",
+                spread([median(b.rounds) - median(a.rounds) for (a, _), (b, _) in pairs]),
+                f"{(line['bytes_up'] + line['bytes_down']) / 2**20:.1f}",
+                f"{median(b.whole for _, (b, _) in pairs):.0f}",
             )
         )
     header = (
@@ -176,66 +164,6 @@ def compare_wire(folder: Path, steps: Sequence[int], rounds: int, turns: int) ->
         "MiB a round",
     )
     print_table((*header, "whole run, s"), rows)
-
-
-def compare_memory(folder: Path, nodes: Sequence[int], hospitals: Sequence[int], in_memory: float) -> None:
-    """Tables of the coordinator's peak, with FLARE and without."""
-    rows = []
-    for count in nodes:
-        ran = in_processes(folder / f"{count}-nodes", count)
-        model = ran.log[-1]["bytes_up"] / count
-        rows.append(
-            (count, f"{model / MIB:.1f}", f"{ran.coordinator / MIB:,.0f}", f"{ran.hospital / MIB:,.0f}")
-        )
-    if rows:
-        print_table(
-            ("nodes", "model, MiB", "coordinator's job, peak MiB", "a hospital's job, peak MiB"), rows
-        )
-    rows = []
-    for count in hospitals:
-        place = folder / f"{count}-hospitals"
-        place.mkdir(parents=True)
-        found = measure_cohort(count, 3, in_memory, place)
-        rows.append((count, *(f"{found[each] / MIB:,.0f}" for each in ("sent", "imported", "peak"))))
-    header = (
-        "hospitals in one process",
-        "sent by them, MiB",
-        "after the imports, MiB",
-        "our own part, peak MiB",
-    )
-    print_table(header, rows)
-
-
-def in_processes(folder: Path, count: int) -> Carried:
-    """A few rounds with so many nodes."""
-    job = {"size": SMALL, "model": MODEL, "objective": OBJECTIVE, "rounds": 4, "engine": {}}
-    with Wire(folder, [f"hospital-{number:02d}" for number in range(count)], 16, job).open() as wire:
-        return wire.there()
-
-
-def carry_large(folder: Path, rounds: int, model_name: str) -> None:
-    """Table of a large model between two nodes."""
-    optimizer = {"name": "sgd", "lr": 1e-3, "momentum": 0.0}
-    objective = {"samples": 2, "batch_size": 2, "augment": {"flip": False}, "optimizer": optimizer}
-    job = {"size": 224, "model": {"name": model_name}, "objective": objective, "rounds": rounds, "engine": {}}
-    with Wire(folder / "large", FOUR[:2], 12, job).open() as wire:
-        here, there = wire.here(), wire.there()
-    model = there.log[-1]["bytes_up"] / 2
-    one, other = median(here.times.rounds), median(there.times.rounds)
-    row = (
-        f"{model / MIB:.0f}",
-        f"{4 * model / MIB:,.0f}",
-        f"{one:.1f}",
-        f"{other:.1f}",
-        f"{there.coordinator / MIB:,.0f}",
-        f"{there.coordinator / model:.1f}",
-        f"{there.hospital / MIB:,.0f}",
-        f"{there.hospital / model:.1f}",
-    )
-    header = ("model, MiB", "MiB a round", "one machine, s a round", "wire, s a round")
-    print_table(
-        (*header, "coordinator's job, peak MiB", "/ model", "a hospital's job, peak MiB", "/ model"), [row]
-    )
 
 
 def in_turn(names: Sequence[str], turn: int) -> Sequence[str]:
@@ -254,13 +182,6 @@ def spread(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f}"
 
 
-@contextmanager
-def scratch(folder: Path | None) -> Iterator[Path]:
-    """A folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix="federation-") as name:
-        yield Path(name)
-
-
 def main(
     part: Annotated[
         list[Part] | None, typer.Option(help="What to measure; may be repeated. All by default.")
@@ -269,10 +190,6 @@ def main(
     steps: Annotated[list[int] | None, typer.Option(help="Gradient steps of a client in a round.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of each small job; the first is not counted.")] = 8,
     turns: Annotated[int, typer.Option(help="How often each competitor runs.")] = 3,
-    nodes: Annotated[list[int] | None, typer.Option(help="Nodes that are processes.")] = None,
-    hospitals: Annotated[list[int] | None, typer.Option(help="Hospitals behind one process.")] = None,
-    in_memory: Annotated[float, typer.Option(help="MiB of updates in memory, of our own part.")] = 16,
-    large: Annotated[str, typer.Option(help="The large timm model.")] = "vit_base_patch16_224",
     folder: Annotated[Path | None, typer.Option(help="Where work is done.")] = None,
 ) -> None:
     """Measure and print."""
@@ -286,17 +203,14 @@ def main(
             "threads": "1 a client",
         },
     )
-    with scratch(folder) as place:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="federation-") as name:
+        place = Path(name)
         if Part.SIMULATORS in parts:
             compare_simulators(place, steps or [1, 8], rounds, turns, flower_python)
         if Part.WIRE in parts:
             compare_wire(place, steps or [1, 8], rounds, turns)
-        if Part.MEMORY in parts:
-            compare_memory(place, nodes or [4, 16], hospitals or [4, 16, 64], in_memory)
-        if Part.LARGE in parts:
-            carry_large(place, 3, large)
     print(f"load at the end: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
-    start(main, "--steps 1 --rounds 2 --turns 1 --nodes 2 --hospitals 2 --large vit_tiny_patch16_224")
+    start(main, "--steps 1 --rounds 2 --turns 1")

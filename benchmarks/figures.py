@@ -21,7 +21,7 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
-from quick import start
+from quick import print_table, start
 
 RESULTS = Path("docs/results")
 # Colours that stand for those of the reader's scheme while a figure is drawn: light, dark.
@@ -425,18 +425,6 @@ FIGURES: tuple[Figure, ...] = (
         said="crop {}, size {}, quality {}",
         where={"quality": ("60", "95")},
     ),
-    Figure(
-        "waiting",
-        (
-            Panel(
-                "seconds that pass",
-                ("seconds", "seconds before"),
-                ("now", "before"),
-                limits=(0, 9),
-            ),
-        ),
-        ("command",),
-    ),
 )
 
 
@@ -444,7 +432,8 @@ def main(
     folder: Annotated[Path, typer.Option(help="Where the tables are and the figures go.")] = RESULTS,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; say what is out of date.")] = False,
 ) -> None:
-    """Draw all of them."""
+    """Draw all of them, and print which table each is drawn from."""
+    print_table(["figure", "table"], [[figure.name, figure.table or figure.name] for figure in FIGURES])
     behind = []
     for figure in FIGURES:
         path = folder / "figures" / f"{figure.name}.svg"

@@ -33,8 +33,7 @@ import torch
 import torch.nn.functional as F
 import typer
 from PIL import Image
-from quick import start
-from tables import print_conditions, print_table
+from quick import print_conditions, print_table, start
 from torch import Tensor, nn
 
 from clients.data.synthetic.cases import case_of

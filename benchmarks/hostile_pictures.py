@@ -6,7 +6,7 @@ each the next one when it is answered: first none, then JPEGs of two thousand sc
 lossless WebP of seven thousand pixels a side, and at last pictures that a mutator makes of sound ones (of
 DERMFED_DATA where it is set, else drawn ones).
 
-With `--code FOLDER` the service of another checkout is asked, such as one of before. A good picture is lost
+A good picture is lost
 where no answer comes within a minute, or one that is neither 200 nor 503.
 """
 
@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -26,12 +27,10 @@ from typing import Annotated
 
 import aiohttp
 import numpy as np
+import psutil
 import typer
-from quick import start
-from services import free_port, running
-from small_model import NAME, SIZE, small_bundle, small_picture
-from tables import print_conditions, print_table
-from workers import below
+from quick import print_conditions, print_table, start
+from services import NAME, SIZE, free_port, running, small_bundle, small_picture
 
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
@@ -156,13 +155,13 @@ async def phase(
     return heard
 
 
-def proportional(pid: int) -> float:
-    """What a process holds, a page that several hold counted in parts; MiB."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-    except (OSError, StopIteration):
-        return 0.0
+def memory(root: int) -> float:
+    """What a process and all that descend from it take, pages that several share counted in parts; MiB."""
+    total = 0.0
+    for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
+        with suppress(psutil.Error):  # it has ended
+            total += process.memory_full_info().pss / 2**20
+    return total
 
 
 class Watch:
@@ -176,7 +175,7 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(0.2):
-            self.most = max(self.most, sum(proportional(pid) for pid in (self._root, *below(self._root))))
+            self.most = max(self.most, memory(self._root))
 
     def end(self) -> float:
         """Stops, and says the most."""
@@ -206,15 +205,12 @@ def main(
     mutated: Annotated[float, typer.Option(help="Seconds of the phase with mutated pictures.")] = 600,
     scans: Annotated[int, typer.Option(help="Of a JPEG that is mostly scans.")] = 2000,
     side: Annotated[int, typer.Option(help="Pixels of its sides.")] = 7000,
-    code: Annotated[Path, typer.Option(help="The checkout whose service is asked.")] = ROOT,
-    only: Annotated[str | None, typer.Option(help="Only phases whose name holds this.")] = None,
 ) -> None:
     """Ask for good pictures while hostile ones are sent."""
-    kinds = {name: sent for name, sent in phases(scans, side).items() if only is None or only in name}
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        for kind, sent in kinds.items():
-            rows.append(measure(Path(tempfile.mkdtemp(dir=name)), kind, sent, seconds, mutated, code))
+        for kind, sent in phases(scans, side).items():
+            rows.append(measure(Path(tempfile.mkdtemp(dir=name)), kind, sent, seconds, mutated))
     print_conditions(
         "Good pictures while hostile ones are sent",
         {
@@ -228,7 +224,7 @@ def main(
 
 
 def measure(
-    folder: Path, kind: str, sent: list[tuple[str, bytes]], seconds: float, mutated: float, code: Path
+    folder: Path, kind: str, sent: list[tuple[str, bytes]], seconds: float, mutated: float
 ) -> list[str]:
     """A row of the table, of a service of its own."""
     port = free_port()
@@ -238,7 +234,7 @@ def measure(
         "BENTOML_HOME": str(folder / "bentoml"),
         "DERMFED_SERVE_RECORDS": "none",
         "DERMFED_SERVE_REQUESTS_PER_MINUTE": "0",
-        "PYTHONPATH": str(code.resolve()),
+        "PYTHONPATH": str(ROOT),
     }
     with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
         registry.add([small_bundle(0, picture=PictureRule(size=SIZE))])
@@ -246,7 +242,7 @@ def measure(
         keys = [{"Authorization": f"Bearer {registry.create_key(name)[1]}"} for name in ("good", "hostile")]
     command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
     url, good = f"http://127.0.0.1:{port}", small_picture("JPEG", 300)
-    with running(command, f"{url}/readyz", folder / "log", environment, code) as service:
+    with running(command, f"{url}/readyz", folder / "log", environment, ROOT) as service:
         ask = f"{url}/v1/diagnoses"
         rate = asyncio.run(capacity(ask, keys[0], good, min(5.0, seconds))) / 2
         watch = Watch(service.pid)

@@ -5,11 +5,6 @@ timed first. Then, at moments drawn uniformly over that time, a fresh run is kil
 again with --resume. Every run starts from nothing: it draws and decodes its own pictures, so that a kill may
 fall there as well. The models after every stage and the released bundles must be the same to the last
 byte, and so must the log and the summary without the seconds. Exits 1 when any differ.
-
-Other jobs: two pre-train, fine-tune at each client and together, and export. `--job contrastive` shares
-features and keeps momentum networks and optimizers at the clients; `--job masked` keeps class tokens and
-optimizers there. `--job peers` learns from unlabelled pictures with peers that the coordinator keeps on disk
-and judges.
 """
 
 import json
@@ -23,9 +18,8 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-from quick import start
-from tables import print_conditions, print_table
-from training_runs import JOBS, JobName, digests, finish, start_run, write_job
+from quick import print_conditions, print_table, start
+from training_runs import JOB, digests, finish, start_run, write_job
 
 
 @dataclass(frozen=True)
@@ -84,20 +78,19 @@ def main(
     kills: Annotated[int, typer.Option(help="How many runs are killed.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
     workers: Annotated[int, typer.Option(help="Worker processes of the runs that are killed.")] = 1,
-    job: Annotated[JobName, typer.Option(help="Which small job.")] = JobName.FEDERATED,
 ) -> None:
     """Kill runs at random moments and compare what they leave."""
     options = ["--set", f"engine.workers={workers}"]
     with tempfile.TemporaryDirectory(prefix="kill-and-resume-") as name:
         folder = Path(name)
-        path = write_job(folder, JOBS[job])
+        path = write_job(folder)
         seconds, expected = undisturbed(path, folder / "undisturbed")
         draws = random.Random(seed)
         moments = [draws.uniform(0, seconds) for _ in range(kills)]
         print_conditions(
             "Killed at random moments and resumed",
             {
-                "job": f"{job}: {', '.join(stage['stage'] for stage in JOBS[job]['stages'])}",
+                "job": ", ".join(stage["stage"] for stage in JOB["stages"]),
                 "undisturbed run": f"{seconds:.1f} s with one worker",
                 "kills": f"{kills} with SIGKILL, at moments uniform over that time (seed {seed})",
                 "workers": workers,
@@ -112,7 +105,11 @@ def main(
             shutil.rmtree(out)
             shutil.rmtree(out.with_suffix(".cache"))
     rows = [
-        (f"{one.moment:.1f}", one.reached, *(verdict(one.left[key], expected[key]) for key in expected))
+        (
+            f"{one.moment:.1f}",
+            one.reached,
+            *("same" if one.left[key] == expected[key] else "DIFFERENT" for key in expected),
+        )
         for one in sorted(found, key=lambda one: one.moment)
     ]
     print_table(("killed after (s)", "had finished", *expected), rows)
@@ -120,11 +117,6 @@ def main(
     print(f"{same} of {len(found)} runs left the same as the undisturbed one")
     if same < len(found):
         raise typer.Exit(1)
-
-
-def verdict(left: str, expected: str) -> str:
-    """In a word."""
-    return "same" if left == expected else "DIFFERENT"
 
 
 if __name__ == "__main__":

@@ -14,24 +14,24 @@ round is timed by part.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property, wraps
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 import typer
-from noise_pictures import NoisePictures
 from numpy.typing import NDArray
-from quick import start
+from quick import print_conditions, print_table, start
 from rich.console import Console
-from stopwatch import Stopwatch, Watched
-from tables import print_conditions, print_table
 from torch import Tensor
 
 import training.algorithms.objectives.base
@@ -39,27 +39,117 @@ import training.files
 import training.rounds.client.fit
 import training.rounds.server.loop
 from clients.store import ClientStore
+from registry.bundle.labels import Label
 from training.algorithms.augmentations.batch import augment
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
 from training.algorithms.optimizers import build_optimizer
 from training.algorithms.sync import SyncAll
-from training.data.dataset import Examples
+from training.data.dataset import Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL, Update
 from training.messages.tensor_file import Spool
-from training.models import Classifier, initial_model
+from training.models import initial_model
 from training.models.classifier import float_state, to_model_input
 from training.randomness import derive_seed, generator
 from training.rounds.census import Census
 from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import fit_broadcast, run_rounds
 from training.rounds.server.metrics import MetricsLog
-from training.rounds.server.plan import Plan, States, TrackState
+from training.rounds.server.plan import States, TrackState
+
+
+@dataclass(frozen=True)
+class NoisePictures:
+    """Equal clients over one pool of training pictures; implements `training.data.dataset.Dataset`.
+
+    Attributes:
+        count: how many clients.
+        per_split: training pictures of one client.
+        size: pixels on both sides.
+    """
+
+    count: int
+    per_split: int
+    size: int
+
+    labels = (
+        Label(code="B", name="Benign", malignancy="benign"),
+        Label(code="M", name="Malignant", malignancy="malignant"),
+    )
+    subgroups = ("light", "dark")
+    fingerprint = "noise"
+    unseen = ()
+    communities: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The clients' ids."""
+        return tuple(f"client-{number:04d}" for number in range(self.count))
+
+    @cached_property
+    def images(self) -> NDArray[np.uint8]:
+        """The pool, `(per_split, size, size, 3)`."""
+        shape = (self.per_split, self.size, self.size, 3)
+        return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """The pool, labelled in turn; the subgroup changes every second picture."""
+        numbers = np.arange(self.per_split if split == "train" else 0, dtype=np.int64)
+        return Examples(self.images, numbers, numbers % 2, numbers // 2 % 2, numbers)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A function to watch: an attribute of a module or class, and under which label its time is booked."""
+
+    label: str
+    owner: Any
+    name: str
+
+
+class Stopwatch:
+    """Own time by label: what a watched function spends inside another watched one is booked there alone.
+
+    So the labels add up to the time of the outermost watched function.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self._inner: list[float] = []  # for each watched call in progress, the time of those within it
+
+    @contextmanager
+    def watching(self, functions: Sequence[Watched]) -> Iterator["Stopwatch"]:
+        """Clocks around `functions`, taken away at the end."""
+        with ExitStack() as stack:
+            for one in functions:
+                timed = self.timed(one.label, getattr(one.owner, one.name))
+                stack.enter_context(patch.object(one.owner, one.name, timed))
+            yield self
+
+    def timed(self, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` with a clock around it."""
+
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            started = perf_counter()
+            self._inner.append(0.0)
+            try:
+                return function(*arguments, **named)
+            finally:
+                elapsed = perf_counter() - started
+                self.seconds[label] += elapsed - self._inner.pop()
+                self.calls[label] += 1
+                if self._inner:
+                    self._inner[-1] += elapsed
+
+        return call
+
 
 CPU = torch.device("cpu")
 GRADIENT_WORK = "gradient work"
@@ -154,7 +244,23 @@ class RoundLoop:
         )
         self._journal = MetricsLog(folder / "metrics.jsonl", Console(quiet=True))
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
-        self._plan = plan_of(job, dataset, model, self._engine, self._journal, folder)
+        stage = job.stages[0]
+        assert isinstance(stage, Federate)
+        self._plan = stage.plan(
+            StageContext(
+                job=job,
+                digest=job.digest,
+                key=job.key(0),
+                folder=folder,
+                engine=self._engine,
+                metrics_log=self._journal,
+                labels=dataset.labels,
+                subgroups=dataset.subgroups,
+                census=Census.of_dataset(dataset),
+                fingerprint=dataset.fingerprint,
+                model=model,
+            )
+        )
         weights = {name: tensor.clone() for name, tensor in float_state(model).items()}
         self._states: States = {GLOBAL: TrackState(weights, self._plan.aggregator.initial_state())}
 
@@ -173,44 +279,6 @@ class RoundLoop:
         return dict(answer.tensors)
 
 
-def plan_of(
-    job: Job,
-    dataset: NoisePictures,
-    model: Classifier,
-    engine: InProcessEngine,
-    metrics_log: MetricsLog,
-    folder: Path,
-) -> Plan:
-    """The plan of the job's only stage, as the stage makes it."""
-    stage = job.stages[0]
-    assert isinstance(stage, Federate)
-    return stage.plan(setting_of(job, dataset, model, engine, metrics_log, folder))
-
-
-def setting_of(
-    job: Job,
-    dataset: NoisePictures,
-    model: Classifier,
-    engine: InProcessEngine,
-    metrics_log: MetricsLog,
-    folder: Path,
-) -> StageContext:
-    """What the job's only stage finds at the coordinator."""
-    return StageContext(
-        job=job,
-        digest=job.digest,
-        key=job.key(0),
-        folder=folder,
-        engine=engine,
-        metrics_log=metrics_log,
-        labels=dataset.labels,
-        subgroups=dataset.subgroups,
-        census=Census.of_dataset(dataset),
-        fingerprint=dataset.fingerprint,
-        model=model,
-    )
-
-
 class BareLoop:
     """B: the same gradient steps in a plain loop on one model."""
 
@@ -221,7 +289,7 @@ class BareLoop:
         self._objective = stage.objective
         self._purpose = (job.seed, job.key(0), GLOBAL, 1)
         self._dataset = dataset
-        self._model = (
+        self.model = (
             initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
             .to(memory_format=torch.channels_last)
             .train()
@@ -236,10 +304,10 @@ class BareLoop:
         """One client's steps."""
         examples = self._dataset.examples(client, "train")
         labels = torch.from_numpy(examples.labels)
-        optimizer = build_optimizer(self._objective.optimizer, self._model)
+        optimizer = build_optimizer(self._objective.optimizer, self.model)
         for positions, images in self._batches(client, examples):
             optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(self._model(images), labels[torch.from_numpy(positions)]).backward()
+            F.cross_entropy(self.model(images), labels[torch.from_numpy(positions)]).backward()
             optimizer.step()
 
     def _batches(self, client: str, examples: Examples) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
@@ -250,16 +318,14 @@ class BareLoop:
             images = to_model_input(examples.batch(positions), CPU)
             yield positions, augment(images, self._objective.augment, draws)
 
-    def weights(self) -> dict[str, Tensor]:
-        """The model as it is now."""
-        return float_state(self._model)
-
 
 def check_same_steps(loop: RoundLoop, bare: BareLoop, client: str) -> None:
     """Refuse to compare two loops that do not do the same; also warms both up."""
     sent = loop.weights_of(client)
     bare.train(client)
-    different = [name for name, value in bare.weights().items() if not torch.equal(value, sent[name])]
+    different = [
+        name for name, value in float_state(bare.model).items() if not torch.equal(value, sent[name])
+    ]
     if different:
         raise SystemExit(
             f"the two loops do other steps: {len(different)} tensors differ, e.g. {different[0]}"
@@ -313,13 +379,6 @@ def print_parts(loop: RoundLoop) -> None:
     print_table(("part of a round", "calls", "ms", "share"), rows)
 
 
-@contextmanager
-def scratch(folder: Path | None) -> Iterator[Path]:
-    """A folder that is gone afterwards, inside `folder` or where temporary files go."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix="loop-overhead-") as name:
-        yield Path(name)
-
-
 def main(
     clients: Annotated[int, typer.Option(help="How many clients.")] = 10,
     pictures: Annotated[int, typer.Option(help="Training pictures of each client.")] = 96,
@@ -344,8 +403,8 @@ def main(
             "pairs": f"{pairs}, interleaved in one process",
         },
     )
-    with scratch(folder) as place:
-        loop, bare = RoundLoop(job, dataset, place), BareLoop(job, dataset)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="loop-overhead-") as place:
+        loop, bare = RoundLoop(job, dataset, Path(place)), BareLoop(job, dataset)
         check_same_steps(loop, bare, dataset.clients[0])
         print_pairs(run_pairs(loop, bare, pairs))
         print_parts(loop)

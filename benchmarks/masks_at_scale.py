@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import quick
 import torch
 import typer
-from tables import print_conditions, print_table, write_table
+from quick import print_conditions, print_table, write_table
 
 from tests.attacks.summing import Anybody, identity
 from training.algorithms.client import Client, State

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from quick import need_module, start
+from quick import need_module, print_conditions, print_table, start, write_table
 from scipy.stats import binomtest
-from tables import print_conditions, print_table, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("clients", "dermfed", "personalization", "registry", "serving", "training")

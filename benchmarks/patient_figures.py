@@ -23,18 +23,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from cases import TONES, summary_of
-from paired import FigureOf, difference, in_subgroup, judged, over_all
-from paired import shown as paired
-from quick import is_quick, start
-from recipe_runs import RecipeRun, cell, read_recipe, run_all
-from tables import print_conditions, print_table, write_table
+from quick import is_quick, print_conditions, print_table, start, write_table
+from recipe_runs import (
+    FigureOf,
+    RecipeRun,
+    cell,
+    difference,
+    in_subgroup,
+    judged,
+    over_all,
+    read_recipe,
+    run_all,
+    shown_pair,
+)
 
 from clients.data.labels.taxonomy import describe
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import malignancy_auroc, malignant_sensitivity
 
 RECIPE = "frozen"
+TONES = ("dark", "medium", "light")
 BASE = "FedAvg"
 PERSONALIZE = 1  # the place of the stage whose counts systems are compared by
 SENSITIVITY = 0.95  # that the working point is to reach
@@ -114,6 +122,12 @@ def run_of(
     return RecipeRun(called, {**job, "name": called, "seed": seed, "data": data, "stages": stages})
 
 
+def summary_of(run: RecipeRun, runs: Path) -> Mapping[str, Any]:
+    """What a run left."""
+    found: Mapping[str, Any] = json.loads((run.folder(runs) / "summary.json").read_text())
+    return found
+
+
 def shown(tests: Sequence[Mapping[str, Any]], key: str) -> str:
     """A figure over seeds, where it is told."""
     return cell(tests, key) if all(key in test for test in tests) else "–"
@@ -175,7 +189,7 @@ def print_beside(wanted: Mapping[str, Sequence[RecipeRun]], tests: Mapping[str, 
         columns |= {f"{tone}: {title}": in_subgroup(figure, tone) for tone in TONES}
     counts = {name: [judged(run, runs, PERSONALIZE) for run in of] for name, of in wanted.items()}
     rows = [
-        [name, *(paired(difference(figure, of, counts[BASE])) for figure in columns.values())]
+        [name, *(shown_pair(difference(figure, of, counts[BASE])) for figure in columns.values())]
         for name, of in counts.items()
         if name != BASE
     ]
@@ -193,12 +207,6 @@ def print_fairness(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     )
 
 
-def most_scaled(run: RecipeRun, runs: Path) -> float:
-    """The highest m that FedAuto came to."""
-    lines = (run.folder(runs) / "metrics.jsonl").read_text().splitlines()
-    return max(float(one["server"]["global"]["m"]) for one in map(json.loads, lines) if one.get("server"))
-
-
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/patient-figures"),
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
@@ -206,7 +214,6 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help="A system; may be repeated.")] = None,
     sampling: Annotated[str | None, typer.Option(help="uniform or class-balanced; the recipe's.")] = None,
     calibrated: Annotated[bool, typer.Option(help="Whether to export and calibrate.")] = True,
-    at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
     table: Annotated[Path | None, typer.Option(help="Also write the figures to this CSV.")] = None,
 ) -> None:
     """Train, and print what each tone may expect."""
@@ -215,7 +222,7 @@ def main(
         for name in SYSTEMS
         if not only or name in only
     }
-    run_all([run for of in zip(*wanted.values(), strict=True) for run in of], runs, at_once)
+    run_all([run for of in zip(*wanted.values(), strict=True) for run in of], runs)
     conditions = {"recipe": RECIPE, "hospitals by": by, "seeds": seeds, "working point": SENSITIVITY}
     conditions["sampling"] = sampling or "the recipe's, square-root"
     print_conditions("What a patient of each skin tone may expect", conditions)
@@ -226,10 +233,6 @@ def main(
     print_fairness(tests)
     if table is not None:
         write_figures(table, tests)
-    if "FedAuto" in wanted:
-        reached = ", ".join(f"{most_scaled(run, runs):.0f}" for run in wanted["FedAuto"])
-        print(f"The highest m of FedAuto, by seed: {reached}", end="\n\n")
-
     sizes = [summary["test"]["by_subgroup"] for summary in next(iter(summaries.values()))]
     counted = {"malignant": "n_malignant", "other": "n_other", "all": "n"}
     print_table(
@@ -239,13 +242,6 @@ def main(
             for title, key in counted.items()
         ],
     )
-    cells = [summary["stages"][0]["facts"]["cells"] for summary in summaries.get("group-DRO", ())]
-    if cells:
-        rows = [
-            [name, mean([of[name]["n"] for of in cells]), mean([of[name]["q"] for of in cells])]
-            for name in cells[0]
-        ]
-        print_table(["cell of group DRO", "training lesions", "q in the end"], rows)
     for name in HEADS:
         chosen = [summary["stages"][1]["facts"]["by_subgroup"] for summary in summaries.get(name, ())]
         if chosen:

@@ -25,9 +25,8 @@ import numpy as np
 import torch
 import typer
 import yaml
-from quick import is_quick, start
+from quick import is_quick, print_conditions, print_table, start
 from services import free_port, running
-from tables import print_conditions, print_table
 from training_runs import write_job
 
 from clients.data.filtering import Picture, filtered

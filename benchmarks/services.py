@@ -1,20 +1,25 @@
-"""Services to be asked: on a port of their own, ready when they are handed out, ended afterwards."""
+"""Services to be measured, ready when they are handed out, and a model that costs next to nothing."""
 
+import io
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import psutil
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
-from registry.registry import Registry
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.labels import Label
+from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
+from registry.bundle.pictures.rule import PictureRule
 
 
 def free_port() -> int:
@@ -29,39 +34,6 @@ def processor_time(process: int) -> float:
     family += family[0].children(recursive=True)
     # Of a process: its own, and what its children had that it has waited for.
     return sum(sum(one.cpu_times()[:4]) for one in family)
-
-
-@dataclass(frozen=True)
-class TwoWorkers:
-    """`dermfed-serve` with two workers, which keeps all it needs in a folder.
-
-    Attributes:
-        command: what starts it.
-        address: where it answers.
-        environment: its settings, of which a registry is opened by `registry`.
-    """
-
-    command: Sequence[str]
-    address: str
-    environment: Mapping[str, str]
-
-    @classmethod
-    def on_a_free_port(cls, folder: Path, **settings: str) -> "TwoWorkers":
-        """Not started yet; keywords are further settings."""
-        port = free_port()
-        environment = {
-            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
-            "DERMFED_STORE": str(folder / "store"),
-            "BENTOML_HOME": str(folder / "bentoml"),
-            "DERMFED_SERVE_RECORDS": str(folder / "records"),
-            **settings,
-        }
-        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
-        return cls([*command, "--workers", "2"], f"http://127.0.0.1:{port}", environment)
-
-    def registry(self) -> Registry:
-        """The registry that it serves from."""
-        return Registry.open(self.environment["DERMFED_REGISTRY_URL"], self.environment["DERMFED_STORE"])
 
 
 @contextmanager
@@ -90,3 +62,47 @@ def running(
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+SIZE = 32
+NAME = "bench"
+
+
+def small_bundle(seed: int, picture: PictureRule | None = None) -> Bundle:
+    """A bundle with two classes; each seed makes another one."""
+    weights = np.random.default_rng(seed).normal(0, 0.02, (3, 2)).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["images"], ["pixels"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["pixels"], ["embedding"], axes=[1, 2], keepdims=0),
+        helper.make_node("MatMul", ["embedding", "weights"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
+    ]
+    outputs = {"probabilities": 2, "logits": 2, "embedding": 3}
+    graph = helper.make_graph(
+        nodes,
+        "mean colour",
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", SIZE, SIZE, 3])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", n]) for name, n in outputs.items()],
+        [numpy_helper.from_array(weights, "weights")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    content = model.SerializeToString()
+    manifest = BundleManifest(
+        model=NAME,
+        file=ModelFile.of(content),
+        labels=(
+            Label(code="B", name="Benign", malignancy="benign"),
+            Label(code="M", name="Malignant", malignancy="malignant"),
+        ),
+        picture=picture or PictureRule(size=SIZE),
+        lineage=Lineage(job="sha256:" + "0" * 64, recipe="none", seed=seed, code_version="0"),
+    )
+    return Bundle(manifest, content, bundle_digest(manifest))
+
+
+def small_picture(form: str, side: int = 64, seed: int = 0) -> bytes:
+    """A picture of noise, in one of the formats."""
+    noise = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, form)
+    return file.getvalue()

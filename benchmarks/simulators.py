@@ -1,14 +1,13 @@
-"""One job by three simulators: ours, Flower's and FLARE's, as each is started from a shell.
+"""One job by two simulators, ours and Flower's, each started from a shell.
 
-The plain ones (`plain/`) are given what ours draws: initial weights, pictures, and the order in which each
-client shows them in each round. All three then take the same gradient steps, one thread a client, and must
-end with the same model but for rounding, which grows with the steps. Ours and Flower play as many clients at
-once as there are cores; FLARE's simulator as many as there are clients, as it does by itself (with fewer it
-starts a process for each client in each round). Beside them a loop takes the steps and nothing else.
+Flower's app (`plain/`) is given what ours draws: initial weights, pictures, and the order in which each
+client shows them in each round. Both then take the same gradient steps, one thread a client, play as many
+clients at once as there are cores, and must end with the same model but for rounding, which grows with the
+steps. A plain loop takes the steps and nothing else.
 
-Where the encoder is frozen the head alone travels, at all of them. Ours makes features once. The plain ones
-show the encoder every picture in every step, as is commonly written; since their users may mend that, Flower
-is there a second time with features that each of its processes keeps, and the loop keeps them, too.
+Where the encoder is frozen the head alone travels. Ours makes features once. Flower's app shows the encoder
+every picture in every step, as is commonly written; since its users may mend that, Flower is there a second
+time with features that each of its processes keeps, and the loop keeps them, too.
 """
 
 import json
@@ -21,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from hospitals import environment, run_command
+from hospitals import Times, environment, run_command, timed
 from numpy.typing import NDArray
-from round_times import Times, timed
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -42,7 +40,7 @@ from training.wiring import load_data
 PLAIN = Path(__file__).resolve().parent / "plain"
 SETTINGS = "settings.json"
 CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round
-OURS, FLOWER, FLARE, BARE = "dermfed", "Flower", "FLARE", "steps alone"
+OURS, FLOWER, BARE = "dermfed", "Flower", "steps alone"
 KEEPS = ", features kept"
 
 
@@ -60,7 +58,7 @@ class Ran:
 
 
 class Simulators:
-    """One job, ready for all three.
+    """One job, ready for both.
 
     Args:
         job_file: the job.
@@ -82,7 +80,7 @@ class Simulators:
     def names(self) -> list[str]:
         """Who is there."""
         flower = [FLOWER, *([FLOWER + KEEPS] if self.frozen else [])] if self._flower else []
-        return [OURS, *flower, FLARE, BARE + KEEPS if self.frozen else BARE]
+        return [OURS, *flower, BARE + KEEPS if self.frozen else BARE]
 
     @property
     def frozen(self) -> bool:
@@ -133,8 +131,7 @@ class Simulators:
         (folder / SETTINGS).write_text(json.dumps({**settings, "keeps_features": name.endswith(KEEPS)}))
         python, script = {
             FLOWER: (self._flower, PLAIN / "flower_simulation.py"),
-            FLARE: (sys.executable, PLAIN / "flare_simulation.py"),
-            BARE: (sys.executable, PLAIN / "bare_loop.py"),
+            BARE: (sys.executable, PLAIN / "small_job.py"),
         }[name.removesuffix(KEEPS)]
         told = folder / "times.json"
         # No telemetry: neither their traffic nor its time is of interest.

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -49,106 +48,6 @@ JOB: Mapping[str, Any] = {
         {"stage": "export"},
         {"stage": "calibrate"},
     ],
-}
-SUPERVISED = {"name": "supervised", "batch_size": 16, "optimizer": {"name": "adam", "lr": 1e-3}}
-FINE_TUNING = (
-    {"stage": "finetune", "epochs": 2, "objective": SUPERVISED},
-    {"stage": "federate", "rounds": 2, "objective": SUPERVISED, "aggregator": {"name": "fedavg"}},
-    {"stage": "export"},
-)
-# Clients keep their momentum network, bank and optimizer, and miss rounds; features go through the server.
-CONTRASTIVE: Mapping[str, Any] = {
-    **JOB,
-    "data": {**JOB["data"], "clients": {"by": "iid", "count": 4}},
-    "stages": [
-        {
-            "stage": "pretrain",
-            "rounds": 12,
-            "objective": {
-                "name": "moco",
-                "batch_size": 16,
-                "queue": 32,
-                "momentum": 0.9,
-                "momentum_encoder": "keep",
-                "optimizer": {"name": "adam", "lr": 1e-3, "state": "keep"},
-            },
-            "exchange": {"name": "features"},
-            "aggregator": {"name": "fedavg"},
-            "participation": 0.5,
-        },
-        *FINE_TUNING,
-    ],
-}
-# Clients keep their class token and optimizer; the token is averaged once, at the end.
-MASKED: Mapping[str, Any] = {
-    **CONTRASTIVE,
-    "model": {
-        "name": "vit_tiny_patch16_224",
-        "options": {"patch_size": 8, "depth": 2, "embed_dim": 32, "num_heads": 2},
-    },
-    "stages": [
-        {
-            "stage": "pretrain",
-            "rounds": 12,
-            "objective": {
-                "name": "mae",
-                "batch_size": 16,
-                "decoder_width": 16,
-                "decoder_depth": 1,
-                "decoder_heads": 2,
-                "optimizer": {"name": "adamw", "lr": 1e-3, "state": "keep"},
-            },
-            "sync": {"name": "except", "groups": ["class_token"]},
-            "aggregator": {"name": "fedavg"},
-            "participation": 0.5,
-        },
-        *FINE_TUNING,
-    ],
-}
-# The server keeps uploads and judges them; clients miss rounds, and the best round is kept.
-PEERS: Mapping[str, Any] = {
-    **CONTRASTIVE,
-    "data": {**CONTRASTIVE["data"], "label_fraction": 0.3, "server": {"share": 0.1, "train": 0.5}},
-    "stages": [
-        {
-            "stage": "federate",
-            "rounds": 16,
-            "objective": {
-                "name": "fixmatch",
-                "batch_size": 8,
-                "samples": 32,
-                "threshold": 0.5,
-                "gamma": 0.1,
-                "optimizer": {"name": "adam", "lr": 1e-3, "state": "keep"},
-            },
-            "exchange": {
-                "name": "peers",
-                "warm_up": 2,
-                "policy": {"name": "gated-validation", "threshold": 0.5},
-            },
-            "aggregator": {"name": "fedequal"},
-            "participation": 0.5,
-            "keep": "best",
-        },
-        {"stage": "export"},
-    ],
-}
-
-
-class JobName(StrEnum):
-    """Which small job is run."""
-
-    FEDERATED = "federated"
-    CONTRASTIVE = "contrastive"
-    MASKED = "masked"
-    PEERS = "peers"
-
-
-JOBS: Mapping[JobName, Mapping[str, Any]] = {
-    JobName.FEDERATED: JOB,
-    JobName.CONTRASTIVE: CONTRASTIVE,
-    JobName.MASKED: MASKED,
-    JobName.PEERS: PEERS,
 }
 
 

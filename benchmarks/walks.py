@@ -24,7 +24,7 @@ from quick import start
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # the folder of this script has a `serving` of its own
+sys.path.insert(0, str(ROOT))  # for tests
 ROOMS = ("clients", "personalization", "registry", "serving", "training")
 
 

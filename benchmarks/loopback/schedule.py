@@ -1,13 +1,91 @@
-"""When what is done to whom: drawn from a seed, and carried out as the rounds go by."""
+"""What is done to which node and when: drawn from a seed, and carried out as the rounds go by."""
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic, sleep
 
-from .disturbances import Kind, kinds
-from .federated import ADMIN, SERVER, Federated
+from .federated import ADMIN, DOWN, SERVER, UP, Federated
+from .processes import family, flare, jobs, kill, send
+
+Deed = Callable[[Federated, str], None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of disturbance.
+
+    Attributes:
+        name: in the table.
+        do: begins it, at one kit.
+        undo: ends it; nothing where it mends itself.
+        shortest, longest: seconds between the two.
+    """
+
+    name: str
+    do: Deed
+    undo: Deed | None = None
+    shortest: float = 0
+    longest: float = 0
+
+
+def kill_command(net: Federated, whom: str) -> None:
+    """The command alone is killed; it is started again while what it left is still there."""
+    net.nodes[whom].kill()
+    net.nodes[whom].wait()
+
+
+def kinds(heartbeat_timeout: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
+    """What can be done to a hospital, to the coordinator, and to whoever sends the job.
+
+    Args:
+        silence: the job's `engine.network.heartbeat_timeout`; some disturbances last longer, some not.
+    """
+    long = {"shortest": 1.5 * heartbeat_timeout, "longest": 3 * heartbeat_timeout}
+    offline = {"shortest": 1.0, "longest": 3 * heartbeat_timeout}
+
+    def start(net: Federated, whom: str) -> None:
+        net.start(whom)
+
+    def mend(net: Federated, whom: str) -> None:
+        net.cables[whom].mend()
+
+    # At any node: everything ends; FLARE's process alone, which the command starts again; the job's process
+    # alone, as where memory is short; the command alone; the node stands still.
+    at_node = [
+        Kind("power cut", lambda net, whom: net.kill(whom), start, **offline),
+        Kind("FLARE's process killed", lambda net, whom: kill(flare(net.nodes[whom].pid))),
+        Kind("the job's process killed", lambda net, whom: kill(jobs(net.nodes[whom].pid))),
+        Kind("dermfed-node killed and started", kill_command, start),
+        Kind(
+            "paused",
+            lambda net, whom: send(family(net.nodes[whom].pid), signal.SIGSTOP),
+            lambda net, whom: send(family(net.nodes[whom].pid), signal.SIGCONT),
+            **long,
+        ),
+    ]
+    at_hospital = [
+        *at_node,
+        Kind("connections reset", lambda net, whom: net.cables[whom].drop()),
+        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **offline),
+        Kind("nothing arrives from it", lambda net, whom: net.cables[whom].stall(UP), mend, **long),
+        Kind("nothing arrives at it", lambda net, whom: net.cables[whom].stall(DOWN), mend, **long),
+        Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
+    ]
+    at_admin = [
+        Kind(
+            "run.py killed and resumed",
+            lambda net, whom: net.kill(whom),
+            lambda net, _: net.resume(),
+            **offline,
+        ),
+        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **long),
+        Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
+    ]
+    return at_hospital, at_node, at_admin
+
 
 LOOK = 0.1  # seconds between looks at how far the run is
 POWER_CUTS = 3  # of the coordinator
@@ -52,7 +130,7 @@ def schedule(hospitals: Sequence[str], heartbeat_timeout: float, rounds: int, se
 
     Args:
         hospitals: of the federation.
-        heartbeat_timeout: see `kinds`.
+        silence: see `kinds`.
         rounds: of the job; disturbances are spread over them.
         seed: of the draws.
     """

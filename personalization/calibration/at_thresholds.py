@@ -46,7 +46,7 @@ LEVEL: Final = 0.95
 
 EXTRA: Final = 4
 """How many misses over the allowed ones a merged histogram may have at the last threshold that it proposes;
-chosen on half of the lesions of `benchmarks/honesty.py`."""
+chosen on half of the lesions of docs/results/honesty.md."""
 
 BETWEEN: Final = "between"
 UNUSED: Final = SCORE_BINS

@@ -13,7 +13,7 @@ have so many lesions that all of them right would show something; a level withou
 next. For a target of .1 at δ_v = .005 it takes 51 lesions.
 
 What is asked at a level depends on thresholds that were fitted to the same lesions: those under which nothing
-is ruled out, and those of finer levels. Limits are therefore nominal; `benchmarks/honesty.py` measures how
+is ruled out, and those of finer levels. Limits are therefore nominal; docs/results/honesty.md has how
 often they are broken.
 
 Hospitals count neighbours in runs. All lesions of a run count at or below its lowest score and wrong ones at

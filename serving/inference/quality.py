@@ -19,7 +19,7 @@ where it is largest: nothing stands out where it is near 0.
 
 Every rule has two thresholds. Past the first the picture has an issue, which is reported and nothing more;
 past the second it is bad, and the answer is `retake`. They were measured on close-ups, dermoscopic pictures
-and pictures of four clinics (`benchmarks/picture_quality.py`, docs/results/service.md): of pictures
+and pictures of four clinics (docs/results/service.md): of pictures
 that people had thought good enough to keep, no rule calls more than one in a hundred bad in any clinic or
 skin tone, and all of them together call one or two in a thousand bad.
 

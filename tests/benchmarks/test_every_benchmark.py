@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 SOURCES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.py"))}
 SCRIPTS = [name for name, source in SOURCES.items() if '__name__ == "__main__"' in source]
-# Scripts that are a process of another one, which is run below.
-STARTED_BY = {"cohort_memory": "federation", "load": "serving"}
+# A script that is a process of another one, which is run below.
+STARTED_BY = {"load": "http_speed"}
 TABLE = re.compile(r"^\| ?-{3}", re.MULTILINE)
 
 

@@ -1,11 +1,11 @@
 """Our service beside the limit and beside what else one could write, in one run on one machine.
 
 limit: ONNX Runtime in a loop of threads in one process, with the very decode of the service and no HTTP.
-dermfed: `dermfed-serve`, one worker. FastAPI and BentoML: the plain services under `plain/`, one worker each,
-with their defaults (Pillow's full decode, ONNX Runtime's own choice of threads).
+dermfed: `dermfed-serve`, one worker. FastAPI: the plain service under `plain/`, one worker, with its defaults
+(Pillow's full decode, ONNX Runtime's own choice of threads).
 
 All use the same model (a ResNet-18, then an EfficientNet-Lite0, with random weights) and the same JPEG. The
-load comes from a process of its own, each caller waiting for its answer. The four take turns for some seconds
+load comes from a process of its own, each caller waiting for its answer. They take turns for some seconds
 each, several times, and who comes first changes, so that a machine whose speed drifts slows all alike.
 Throughputs are given as ratios to the limit, medians over the turns; latencies are over all requests of all
 turns. Processor time is of the contestant and its processes alone, those that have ended included, a picture:
@@ -36,9 +36,8 @@ import numpy as np
 import typer
 from load import arrivals
 from PIL import Image, ImageFilter
-from quick import start
+from quick import print_conditions, print_table, start
 from services import free_port, processor_time, running
-from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.labels import Label
@@ -207,6 +206,7 @@ def compare(name: str, size: int, seconds: float, turns: int, kind: str, callers
         environment = {
             "BENCH_SIZE": str(size),
             "BENCH_MODEL": str(folder / "model.onnx"),
+            "BENTOML_HOME": str(folder / "bentoml"),
             "BENTOML_DO_NOT_TRACK": "True",
             "ORT_DISABLE_TELEMETRY": "1",
             "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
@@ -224,12 +224,6 @@ def compare(name: str, size: int, seconds: float, turns: int, kind: str, callers
                 "/diagnose",
                 "form",
             ),
-            "BentoML": (
-                ["-m", "bentoml", "serve", "bentoml_service:PlainService"],
-                "/readyz",
-                "/diagnose",
-                "form",
-            ),
         }
         if find_spec("fastapi") is None:
             print("FastAPI is not installed and left out; `pip install fastapi` brings it\n")
@@ -238,11 +232,9 @@ def compare(name: str, size: int, seconds: float, turns: int, kind: str, callers
         for service, (command, ready, path, how) in services.items():
             port = free_port()
             url = f"http://127.0.0.1:{port}"
-            # BentoML clears its folder of metrics at each start: one for each.
-            home = {"BENTOML_HOME": str(folder / f"bentoml-{service}")}
             whole = [sys.executable, *command, "--port", str(port)]
             log = folder / f"{service}.log"
-            started = running(whole, url + ready, log, environment | home, HERE / "plain")
+            started = running(whole, url + ready, log, environment, HERE / "plain")
             process = stack.enter_context(started).pid
             contestants[service] = over_http(url + path, how, picture, process)
         conditions = {
