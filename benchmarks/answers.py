@@ -30,8 +30,7 @@ from training_runs import write_job
 
 from clients.api import DermFed
 from clients.data.filtering import Picture, filtered
-from clients.data.labels.common_codes import label_pictures
-from clients.data.labels.label_map import DROPPED
+from clients.data.labels.label_map import DROPPED, label_pictures
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.partition.partition import partition
 from clients.data.pictures.cache import cache_folder, decode_once

@@ -163,8 +163,7 @@ def draw_folder(data: Path, each: int = 6) -> Path:
 
     from PIL import Image
 
-    from clients.data.synthetic.cases import case_of
-    from clients.data.synthetic.draw import draw
+    from clients.data.synthetic.draw import case_of, draw
 
     for index, row in enumerate(metadata):
         Image.fromarray(draw(case_of(1, index), SIZE)).save(folder / f"{row['isic_id']}.jpg", quality=90)

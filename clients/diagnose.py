@@ -22,7 +22,7 @@ from clients.api import (
     Unauthorized,
     UnexpectedAnswer,
 )
-from clients.data.progress import progress
+from clients.data.output import progress
 from clients.diagnose_ahead import in_order
 from clients.diagnose_lesions import Lesion, read_lesions
 from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clients.api import Diagnosis, Malignancy, TriageEvidence
-from clients.data.atomic_files import sync_file, write_atomically
+from clients.data.output import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
 from registry.bundle.text import on_one_line
 from training.terminal_table import print_table

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clients.data.note import Note
+from clients.data.output import Note
 
 ROOMS = ("clients", "dermfed", "personalization", "registry", "serving", "training")
 ROOT = Path(__file__).parents[1]

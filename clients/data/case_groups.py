@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from clients.data.cell_values import UnreadCells, codes_option
 from clients.data.errors import ManifestError
-from clients.data.manifests.groups import number_lesions
-from clients.data.manifests.manifest import IMAGE_KIND, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Row, number_lesions
+from clients.data.output import listing
 from clients.data.table import PictureTable
-from clients.data.wording import listing
 from registry.bundle.cases import EMPTY, UNSAID, CaseInput, CategoryFact, NumberFact, read_kind
 from training.data.dataset import Cases
 

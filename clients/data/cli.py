@@ -17,9 +17,13 @@ from pydantic import ValidationError
 from rich.console import Console
 from typer.core import TyperCommand
 
-from clients.data.adapters.options import adapter_options, describe_adapter
-from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
-from clients.data.atomic_files import write_atomically
+from clients.data.adapters.table import (
+    adapter_names,
+    adapter_options,
+    describe_adapter,
+    find_adapter,
+    make_adapter,
+)
 from clients.data.cell_values import codes_option
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import CheckReport, check_manifest, read_all
@@ -27,20 +31,17 @@ from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
 from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
-from clients.data.inspect.quality import quality_of
-from clients.data.inspect.quality_page import quality_page
-from clients.data.inspect.tone_angles import measure_tones
-from clients.data.inspect.tone_check import check_tones, tone_table
+from clients.data.inspect.quality import quality_of, quality_page
+from clients.data.inspect.tones import check_tones, measure_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, scan_manifests, write_manifest
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
-from clients.data.partition.partition_manifest import partition_manifest
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
+from clients.data.output import LISTED, listing, listing_by_cause, write_atomically
+from clients.data.partition.partition import partition_manifest
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
-from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
+from clients.data.pictures.near_duplicates import can_fingerprint, require_hashing
 from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
-from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone import CAUTION
 from registry.bundle.text import on_one_line, printable
 from training.data.settings import CasesConfig, ClientsConfig

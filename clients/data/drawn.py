@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.data.filtering import filtered
-from clients.data.labels.common_codes import label_pictures
-from clients.data.labels.label_map import DROPPED
+from clients.data.labels.label_map import DROPPED, label_pictures
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.own_config import own_config
 from clients.data.partition.partition import partition

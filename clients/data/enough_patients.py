@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from clients.data.errors import ClientDataError
 from clients.data.filtering import Picture
 from clients.data.labels.label_map import UNLABELLED
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import Row
+from clients.data.manifests.manifest import Row, components, linkage_keys
 from clients.data.table import PictureTable
 from training.data.dataset import SPLITS
 
@@ -36,7 +35,7 @@ def refuse_narrow(
 ) -> None:
     """Refuse selectors that keep or leave out fewer than `least` patients.
 
-    Linked pictures count as one patient, as `clients.data.manifests.groups.name_pictures` has them.
+    Linked pictures count as one patient, as `clients.data.manifests.manifest.name_pictures` has them.
 
     Args:
         rows: all rows of the manifest.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from clients.data.errors import ClientDataError
 from clients.data.manifests.manifest import Row
+from clients.data.output import listing
 from clients.data.pictures.files import PictureFile, locate
 from clients.data.sources import Source
-from clients.data.wording import listing
 from training.data.settings import DataConfig
 from training.data.subgroups import ColumnSubgroups
 

@@ -12,12 +12,10 @@ from clients.data.case_groups import group_cases
 from clients.data.enough_patients import refuse_narrow
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import Picture, filtered
-from clients.data.labels.common_codes import label_pictures
-from clients.data.labels.label_map import DROPPED, UNLABELLED, of_kinds
-from clients.data.labels.subgroups import assign_subgroups
-from clients.data.labels.traits import read_traits, require_columns
-from clients.data.manifests.groups import name_pictures, number_lesions
-from clients.data.note import plain_notes
+from clients.data.labels.label_map import DROPPED, UNLABELLED, label_pictures, of_kinds
+from clients.data.labels.subgroups import assign_subgroups, read_traits, require_columns
+from clients.data.manifests.manifest import name_pictures, number_lesions
+from clients.data.output import listing_by_cause, plain_notes
 from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
@@ -27,7 +25,6 @@ from clients.data.prepared import PreparedDataset
 from clients.data.report import BrokenPicture, DataReport, count_cells
 from clients.data.sources import read_sources
 from clients.data.table import PictureTable
-from clients.data.wording import listing_by_cause
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.settings import DataConfig

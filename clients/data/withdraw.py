@@ -13,10 +13,9 @@ from typing import Any
 from clients.data.drawn import DrawnPicture, drawn_pictures
 from clients.data.errors import ManifestError, PartitionError, SplitError
 from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifests.manifest import Manifest, components, linkage_keys
+from clients.data.output import listing
 from clients.data.pictures.cache import cache_folder
-from clients.data.wording import listing
 from registry.bundle.text import nearest
 
 Drawn = Mapping[str, DrawnPicture]

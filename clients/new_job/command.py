@@ -11,8 +11,8 @@ import typer
 import yaml
 from pydantic import ValidationError
 
-from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
+from clients.data.output import write_atomically
 from clients.new_job.answers import Ask, Question, answered
 from clients.new_job.labels import read_given
 from clients.new_job.lesions import lesions_of

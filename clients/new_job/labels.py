@@ -11,7 +11,7 @@ from typing import Literal
 from clients.data.adapters import derm7pt, ham10000, isic2020, pad_ufes_20
 from clients.data.errors import LabelError
 from clients.data.labels.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
-from clients.data.wording import listing
+from clients.data.output import listing
 
 Asked = Literal["malignancy", "diagnoses"]
 LEFT_OUT = ("null", "", "none")  # how a person says that a label's pictures are left out

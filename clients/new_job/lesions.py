@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from clients.data.case_groups import case_problems
 from clients.data.errors import ManifestError
-from clients.data.manifests.groups import number_lesions
-from clients.data.manifests.manifest import IMAGE_KIND
+from clients.data.manifests.manifest import IMAGE_KIND, number_lesions
 from clients.new_job.manifests import Manifests
 from registry.bundle.cases import KINDS, KNOWN, UNKNOWN, Fact, Kind, read_kind
 from training.data.settings import CasesConfig

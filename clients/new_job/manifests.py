@@ -7,8 +7,7 @@ from pathlib import Path
 
 from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import read_manifest
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import Row
+from clients.data.manifests.manifest import Row, components, linkage_keys
 
 
 @dataclass(frozen=True)

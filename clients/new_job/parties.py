@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from clients.data.errors import PartitionError
-from clients.data.inspect.hospitals import COLUMNS
+from clients.data.inspect.presence import COLUMNS
 from clients.new_job.manifests import Manifests
 from registry.bundle.text import nearest
 from training.data.settings import ClientsConfig

@@ -1,6 +1,6 @@
 """What the answers leave out of a job, each with what to do about it."""
 
-from clients.data.wording import listing
+from clients.data.output import listing
 from clients.new_job.answers import Answers
 from clients.new_job.lesions import Lesions
 from clients.new_job.machines import Work

@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.labels.taxonomy import TAXONOMY
-from clients.data.note import plain_notes
+from clients.data.output import plain_notes
 from clients.data.synthetic.write import write_synthetic
 from tests.messy_exports import EXPORTS, Imports, Refused, picture
 

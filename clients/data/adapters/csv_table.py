@@ -19,8 +19,7 @@ from clients.data.cell_values import UnreadCells, codes_option, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
-from clients.data.note import Note
-from clients.data.wording import listing
+from clients.data.output import Note, listing
 from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
 

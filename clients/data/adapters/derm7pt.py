@@ -21,11 +21,9 @@ from typing import Literal
 from pydantic import field_validator
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.diagnoses import agreed, code_of
-from clients.data.adapters.published import images_of, read_table, refuse_unnamed
+from clients.data.adapters.published import agreed, code_of, images_of, read_table, refuse_unnamed
 from clients.data.errors import AdapterError
-from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row, name_groups
 from registry.bundle.cases import read_kind
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")

@@ -10,7 +10,7 @@ from typing import Literal
 from clients.data.adapters.adapter import Adapter
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.pictures.suffixes import PICTURE_SUFFIXES
+from clients.data.pictures.files import PICTURE_SUFFIXES
 
 
 class ImageFolder(Adapter):

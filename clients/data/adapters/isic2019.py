@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.diagnoses import code_of, one_hot
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import code_of, images_of, one_hot, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 

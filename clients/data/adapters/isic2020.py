@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.diagnoses import code_of
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import code_of, images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row, name_groups
 
 MALIGNANCIES = {"benign": "benign", "malignant": "malignant"}
 # As ISIC 2019 counts them: BKL is seborrhoeic and lichenoid keratosis and solar lentigo. A diagnosis without

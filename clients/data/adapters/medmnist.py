@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.diagnoses import code_of
+from clients.data.adapters.published import code_of
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
-from clients.data.pictures.arrays import ArrayFile
-from clients.data.pictures.files import ZIP_MARK
+from clients.data.pictures.files import ZIP_MARK, ArrayFile
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 

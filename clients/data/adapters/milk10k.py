@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.diagnoses import one_hot
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import images_of, one_hot, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
 from registry.bundle.cases import read_kind

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.diagnoses import code_of, tone_of
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import code_of, images_of, read_table, tone_of
 from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 
 CODES = {"ACK": "AK", "BCC": "BCC", "MEL": "MEL", "NEV": "NV", "SCC": "SCC", "SEK": "BKL"}

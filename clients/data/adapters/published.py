@@ -6,14 +6,17 @@ from pathlib import Path, PurePosixPath
 
 from clients.data.adapters.adapter import Repeats
 from clients.data.errors import AdapterError
-from clients.data.manifests.delimited import DelimitedTable, read_delimited
-from clients.data.manifests.text_file import UnknownEncodingError, UnreadableTableError
-from clients.data.note import Note
-from clients.data.pictures.files import UnreadablePictureError
-from clients.data.pictures.folder import FolderFiles, files_of
-from clients.data.pictures.names import NameMatch, is_url, matches_said, slashed
-from clients.data.pictures.suffixes import SUFFIXES
-from clients.data.wording import listing
+from clients.data.manifests.delimited import (
+    DelimitedTable,
+    UnknownEncodingError,
+    UnreadableTableError,
+    read_delimited,
+)
+from clients.data.output import Note, listing
+from clients.data.pictures.files import SUFFIXES, UnreadablePictureError
+from clients.data.pictures.names import FolderFiles, NameMatch, files_of, is_url, matches_said, slashed
+from registry.bundle.skin_tone import read_tone
+from registry.bundle.text import nearest
 
 
 class Line(dict[str, str]):
@@ -313,3 +316,57 @@ def _suffixed(name: str) -> bool:
 
 def _stem(name: str) -> str:
     return name.removesuffix(PurePosixPath(name).suffix) if _suffixed(name) else name
+
+
+def code_of(picture: str, diagnosis: str, codes: Mapping[str, str]) -> str:
+    """The code of the diagnosis that a table gives for `picture`; none for an empty cell.
+
+    Raises:
+        AdapterError: the data set has no such diagnosis; names the nearest.
+    """
+    if not diagnosis:
+        return ""
+    if diagnosis not in codes:
+        raise AdapterError(f"{picture} has the diagnosis {diagnosis!r}; {nearest(diagnosis, list(codes))}")
+    return codes[diagnosis]
+
+
+def tone_of(picture: str, tone: str, scale: str) -> str:
+    """The skin tone that a table gives for `picture`; none for an empty cell.
+
+    Raises:
+        AdapterError: the scale has no such value.
+    """
+    try:
+        return read_tone(tone, scale) if tone else ""
+    except ValueError as error:
+        raise AdapterError(f"{picture}: {error}") from error
+
+
+def agreed(values: Iterable[str]) -> str:
+    """The one value that all non-empty `values` have; empty where they differ."""
+    told = {value for value in values if value}
+    return told.pop() if len(told) == 1 else ""
+
+
+def one_hot(path: Path, key: str) -> dict[str, str]:
+    """The diagnosis of each line of a table with a column per diagnosis: the one column that is 1.
+
+    Args:
+        path: the table.
+        key: the column that names each line; all others are diagnoses.
+
+    Raises:
+        AdapterError: a line has no diagnosis, or several, or a cell that is no number.
+    """
+    labels = {}
+    for line in read_table(path, (key,), key=key):
+        name = line.pop(key)
+        try:
+            chosen = [code for code, value in line.items() if value and float(value) == 1]
+        except ValueError as error:
+            raise AdapterError(f"{path}: {name}: {error}; a cell is 1 or 0") from error
+        if len(chosen) != 1:
+            raise AdapterError(f"{path}: {name} has {len(chosen)} diagnoses instead of one")
+        labels[name] = chosen[0]
+    return labels

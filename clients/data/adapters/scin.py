@@ -24,11 +24,9 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.diagnoses import agreed, code_of, tone_of
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import agreed, code_of, images_of, read_table, tone_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row, name_groups
 
 PICTURES = ("image_1", "image_2", "image_3")
 KINDS = {"CLOSE_UP": "close-up", "AT_AN_ANGLE": "close-up", "AT_DISTANCE": "overview"}

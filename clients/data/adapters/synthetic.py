@@ -10,7 +10,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.errors import AdapterError
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import Manifest
-from clients.data.synthetic.cases import TYPICAL
+from clients.data.synthetic.draw import TYPICAL
 from clients.data.synthetic.write import MANIFEST, write_synthetic
 
 

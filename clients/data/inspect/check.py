@@ -21,14 +21,13 @@ from clients.data.inspect.near_duplicates import (
 )
 from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
 from clients.data.manifests.csv_file import scan_manifests
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import Manifest, Row
-from clients.data.partition.assign import name_of
+from clients.data.manifests.manifest import Manifest, Row, components, linkage_keys
+from clients.data.output import progress
+from clients.data.partition.rules import name_of
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import UnusablePicture, find_causes
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
-from clients.data.pictures.fingerprints import DECODED, Fingerprints, can_fingerprint, fingerprint
-from clients.data.progress import progress
+from clients.data.pictures.near_duplicates import DECODED, Fingerprints, can_fingerprint, fingerprint
 from registry.bundle.cases import CaseInput
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture

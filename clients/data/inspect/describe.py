@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from clients.data.manifests.groups import number_lesions
-from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row, number_lesions
 from registry.bundle.cases import KNOWN, UNKNOWN, UNKNOWN_KIND
 
 

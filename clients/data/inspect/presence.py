@@ -5,12 +5,13 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from clients.data.manifests.manifest import Manifest
+from clients.data.output import progress
 from clients.data.pictures.causes import EMPTY, UnusablePicture, find_causes
 from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
-from clients.data.pictures.folder import FolderFiles, files_beside, files_of
-from clients.data.progress import progress
+from clients.data.pictures.names import FolderFiles, files_beside, files_of
 from registry.bundle.text import on_one_line
 
 EXAMPLES = 20  # how many files are named
@@ -143,3 +144,16 @@ def _same(one: str, other: str) -> bool:
         return Path(one).samefile(other)
     except (OSError, ValueError):
         return False
+
+
+COLUMNS: Final = (
+    "clinic",
+    "hospital",
+    "centre",
+    "center",
+    "institution",
+    "institute",
+    "department",
+    "practice",
+    "dataset",
+)

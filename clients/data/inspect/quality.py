@@ -3,21 +3,31 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from statistics import median
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from clients.data.inspect.check import CheckReport, ManifestProblem, check_manifest
-from clients.data.inspect.hospitals import COLUMNS as HOSPITALS
+from clients.data.inspect.presence import COLUMNS as HOSPITALS
 from clients.data.labels.taxonomy import describe
 from clients.data.manifests.csv_file import scan_manifests
-from clients.data.manifests.groups import components, linkage_keys, number_lesions
-from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
+from clients.data.manifests.manifest import (
+    IMAGE_KIND,
+    Manifest,
+    Row,
+    components,
+    linkage_keys,
+    number_lesions,
+)
+from clients.data.output import LISTED
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from registry.bundle.cases import UNKNOWN
 from registry.bundle.skin_tone import SCALES
+from registry.bundle.text import PAGE_FOLDER
 from training.privacy.settings import PrivacyConfig
 
 TO_TELL = 30  # pictures; of fewer, figures of a group are withheld or say next to nothing
@@ -302,3 +312,39 @@ def _by_tone(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
             tones.setdefault((row.skin_tone_scale, row.skin_tone), []).append(row)
     ordered = sorted(tones, key=lambda of: (of[0], len(of[1]), of[1]))
     return [(f"Malignant of {scale} {tone}", tones[scale, tone]) for scale, tone in ordered]
+
+
+MOST = 500  # problems of a kind that the page spells out
+
+
+def quality_page(of: Quality, *, names: bool = True) -> str:
+    """The page.
+
+    Args:
+        of: what is known.
+        names: whether file names, and what is told with them, are on it.
+    """
+    return (
+        _environment()
+        .get_template("quality.html")
+        .render(
+            of=of,
+            names=names,
+            to_tell=TO_TELL,
+            fewest=FEWEST_PATIENTS,
+            listed=LISTED,
+            always=ALWAYS,
+            most=MOST,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader([Path(__file__).parent, PAGE_FOLDER]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -2,13 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clients.data.errors import LabelError
+from clients.data.filtering import Picture
 from clients.data.labels.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
-from clients.data.wording import listing
+from clients.data.manifests.manifest import Row
+from clients.data.output import listing
+from clients.data.sources import Source
 from registry.bundle.labels import Label, Malignancy
 from training.data.settings import LabelMap
+from training.data.unused import NO_TONE, NO_VALUE, OTHER_VALUE, SCALE, TONE
 
 UNLABELLED = -1
 DROPPED = -2
@@ -129,3 +133,144 @@ def _label(name: str, targets: Mapping[str, str | None], kinds: Kinds) -> Label:
     if label.malignancy == "unknown" and len(gathered) == 1:
         return label.model_copy(update={"malignancy": gathered.pop()})
     return label
+
+
+def label_pictures(pictures: Sequence[Picture], sources: Sequence[Source], label_map: LabelMap) -> Labelling:
+    """The classes of the job, and the class of each picture; those of unseen sources are `FOLDED_CLASSES`.
+
+    Args:
+        pictures: the pictures.
+        sources: where they are from.
+        label_map: the job's own.
+
+    Raises:
+        LabelError: a code that a source's map, the job's or the taxonomy does not know; no class at all; an
+            unseen source without a labelled picture, or beside classes of unknown kind.
+    """
+    classes = [DROPPED] * len(pictures)
+    trained: list[int] = []
+    codes: list[str] = []
+    kinds: dict[str, frozenset[Malignancy]] = {}
+    for source in sources:
+        mine = [number for number, picture in enumerate(pictures) if picture.source == source.name]
+        common, gathered = _common(source, [pictures[number].row.label for number in mine])
+        kept = [(number, code) for number, code in zip(mine, common, strict=True) if code is not None]
+        if source.unseen:
+            folded = _fold(source, [code for _, code in kept])
+            for (number, _), kind in zip(kept, folded, strict=True):
+                classes[number] = kind
+            continue
+        trained += [number for number, _ in kept]
+        codes += [code for _, code in kept]
+        for code, found in gathered.items():
+            kinds[code] = kinds.get(code, frozenset()) | found
+    labelling = assign_classes(codes, label_map, kinds)
+    if any(source.unseen for source in sources):
+        _refuse_unknown_kinds(labelling)
+    for number, assigned in zip(trained, labelling.classes, strict=True):
+        classes[number] = assigned
+    return Labelling(labelling.labels, tuple(classes))
+
+
+def _common(source: Source, codes: Sequence[str]) -> tuple[list[str | None], Kinds]:
+    """The common code of each row, empty where it has none and None where it is dropped, and their kinds."""
+    if source.label_map is None:
+        return list(codes), {code: kinds_of(code, {}) for code in codes if code}
+    try:
+        labelling = assign_classes(codes, source.label_map)
+    except LabelError as error:
+        raise LabelError(f"source {source.name}: {error}") from error
+    places = {UNLABELLED: "", DROPPED: None, **{n: label.code for n, label in enumerate(labelling.labels)}}
+    kinds = {label.code: frozenset({label.malignancy}) for label in labelling.labels}
+    return [places[number] for number in labelling.classes], kinds
+
+
+def _fold(source: Source, codes: Sequence[str]) -> tuple[int, ...]:
+    """The index of each code in `FOLDED_CLASSES` (benign, malignant)."""
+    if not any(codes):
+        raise LabelError(
+            f"no picture of the unseen source {source.name} has a label, so that it cannot be asked; leave "
+            f"it out, or check its `where` and `label_map`"
+        )
+    try:
+        return assign_classes(codes, "malignancy").classes
+    except LabelError as error:
+        raise LabelError(
+            f"source {source.name} is unseen, so its labels are folded into benign and malignant: {error}"
+        ) from error
+
+
+def _refuse_unknown_kinds(labelling: Labelling) -> None:
+    """Refuse to ask unseen clients about benign and malignant where a class may be either.
+
+    Raises:
+        LabelError: names the classes.
+    """
+    unknown = [label.code for label in labelling.labels if label.malignancy == "unknown"]
+    if unknown:
+        raise LabelError(
+            f"unseen sources are judged by benign and malignant, and of {', '.join(unknown)} it is not known "
+            "which they are; map them to codes of the taxonomy in `label_map`, or leave out the unseen source"
+        )
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """How many pictures no subgroup holds, and why; all 0 in a job without subgroups.
+
+    Attributes:
+        no_tone: pictures without a declared tone; with subgroups by a column, those whose column is empty.
+        other_scales: pictures whose tone is on a scale that the job does not name, by scale.
+        other_values: pictures whose tone is on a scale that the job names, and in none of its groups: by
+            scale, then by value. With subgroups by a column: by the column, values of unseen sources alone.
+    """
+
+    no_tone: int = 0
+    other_scales: Mapping[str, int] = field(default_factory=dict)
+    other_values: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        values = sum(sum(counts.values()) for counts in self.other_values.values())
+        return self.no_tone + sum(self.other_scales.values()) + values
+
+    @classmethod
+    def by_tone(cls, rows: Sequence[Row], named: Mapping[str, Sequence[str]]) -> "Undeclared":
+        """Counts the rows whose tone no group names.
+
+        Args:
+            rows: all pictures.
+            named: the tones that are in a group, by scale, as `read_scale` and `read_tone` spell them.
+        """
+        declared = Counter((row.skin_tone_scale, row.skin_tone) for row in rows if row.skin_tone)
+        others = {
+            (scale, tone): count
+            for (scale, tone), count in sorted(declared.items())
+            if tone not in named.get(scale, ())
+        }
+        scales: Counter[str] = Counter()
+        values: dict[str, dict[str, int]] = {}
+        for (scale, tone), count in others.items():
+            if scale in named:
+                values.setdefault(scale, {})[tone] = count
+            else:
+                scales[scale] += count
+        return cls(len(rows) - declared.total(), dict(scales), values)
+
+    @classmethod
+    def by_column(cls, values: Sequence[str], column: str, names: Sequence[str]) -> "Undeclared":
+        """Counts the rows whose value of `column` is empty, or names no subgroup."""
+        others = Counter(value for value in values if value and value not in names)
+        return cls(values.count(""), other_values={column: dict(sorted(others.items()))} if others else {})
+
+    def reasons(self, *, by_tone: bool) -> dict[str, int]:
+        """The counts by reason, as `training.data.unused.Unused.undeclared` names them; none of 0."""
+        counts = {NO_TONE if by_tone else NO_VALUE: self.no_tone}
+        counts |= {f"{SCALE}{scale}": count for scale, count in self.other_scales.items()}
+        for scale, values in self.other_values.items():
+            if by_tone:
+                counts |= {f"{TONE}{scale} {tone}": count for tone, count in values.items()}
+            else:
+                counts[OTHER_VALUE] = sum(values.values())
+        return {reason: count for reason, count in counts.items() if count}

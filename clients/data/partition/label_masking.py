@@ -3,7 +3,7 @@
 L is the share of labelled pictures in each device's training set (Wu et al. 2022, section V-A: 10, 20, 40 and
 80 %; Yan et al. 2023: 10, 30, 70 and 100 %).
 
-Each client's components (`clients.data.manifests.groups`) are put in one order, and the first of them keep
+Each client's components (`clients.data.manifests.manifest`) are put in one order, and the first of them keep
 their labels. The order does not know L, so that what is labelled at 10 % is labelled at 20 %: assigning in
 the proportions L and 1 - L would not give that. Classes take turns in it as parties do by Sainte-Laguë's
 method, which keeps their mix in every prefix as well as rounding allows.
@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import PartitionError
-from clients.data.partition.assign import Component, ordered_components
-from clients.data.partition.rules import NOBODY, Partition
+from clients.data.partition.rules import NOBODY, Component, Partition, ordered_components
 from registry.bundle.text import nearest
 from training.data.settings import DataConfig
 

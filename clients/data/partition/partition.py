@@ -1,5 +1,7 @@
 """The partition of a job's pictures: for each its split, its client, and whether its label is known."""
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,28 +11,36 @@ from numpy.typing import NDArray
 from clients.data.errors import PartitionError
 from clients.data.filtering import Picture
 from clients.data.labels.subgroups import Grouping
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.partition.assign import Stratum
-from clients.data.partition.divide_sites import divide_sites, divide_sites_into
+from clients.data.manifests.manifest import Manifest, components, linkage_keys
 from clients.data.partition.label_masking import label_mask
-from clients.data.partition.pool import Pool
+from clients.data.partition.roles import (
+    ELSEWHERE,
+    divide_sites,
+    divide_sites_into,
+    draw_server,
+    move_unlabelled,
+    partition_unseen,
+    refuse_idle_server,
+    refuse_leakage,
+)
 from clients.data.partition.rules import (
     NOBODY,
     Partition,
+    Pool,
+    Stratum,
     by_name,
     by_value,
     dirichlet,
     iid,
+    name_of,
     refuse_empty,
     training_rows,
 )
-from clients.data.partition.server import ELSEWHERE, draw_server, refuse_idle_server
 from clients.data.partition.splits import assign_splits
-from clients.data.partition.unlabelled_client import move_unlabelled
-from clients.data.partition.unseen import partition_unseen, refuse_leakage
 from clients.data.sources import Source
+from registry.bundle.text import on_one_line
 from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT
-from training.data.settings import DataConfig, SplitConfig, numbered
+from training.data.settings import ClientsConfig, DataConfig, SplitConfig, numbered
 
 _TRAIN, _TEST = SPLITS.index("train"), SPLITS.index("test")
 
@@ -237,3 +247,42 @@ def _refuse_shared_names(assignment: Assignment, config: DataConfig) -> Assignme
             "it another name in the column or the file that names it"
         )
     return assignment
+
+
+def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) -> dict[str, Manifest]:
+    """One manifest per client, by a name that a file may have.
+
+    Raises:
+        UnknownColumnError: the rule names a column that the manifest does not have.
+        PartitionError: the rule is none of column, dirichlet and iid, asks for fewer clients than the column
+            has values, or leaves a client without pictures.
+    """
+    partition = _partition(manifest, rule, seed)
+    composed = [unicodedata.normalize("NFC", client) for client in partition.clients]
+    names = [re.sub(r"[^\w.-]+", "-", client).strip("-.") or "client" for client in composed]
+    files = [name.casefold() for name in names]  # which Windows and macOS do not tell apart
+    if alike := [one for one, file in zip(partition.clients, files, strict=True) if files.count(file) > 1]:
+        shown = ", ".join(map(on_one_line, alike))
+        raise PartitionError(f"clients {shown} cannot be told apart as file names; rename them in the column")
+    return {
+        name: manifest.keep([manifest.rows[row] for row in (partition.holders == number).nonzero()[0]])
+        for number, name in enumerate(names)
+    }
+
+
+def _partition(manifest: Manifest, rule: ClientsConfig, seed: int) -> Partition:
+    rows = manifest.rows
+    component_ids = components([linkage_keys(row) for row in rows])
+    names = [name_of(row) for row in rows]
+    splits = [row.split for row in rows]
+    labels = [row.label for row in rows]
+    if rule.by == "column" and rule.column is not None:
+        sites = by_value(manifest.values(rule.column), column=rule.column)
+        if rule.count is None:
+            return sites
+        return divide_sites(sites, rule.count, component_ids, names, labels, splits, seed=seed)
+    if rule.by == "iid" and rule.count is not None:
+        return iid(rule.count, component_ids, names, splits, seed=seed)
+    if rule.by == "dirichlet" and rule.count is not None and rule.alpha is not None:
+        return dirichlet(rule.count, rule.alpha, component_ids, names, labels, splits, seed=seed)
+    raise PartitionError(f"a manifest is parted by column, dirichlet or iid, not by {rule.by}")

@@ -1,8 +1,8 @@
 """Train, validation, calibration and test splits: by component, stratified, the same on every machine.
 
-Components (`clients.data.manifests.groups`) are laid out by client, subgroup and label, in an order drawn
+Components (`clients.data.manifests.manifest`) are laid out by client, subgroup and label, in an order drawn
 from the seed, and assigned so that every stretch of that line is divided in the asked proportions
-(`clients.data.partition.assign`). So each client gets these proportions, each subgroup within it, and each
+(`clients.data.partition.rules`). So each client gets these proportions, each subgroup within it, and each
 label within that as nearly as whole lesions allow. The line starts afresh at each client: a hospital that
 sees its own manifest alone draws the same splits as the coordinator who sees all.
 """
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from clients.data.errors import SplitError
 from clients.data.manifests.manifest import Row
-from clients.data.partition.assign import Component, Stratum, assign, name_of, ordered_components
-from clients.data.wording import listing
+from clients.data.output import listing
+from clients.data.partition.rules import Component, Stratum, assign, name_of, ordered_components
 from training.data.dataset import SPLITS
 from training.data.settings import SplitConfig
 

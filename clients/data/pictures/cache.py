@@ -18,10 +18,9 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from clients.data.atomic_files import build_folder_once, sync_file
 from clients.data.errors import ClientDataError
+from clients.data.output import build_folder_once, progress, sync_file
 from clients.data.pictures.files import PictureFile, PictureReader, UnreadablePictureError
-from clients.data.progress import progress
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 

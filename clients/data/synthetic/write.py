@@ -4,13 +4,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from clients.data.atomic_files import build_folder_once
 from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.progress import progress
-from clients.data.synthetic.cases import TYPICAL, Case, case_of
-from clients.data.synthetic.draw import draw
+from clients.data.output import build_folder_once, progress
+from clients.data.synthetic.draw import TYPICAL, Case, case_of, draw
 
 MANIFEST = "manifest.csv"
 

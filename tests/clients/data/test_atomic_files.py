@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.atomic_files import write_atomically
+from clients.data.output import write_atomically
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_without_the_library_check_says_so_and_link_refuses(
     made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert json.loads(run("check", made_up, "--json").stdout)["near_duplicates"]
-    monkeypatch.setattr("clients.data.pictures.fingerprints.find_spec", lambda name: None)
+    monkeypatch.setattr("clients.data.pictures.near_duplicates.find_spec", lambda name: None)
     checked = run("check", made_up)
     assert checked.exit_code == 0
     assert "near-duplicates are not looked for: ImageHash is not installed; `pip install" in checked.stderr

@@ -1,6 +1,6 @@
 import pytest
 
-from clients.data.wording import listing, listing_by_cause
+from clients.data.output import listing, listing_by_cause
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.adapters.fitzpatrick17k_names import DIAGNOSES, NINE
+from clients.data.adapters.fitzpatrick17k import DIAGNOSES, NINE
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
 from tests.clients.data.adapters.conftest import Import, Publish, lines, tones

@@ -86,7 +86,7 @@ def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.Mon
             raise PermissionError(13, "Permission denied")  # root may look into every folder
         return scandir(folder)
 
-    monkeypatch.setattr("clients.data.pictures.folder.os.scandir", refuse)
+    monkeypatch.setattr("clients.data.pictures.names.os.scandir", refuse)
     notes: list[str] = []
     assert images_of(["a"], tmp_path, notes=notes) == ["a.jpg"]
     assert notes == [f"1 folders may not be looked into, e.g. '{tmp_path / 'closed'}'"]

@@ -1,6 +1,5 @@
-from clients.data.inspect import leak_notes as module
-from clients.data.inspect.leak_notes import leak_notes, shared_owners, told
-from clients.data.inspect.near_duplicates import LeakingPairs
+from clients.data.inspect import near_duplicates as leak_notes as module
+from clients.data.inspect.near_duplicates import LeakingPairs, leak_notes, shared_owners, told
 from clients.data.prepare import prepare
 from clients.data.synthetic.write import write_synthetic
 from training.data.settings import DataConfig

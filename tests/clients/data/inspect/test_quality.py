@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.inspect.quality import Count, quality_of
-from clients.data.inspect.quality_page import quality_page
+from clients.data.inspect.quality import Count, quality_of, quality_page
 from clients.data.manifests.manifest import Row
 
 HOSTILE = "<script>alert(1)</script>"

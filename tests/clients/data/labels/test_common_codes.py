@@ -5,8 +5,7 @@ import pytest
 
 from clients.data.errors import LabelError
 from clients.data.filtering import Picture
-from clients.data.labels.common_codes import label_pictures
-from clients.data.labels.label_map import DROPPED, UNLABELLED, Labelling
+from clients.data.labels.label_map import DROPPED, UNLABELLED, Labelling, label_pictures
 from clients.data.labels.taxonomy import BENIGN, MALIGNANT
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.pictures.files import PictureFile

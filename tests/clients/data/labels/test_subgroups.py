@@ -1,8 +1,8 @@
 import pytest
 
 from clients.data.errors import SubgroupError
+from clients.data.labels.label_map import Undeclared
 from clients.data.labels.subgroups import assign_subgroups
-from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
 from training.data.subgroups import (
     ColumnSubgroups,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clients.data.errors import ClientDataError
-from clients.data.labels.traits import MOST_VALUES, read_traits
+from clients.data.labels.subgroups import MOST_VALUES, read_traits
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from training.data.dataset import SPLITS, HasTraits, traits_of

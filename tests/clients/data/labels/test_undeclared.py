@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from clients.data.labels.label_map import Undeclared
 from clients.data.labels.subgroups import UNDECLARED, assign_subgroups
-from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
 from training.data.subgroups import ColumnSubgroups, ToneSubgroups
 

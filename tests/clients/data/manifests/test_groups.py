@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.manifests.groups import (
+from clients.data.manifests.manifest import (
+    Row,
     components,
     linkage_keys,
     name_groups,
     name_pictures,
     number_lesions,
 )
-from clients.data.manifests.manifest import Row
 
 
 @settings(max_examples=60)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients.data.manifests.csv_file import read_manifest, scan_manifest
-from clients.data.manifests.delimited import read_delimited
-from clients.data.manifests.text_file import UnreadableTableError, decode_table
+from clients.data.manifests.delimited import UnreadableTableError, decode_table, read_delimited
 
 
 def images(path: Path) -> list[str]:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.data.partition.assign import assign, ordered_components
+from clients.data.partition.rules import assign, ordered_components
 
 PROPORTIONS = [0.6, 0.1, 0.1, 0.2]
 

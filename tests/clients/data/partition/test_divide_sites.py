@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
-from clients.data.partition.divide_sites import apportion, divide_sites
+from clients.data.partition.roles import apportion, divide_sites
 from clients.data.partition.rules import Partition, by_value
 
 HAM10000 = {"rosendahl": 2259, "vidir_modern": 3363, "vidir_molemax": 3954, "vienna_dias": 439}

@@ -5,7 +5,7 @@ import pytest
 
 from clients.data.errors import PartitionError, UnknownColumnError
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.partition.partition_manifest import partition_manifest
+from clients.data.partition.partition import partition_manifest
 from training.data.settings import ClientsConfig
 
 MANIFEST = Manifest.of(

@@ -6,8 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from clients.data.errors import SplitError
-from clients.data.manifests.groups import components, linkage_keys
-from clients.data.manifests.manifest import Row
+from clients.data.manifests.manifest import Row, components, linkage_keys
 from clients.data.partition.splits import assign_splits
 from training.data.dataset import SPLITS
 from training.data.settings import SplitConfig

@@ -6,11 +6,17 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from clients.data.pictures.detail import SIDE, detail, likeness
-from clients.data.pictures.fingerprints import WINDOWS, Fingerprints, fingerprint
-from clients.data.pictures.near_duplicates import ALIKE, RADIUS, NearDuplicate, find_near_duplicates
-from clients.data.synthetic.cases import case_of
-from clients.data.synthetic.draw import draw
+from clients.data.pictures.causes import SIDE, detail, likeness
+from clients.data.pictures.near_duplicates import (
+    ALIKE,
+    RADIUS,
+    WINDOWS,
+    Fingerprints,
+    NearDuplicate,
+    find_near_duplicates,
+    fingerprint,
+)
+from clients.data.synthetic.draw import case_of, draw
 
 SIZE = 128
 WHOLE = np.array([[0.0, 1.0, 0.0, 1.0]])
@@ -130,7 +136,7 @@ def test_the_dark_rim_of_a_dermatoscope_makes_no_likeness(monkeypatch):
     assert likeness(one, other, WHOLE)[0] < ALIKE
     assert likeness(one, one, WHOLE)[0] == pytest.approx(1, abs=1e-4)
     assert np.ptp(detail(one)[:, :3]) < 1e-6
-    monkeypatch.setattr("clients.data.pictures.detail._DARK", 0)
+    monkeypatch.setattr("clients.data.pictures.causes._DARK", 0)
     assert likeness(one, other, WHOLE)[0] > ALIKE
 
 

@@ -6,8 +6,7 @@ from PIL import Image
 
 from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import read_manifest
-from clients.data.synthetic.cases import case_of
-from clients.data.synthetic.draw import draw
+from clients.data.synthetic.draw import case_of, draw
 from clients.data.synthetic.write import write_synthetic
 
 

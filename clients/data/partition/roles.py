@@ -1,0 +1,292 @@
+"""The server's labelled pictures, drawn from every client's (Bdair et al. 2022, section 3).
+
+The paper has "ten clients besides the global model": the server holds labelled pictures of its own, to train
+on where no client has labels, and to judge peers by. It does not say how they were drawn. Here they are a
+share of every client's components, drawn before anything else: the others' splits are of what remains.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.errors import PartitionError
+from clients.data.manifests.manifest import Row
+from clients.data.output import listing
+from clients.data.partition.rules import (
+    NOBODY,
+    Component,
+    Partition,
+    Pool,
+    Stratum,
+    assign,
+    by_name,
+    name_of,
+    ordered_components,
+    refuse_empty,
+    training_rows,
+)
+from clients.data.partition.splits import refuse_straddling
+from clients.data.sources import Source
+from training.data.dataset import SPLITS, UNLABELLED_CLIENT
+from training.data.settings import ServerConfig, numbered
+
+ELSEWHERE = -1
+_TRAIN, _VALIDATION = SPLITS.index("train"), SPLITS.index("validation")
+
+
+def draw_server(
+    config: ServerConfig,
+    rows: Sequence[Row],
+    component_ids: NDArray[np.int64],
+    strata: Sequence[Stratum],
+    *,
+    seed: int,
+) -> NDArray[np.int64]:
+    """Each row's split at the server, `(rows,)`, an index into `SPLITS`; `ELSEWHERE` for a client's rows.
+
+    Components are laid out by client, subgroup and label and assigned to the server and to their clients in
+    the proportions s and 1 - s, each client's afresh: what the server has of one does not depend on the
+    others. A component whose manifest gives it to calibration or test stays there. Of all that the server
+    got, in the same order, t are for training and 1 - t for validation, but where the manifest gives a
+    component to one of them. Which pictures are the server's does not depend on t.
+
+    Args:
+        config: the proportions s and t.
+        rows: the pictures of all clients.
+        component_ids: the component of each row `(rows,)`.
+        strata: (client, subgroup, label) of each row.
+        seed: the job's seed.
+
+    Raises:
+        SplitError: rows of one component were given different splits.
+    """
+    refuse_straddling(rows, component_ids)
+    items = ordered_components(
+        component_ids, [name_of(row) for row in rows], strata, seed=seed, purpose="server"
+    )
+    taken: list[Component] = []
+    for _, line in groupby(items, key=lambda item: item.stratum[0]):
+        stretch = list(line)
+        fixed = [1 if _fixed_split(item, rows) in ("calibration", "test") else None for item in stretch]
+        assigned = assign([len(item.rows) for item in stretch], [config.share, 1 - config.share], fixed)
+        taken += [item for item, receiver in zip(stretch, assigned, strict=True) if receiver == 0]
+    fixed = [{"train": 0, "validation": 1}.get(_fixed_split(item, rows)) for item in taken]
+    parts = assign([len(item.rows) for item in taken], [config.train, 1 - config.train], fixed)
+    splits = np.full(len(rows), ELSEWHERE, dtype=np.int64)
+    for item, part in zip(taken, parts, strict=True):
+        splits[list(item.rows)] = (_TRAIN, _VALIDATION)[part]
+    return splits
+
+
+def refuse_idle_server(config: ServerConfig, splits: NDArray[np.int64], codes: Sequence[str]) -> None:
+    """Refuse a server share that leaves the server no pictures, or no labels to train on.
+
+    Args:
+        config: what was asked.
+        splits: what the server has, as of `draw_server`.
+        codes: the class of each row, empty where it is unlabelled.
+
+    Raises:
+        PartitionError: no pictures, or no labelled ones to train on although it should train.
+    """
+    labelled = np.array([bool(code) for code in codes], dtype=bool)
+    wanted, what = splits != ELSEWHERE, "no pictures"
+    if config.train > 0:
+        wanted, what = (splits == _TRAIN) & labelled, "no labelled pictures to train on"
+    if not wanted.any():
+        raise PartitionError(
+            f"the server, with the share {config.share:g} of {len(splits)} pictures and {config.train:g} of "
+            f"that for training, would have {what}; raise `server.share`, or remove `server`"
+        )
+
+
+def _fixed_split(item: Component, rows: Sequence[Row]) -> str:
+    return next((rows[row].split for row in item.rows if rows[row].split), "")
+
+
+def move_unlabelled(
+    hospitals: Partition, splits: Sequence[str], codes: Sequence[str], labelled: NDArray[np.bool_]
+) -> Partition:
+    """The partition with unlabelled training pictures moved from the hospitals to a client of their own.
+
+    Validation, calibration and test stay where they are.
+
+    Args:
+        hospitals: who holds what.
+        splits: the split of each row.
+        codes: the class of each row, empty where it never had one.
+        labelled: whether a class that a row has is known `(rows,)`.
+
+    Raises:
+        PartitionError: there are no unlabelled training pictures, or a hospital is left with nothing to
+            train on.
+    """
+    training = np.array([split == "train" for split in splits], dtype=bool) & (hospitals.holders != NOBODY)
+    known = labelled & np.array([bool(code) for code in codes], dtype=bool)
+    moved = training & ~known
+    if not moved.any():
+        raise PartitionError(
+            f"the client {UNLABELLED_CLIENT} would have no pictures: all training pictures have labels; "
+            f"lower `label_fraction`, name `labelled_clients`, or remove `unlabelled_at`"
+        )
+    stayed = Partition(hospitals.clients, np.where(moved, NOBODY, hospitals.holders))
+    refuse_empty(
+        stayed,
+        training,
+        advice=f"all of them are unlabelled and would be at {UNLABELLED_CLIENT}; leave `unlabelled_at` at "
+        f"`clients`, or leave labels at each client",
+    )
+    return Partition(
+        (*hospitals.clients, UNLABELLED_CLIENT), np.where(moved, len(hospitals.clients), hospitals.holders)
+    )
+
+
+def divide_sites(
+    sites: Partition,
+    count: int,
+    component_ids: NDArray[np.int64],
+    names: Sequence[str],
+    labels: Sequence[str],
+    splits: Sequence[str],
+    *,
+    seed: int,
+) -> Partition:
+    """Divide sites into `count` clients, named `SITE-NUMBER`, a site's pictures evenly among its clients.
+
+    A site's training pictures say how many clients it becomes, or all of its pictures where no splits are
+    drawn yet. Arguments as in `divide_sites_into`.
+
+    Raises:
+        PartitionError: fewer clients than sites, two clients of one name, or a client without pictures to
+            train on.
+    """
+    if count < len(sites.clients):
+        raise PartitionError(
+            f"{count} clients are too few: the column has {len(sites.clients)} values, each with a client of "
+            f"its own; raise `count` to {len(sites.clients)} or more, or leave values out with `where`"
+        )
+    held = Counter(sites.holders[training_rows(splits)].tolist())
+    parts = apportion([held[site] for site in range(len(sites.clients))], count)
+    advice = "ask for fewer clients, or leave the value out"
+    return divide_sites_into(sites, parts, component_ids, names, labels, splits, seed=seed, advice=advice)
+
+
+def divide_sites_into(
+    sites: Partition,
+    parts: Sequence[int],
+    component_ids: NDArray[np.int64],
+    names: Sequence[str],
+    labels: Sequence[str],
+    splits: Sequence[str],
+    *,
+    seed: int,
+    advice: str,
+) -> Partition:
+    """Divide each site into as many clients as `parts` says, `SITE-NUMBER`, with equal parts of its pictures.
+
+    A site's components are laid out by label within each split and assigned so that every stretch of that
+    line is divided evenly. A component that two sites share is at both, and at each of them whole.
+
+    Args:
+        sites: who holds what before sites are divided.
+        parts: how many clients each site becomes; a single one is called like the site.
+        component_ids: the component of each row `(rows,)`.
+        names: what identifies each row.
+        labels: the class of each row; unlabelled ones, which have none, are one more class.
+        splits: the split of each row.
+        seed: the job's seed.
+        advice: what to do about a client without pictures.
+
+    Raises:
+        PartitionError: two clients of one name, or a client without pictures to train on.
+    """
+    clients: list[str] = []
+    holders = np.full(len(names), NOBODY, dtype=np.int64)
+    for site, (name, number) in enumerate(zip(sites.clients, parts, strict=True)):
+        rows = (sites.holders == site).nonzero()[0]
+        strata = [(splits[row], labels[row]) for row in rows]
+        items = ordered_components(
+            component_ids[rows], [names[row] for row in rows], strata, seed=seed, purpose="partition"
+        )
+        for _, line in groupby(items, key=lambda item: item.stratum[0]):
+            stretch = list(line)
+            assigned = assign([len(item.rows) for item in stretch], np.full(number, 1 / number))
+            for item, part in zip(stretch, assigned, strict=True):
+                holders[rows[list(item.rows)]] = len(clients) + part
+        clients += numbered(name, number)
+    _refuse_shared_names(clients)
+    partition = Partition(tuple(clients), holders)
+    refuse_empty(partition, training_rows(splits), advice=advice)
+    return partition
+
+
+def apportion(pictures: Sequence[int], count: int) -> list[int]:
+    """The number of clients of each site: one, and the further ones by highest averages (D'Hondt).
+
+    Each goes to the site that would, with it, have the most pictures per client: argmax_s n_s / (k_s + 1),
+    the first site where several tie.
+
+    Args:
+        pictures: n_s, the pictures of each site.
+        count: the number of clients, at least that of the sites.
+    """
+    parts = [1] * len(pictures)
+    for _ in range(count - len(pictures)):
+        averages = [held / (part + 1) for held, part in zip(pictures, parts, strict=True)]
+        parts[int(np.argmax(averages))] += 1
+    return parts
+
+
+def _refuse_shared_names(clients: Sequence[str]) -> None:
+    shared = sorted(name for name, times in Counter(clients).items() if times > 1)
+    if shared:
+        raise PartitionError(
+            f"two clients would be called {', '.join(shared)}: one is a value of the column, the other a "
+            f"part of a divided one; change the value in the manifest, or ask for another `count`"
+        )
+
+
+def refuse_leakage(pool: Pool) -> None:
+    """Refuse components that are both in an unseen source and in one that is trained on.
+
+    A picture of a lesion or a patient that is trained on is not unseen.
+
+    Raises:
+        PartitionError: names the first twenty.
+    """
+    sides: dict[int, dict[bool, tuple[str, Row]]] = {}
+    for picture, number in zip(pool.pictures, pool.component_ids.tolist(), strict=True):
+        sides.setdefault(number, {}).setdefault(picture.unseen, (picture.source, picture.row))
+    shared = [
+        ", ".join(f"{name_of(row)} ({row.image}) of {source}" for source, row in by_side.values())
+        for by_side in sides.values()
+        if len(by_side) > 1
+    ]
+    if shared:
+        raise PartitionError(
+            f"{len(shared)} groups of pictures of one lesion, patient or duplicate are in an unseen source "
+            f"and in one that is trained on:\n{listing(shared)}\nleave them out of one with `where`; where "
+            f"two hospitals only count alike, give the ids a prefix"
+        )
+
+
+def partition_unseen(pool: Pool, sources: Sequence[Source], *, seed: int) -> Partition:
+    """The clients of the unseen `sources`, whose pictures are `pool`.
+
+    Raises:
+        PartitionError: a client without pictures.
+    """
+    declared = by_name([picture.source for picture in pool.pictures], [source.name for source in sources])
+    return divide_sites_into(
+        declared,
+        [source.count for source in sources],
+        pool.component_ids,
+        pool.names,
+        pool.codes,
+        ["test"] * len(pool),
+        seed=seed,
+        advice="lower the `count` of its source, or check its pictures",
+    )
