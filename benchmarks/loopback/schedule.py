@@ -37,14 +37,15 @@ def kill_command(net: Federated, whom: str) -> None:
     net.nodes[whom].wait()
 
 
-def kinds(silence: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
+def kinds(heartbeat_timeout: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
     """What can be done to a hospital, to the coordinator, and to whoever sends the job.
 
     Args:
-        silence: the job's `engine.network.silence`; some disturbances last longer, some not.
+        heartbeat_timeout: the job's `engine.network.heartbeat_timeout`; some disturbances last longer, some
+            not.
     """
-    long = {"shortest": 1.5 * silence, "longest": 3 * silence}
-    away = {"shortest": 1.0, "longest": 3 * silence}
+    long = {"shortest": 1.5 * heartbeat_timeout, "longest": 3 * heartbeat_timeout}
+    offline = {"shortest": 1.0, "longest": 3 * heartbeat_timeout}
 
     def start(net: Federated, whom: str) -> None:
         net.start(whom)
@@ -55,7 +56,7 @@ def kinds(silence: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
     # At any node: everything ends; FLARE's process alone, which the command starts again; the job's process
     # alone, as where memory is short; the command alone; the node stands still.
     at_node = [
-        Kind("power cut", lambda net, whom: net.kill(whom), start, **away),
+        Kind("power cut", lambda net, whom: net.kill(whom), start, **offline),
         Kind("FLARE's process killed", lambda net, whom: kill(flare(net.nodes[whom].pid))),
         Kind("the job's process killed", lambda net, whom: kill(jobs(net.nodes[whom].pid))),
         Kind("dermfed-node killed and started", kill_command, start),
@@ -69,14 +70,17 @@ def kinds(silence: float) -> tuple[list[Kind], list[Kind], list[Kind]]:
     at_hospital = [
         *at_node,
         Kind("connections reset", lambda net, whom: net.cables[whom].drop()),
-        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **away),
+        Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **offline),
         Kind("nothing arrives from it", lambda net, whom: net.cables[whom].stall(UP), mend, **long),
         Kind("nothing arrives at it", lambda net, whom: net.cables[whom].stall(DOWN), mend, **long),
         Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
     ]
     at_admin = [
         Kind(
-            "run.py killed and resumed", lambda net, whom: net.kill(whom), lambda net, _: net.resume(), **away
+            "run.py killed and resumed",
+            lambda net, whom: net.kill(whom),
+            lambda net, _: net.resume(),
+            **offline,
         ),
         Kind("network cut", lambda net, whom: net.cables[whom].cut(), mend, **long),
         Kind("network stands still", lambda net, whom: net.cables[whom].stall(UP, DOWN), mend, **long),
@@ -122,17 +126,17 @@ class Done:
     rounds: int
 
 
-def schedule(hospitals: Sequence[str], silence: float, rounds: int, seed: int) -> list[Disturbance]:
+def schedule(hospitals: Sequence[str], heartbeat_timeout: float, rounds: int, seed: int) -> list[Disturbance]:
     """Every kind at least once, in an order, at moments and at hospitals drawn from the seed.
 
     Args:
         hospitals: of the federation.
-        silence: see `kinds`.
+        heartbeat_timeout: see `kinds`.
         rounds: of the job; disturbances are spread over them.
         seed: of the draws.
     """
     random = Random(seed)
-    hospital, coordinator, admin = kinds(silence)
+    hospital, coordinator, admin = kinds(heartbeat_timeout)
     deeds = [(kind, random.choice(hospitals)) for kind in hospital]
     deeds += [(kind, SERVER) for kind in coordinator]
     deeds += [(kind, SERVER) for kind in coordinator if kind.name == "power cut"] * (POWER_CUTS - 1)
