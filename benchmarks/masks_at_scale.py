@@ -17,10 +17,9 @@ from pathlib import Path
 from time import process_time
 from typing import Annotated, Any
 
-import quick
 import torch
 import typer
-from quick import print_conditions, print_table, write_table
+from quick import print_conditions, print_table, start, write_table
 
 from tests.attacks.summing import Anybody, identity
 from training.algorithms.client import Client, State
@@ -173,4 +172,4 @@ def main(
 
 
 if __name__ == "__main__":
-    quick.start(main, "--hospitals 4,33 --values 1000 --signed")
+    start(main, "--hospitals 4,33 --values 1000 --signed")

@@ -41,7 +41,8 @@ def kinds(heartbeat_timeout: float) -> tuple[list[Kind], list[Kind], list[Kind]]
     """What can be done to a hospital, to the coordinator, and to whoever sends the job.
 
     Args:
-        heartbeat_timeout: the job's `engine.network.heartbeat_timeout`; some disturbances last longer, some not.
+        heartbeat_timeout: the job's `engine.network.heartbeat_timeout`; some disturbances last longer, some
+            not.
     """
     long = {"shortest": 1.5 * heartbeat_timeout, "longest": 3 * heartbeat_timeout}
     offline = {"shortest": 1.0, "longest": 3 * heartbeat_timeout}
