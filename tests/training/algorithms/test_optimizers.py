@@ -28,6 +28,17 @@ def test_warm_up_is_linear_ends_at_the_base_rate_and_is_followed_by_the_schedule
     assert factors == pytest.approx([0.25, 0.5, 0.75, 1.0, *cosine], rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
+)
+def test_an_optimizer_is_the_one_that_was_asked_for(name, kind):
+    config = OptimizerConfig(name=name, lr=0.3, momentum=0.8, betas=(0.8, 0.99), weight_decay=0.1)
+    optimizer = build_optimizer(config, torch.nn.Linear(2, 3))
+    assert type(optimizer) is kind
+    own = {"momentum": 0.8} if name == "sgd" else {"betas": (0.8, 0.99)}
+    assert {"lr": 0.3, "weight_decay": 0.1, **own}.items() <= optimizer.param_groups[0].items()
+
+
 @given(
     milestones=st.sets(st.integers(1, 12), min_size=1).map(sorted),
     gamma=st.floats(0.05, 0.95),

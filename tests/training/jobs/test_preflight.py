@@ -125,8 +125,8 @@ BROKEN = {
         ["stages.0 (federate)", "keep: best has nothing to go by", "data.split.validation"],
     ),
     "more answers than clients": (
-        {"engine": {"min_clients": 5}},
-        ["stages.0 (federate)", "engine.min_clients is 5", "only 2 clients", "Lower it"],
+        {"engine": {"min_clients": 3}},
+        ["stages.0 (federate)", "engine.min_clients is 3", "only 2 clients", "Lower it"],
     ),
     "an exchange that judges without a server": (
         {
