@@ -5,5 +5,6 @@ sources.py, filtering.py  the manifests that a job names, and the rows that it k
 table.py, report.py       arrays per picture; what became of all pictures
 cli.py                    `dermfed-data`
 adapters/ manifests/ pictures/ labels/ partition/ inspect/ synthetic/  one step each
-errors.py, atomic_files.py, progress.py, wording.py  used by all
+cell_values.py            values that cannot be read, and what each may mean
+errors.py, output.py      used by all
 """

@@ -1,4 +1,4 @@
-"""Listing many problems in an error message, each on a line of its own whatever the names in it hold."""
+"""What the package writes and says: files that are there whole or not at all, progress, notes, long lists."""
 
 import os
 import secrets

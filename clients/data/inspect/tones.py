@@ -1,4 +1,7 @@
-"""Declared skin tones against measured angles: their agreement, and the pictures that contradict."""
+"""Declared skin tones against measured angles: their agreement, and the pictures that contradict.
+
+Measuring the skin's typology angle in each picture of a manifest whose tone is declared.
+"""
 
 import os
 from collections.abc import Sequence

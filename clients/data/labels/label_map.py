@@ -1,4 +1,13 @@
-"""Mapping the label codes of a manifest to the classes of a model."""
+"""Mapping the label codes of a manifest to the classes of a model.
+
+Mapping the label codes of several sources to the classes of one job.
+
+A source's own label map turns its codes into codes that all sources share, and the job's label map turns
+those into classes. An unseen source may know other classes than the job: its codes are no classes, and are
+folded into benign and malignant (Bdair et al. 2022, section 3.8: eight classes against the two of ISIC 2020).
+
+Pictures of no subgroup, counted by why they are in none.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Assigning each picture to a subgroup, by skin tone or by a column."""
+"""Assigning each picture to a subgroup, by skin tone or by a column.
+
+Traits: the columns whose intersections with subgroups a job evaluates, and the tones of its subgroups.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

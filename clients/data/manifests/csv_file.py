@@ -1,4 +1,11 @@
-"""Reading and writing manifests as CSV: read with every problem listed, written atomically."""
+"""Reading and writing manifests as CSV: read with every problem listed, written atomically.
+
+From a manifest's images that are not there to the files that they mean.
+
+A manifest goes from Windows to Linux, from a Mac to a share, through a spreadsheet. Where its `image` is not
+there and exactly one file in the same place fits, that one is taken and said. Other folders are not searched:
+only what has a Windows drive or a share in front is looked for by its name, where the other pictures are.
+"""
 
 import csv
 import os

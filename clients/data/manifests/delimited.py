@@ -3,6 +3,11 @@
 The delimiter is the one of commas, semicolons, tabs and vertical bars with which the header has the columns
 that are asked for; Excel's first line `sep=;` names it. What is taken is said wherever it is not commas and
 UTF-8. Nothing is padded or cut: a line with other cells than the header is told with its number.
+
+From the bytes of a table to its text: which encoding it is in, or why it is no text.
+
+A byte-order mark decides, then strict UTF-8. What is left is taken for cp1252, in which Excel on Windows
+saves "CSV". Other code pages look like cp1252 to any rule, so an example of what was read goes with it.
 """
 
 import codecs

@@ -4,6 +4,8 @@ A CSV file in UTF-8 with the columns `COLUMNS`; only `image` must be there and f
 (`clinic`, `age`, `image_type`, ...) is kept, and a job may filter, partition or report by it. An `image` is a
 path relative to the manifest's folder, an absolute path, or a picture inside a zip file,
 `images.zip::images/a.jpg`.
+
+Linked pictures, which must stay together: of one lesion, of one patient, or duplicates.
 """
 
 import hashlib

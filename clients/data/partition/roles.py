@@ -3,6 +3,17 @@
 The paper has "ten clients besides the global model": the server holds labelled pictures of its own, to train
 on where no client has labels, and to judge peers by. It does not say how they were drawn. Here they are a
 share of every client's components, drawn before anything else: the others' splits are of what remains.
+
+One client that holds all unlabelled training pictures, as in Semi-FL (Yan et al. 2023, section V).
+
+Dividing sites into several clients each, where there are more clients than sites (Yan et al. 2023, IV-B).
+
+Sites that hold far more than others are divided into sub-clients without overlap: 12 clients of the 8 sites
+of COVID-FL, 10 of the 4 of Skin-FL. The paper says neither how many clients a site becomes nor how its
+pictures are distributed. Here each site has one client, the further ones go by highest averages (D'Hondt),
+and a site's components are assigned evenly to its clients.
+
+Clients of unseen sources: never trained on, only evaluated.
 """
 
 from collections import Counter

@@ -1,4 +1,7 @@
-"""Partition rules: clients by a column's values, by name, Dirichlet over classes, or IID."""
+"""Partition rules: clients by a column's values, by name, Dirichlet over classes, or IID.
+
+Seeded, stratified assignment of whole components to splits or clients, whatever the order of rows.
+"""
 
 import hashlib
 from collections import Counter

@@ -1,4 +1,7 @@
-"""Locating and reading picture files: plain, or inside a zip or `.npz` file."""
+"""Locating and reading picture files: plain, or inside a zip or `.npz` file.
+
+Pictures in the arrays of a `.npz` file, as MedMNIST publishes them: `a.npz::train_images/17`.
+"""
 
 import io
 import threading

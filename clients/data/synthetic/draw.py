@@ -1,4 +1,18 @@
-"""Drawing a synthetic picture: skin of a tone, light, a lesion and hair; no colour depends on the class."""
+"""Drawing a synthetic picture: skin of a tone, light, a lesion and hair; no colour depends on the class.
+
+Synthetic cases: the patient, tone, class and view of each synthetic picture.
+
+Pictures come in groups of six: five lesions of four patients. The fourth patient has two lesions, and the
+last lesion has two pictures. So every split has to respect both. A picture depends on (seed, index) alone,
+however many are made.
+
+The shape and pigment pattern of a synthetic lesion, which alone distinguish the classes.
+
+The ABCD rule in caricature. Nevi are symmetric with a regular network; melanomas lopsided and ragged with
+coarse patches; basal cell carcinomas round with a few nests and vessels; benign keratoses notched with fine
+ridges. How *much* of the picture the lesion covers and how much pigment of which strength it holds do not
+depend on the class: only the arrangement does. So its colours say nearly nothing about a lesion's class.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

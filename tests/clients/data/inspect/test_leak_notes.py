@@ -1,4 +1,4 @@
-from clients.data.inspect import near_duplicates as leak_notes as module
+from clients.data.inspect import near_duplicates as module
 from clients.data.inspect.near_duplicates import LeakingPairs, leak_notes, shared_owners, told
 from clients.data.prepare import prepare
 from clients.data.synthetic.write import write_synthetic

@@ -6,15 +6,17 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from clients.data.pictures.causes import SIDE, detail, likeness
 from clients.data.pictures.near_duplicates import (
     ALIKE,
     RADIUS,
+    SIDE,
     WINDOWS,
     Fingerprints,
     NearDuplicate,
+    detail,
     find_near_duplicates,
     fingerprint,
+    likeness,
 )
 from clients.data.synthetic.draw import case_of, draw
 
