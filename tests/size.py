@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_601,
-    "modules": 542,
+    "lines of code": 60_761,
+    "modules": 513,
     "folders": 66,
-    "imports, in thousandths of code": 117,
-    "words of the dialect in docstrings": 492,
-    "lines of tests": 86_887,
-    "lines of benchmarks": 19_043,
+    "imports, in thousandths of code": 115,
+    "words of the dialect in docstrings": 489,
+    "lines of tests": 84_937,
+    "lines of benchmarks": 5_908,
     "recipes": 45,
-    "decision records": 55,
-    "words of docs": 146_378,
-    "words of the dialect in docs": 681,
+    "decision records": 20,
+    "words of docs": 63_657,
+    "words of the dialect in docs": 18,
 }
 
 

@@ -100,7 +100,7 @@ def test_our_commands_take_what_they_are_typed_with(language, block):
         "dermfed-train init manifest.csv --ask malignancy",
         "dermfed-serve --port",
         "dermfed-registry gates shows demo",
-        "dermfed-data check one.csv two.csv",
+        "dermfed-data describe one.csv two.csv",
         "python training/run.py job.yaml --folder runs",
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 BEGUN = {"model": {"weights": "encoder.safetensors"}}
-HEAD, LAST, LORA = ({"trainable": {"name": name}} for name in ("head", "last", "lora"))
+HEAD, LAST, LORA = ({"trainable": {"name": name}} for name in ("head", "last_blocks", "lora"))
 LEVEL = {"clip": 1.0, "noise_multiplier": 1.0}
 SIMCLR, SUPERVISED, FIXMATCH = ({"name": name} for name in ("simclr", "supervised", "fixmatch"))
 FEDIRM = {"objective": {"name": "fedirm"}, "exchange": {"name": "relations"}}
@@ -41,7 +41,7 @@ IN_ROUNDS = [
     ({**small_until(2), **HEAD}, {}, "trainable: head trains on features that are made once; remove it"),
     (HEAD, {}, r"it knows nothing\. Name weights, put a stage pretrain before it"),
     ({**HEAD, "objective": FIXMATCH}, BEGUN, "needs pictures; use the objective supervised"),
-    ({**HEAD, "objective": {"mixup": 0.2}}, BEGUN, r"mixup is 0\.2 and mixes pictures, and trains: head"),
+    ({**HEAD, "objective": {"mixup": 0.2}}, BEGUN, r"mixup is 0\.2 and mixes pictures, and trainable: head"),
     ({**LORA, "objective": FIXMATCH}, BEGUN, "trainable: lora trains adapters, and the objective fixmatch"),
     (LORA, {}, r"trainable: lora leaves the encoder as it is, and model\.weights"),
     ({**LORA, "aggregator": {"name": "afl"}}, BEGUN, "aggregator afl weighs by the received model's loss"),

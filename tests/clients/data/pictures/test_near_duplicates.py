@@ -138,7 +138,7 @@ def test_the_dark_rim_of_a_dermatoscope_makes_no_likeness(monkeypatch):
     assert likeness(one, other, WHOLE)[0] < ALIKE
     assert likeness(one, one, WHOLE)[0] == pytest.approx(1, abs=1e-4)
     assert np.ptp(detail(one)[:, :3]) < 1e-6
-    monkeypatch.setattr("clients.data.pictures.causes._DARK", 0)
+    monkeypatch.setattr("clients.data.pictures.near_duplicates._DARK", 0)
     assert likeness(one, other, WHOLE)[0] > ALIKE
 
 

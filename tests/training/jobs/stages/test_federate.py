@@ -1,6 +1,6 @@
 """The stage `federate` through a whole run.
 
-`trains: last`: the last blocks and the head learn and travel, and nothing else moves.
+`trainable: last`: the last blocks and the head learn and travel, and nothing else moves.
 
 `progressive_resizing`: the first rounds train on small pictures, and all are judged at full size.
 """

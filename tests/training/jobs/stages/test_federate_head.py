@@ -1,4 +1,4 @@
-"""`trains: head`: rounds on features, which end where rounds on pictures with a frozen encoder would."""
+"""`trainable: head`: rounds on features, which end where rounds on pictures with a frozen encoder would."""
 
 import numpy as np
 import pytest

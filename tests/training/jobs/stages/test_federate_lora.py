@@ -1,4 +1,4 @@
-"""`trains: lora`: adapters and head learn and travel, and what the stage leaves is a plain model."""
+"""`trainable: lora`: adapters and head learn and travel, and what the stage leaves is a plain model."""
 
 import pytest
 import torch
