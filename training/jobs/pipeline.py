@@ -51,7 +51,7 @@ def gaps(census: Census, labels: Sequence[Label]) -> list[str]:
         census: who holds what.
         labels: the classes.
     """
-    return [*untested(census, labels), *not_reached(census)]
+    return [*untested(census, labels), *not_reached(census), *at_one_hospital(census, labels)]
 
 
 def untested(census: Census, labels: Sequence[Label]) -> Iterator[str]:
@@ -100,6 +100,22 @@ def not_reached(census: Census) -> Iterator[str]:
                 f"{name}: none of its {int(pictures.sum())} training pictures is of a declared subgroup: it "
                 "trains the global model, and no subgroup's; declare skin tones, or name their scale in "
                 "data.subgroups"
+            )
+
+
+def at_one_hospital(census: Census, labels: Sequence[Label]) -> Iterator[str]:
+    """Classes of which one hospital alone, of several that train, has labelled training pictures."""
+    train = SPLITS.index("train")
+    by_class = {name: census.counts[name][train, :, :-1].sum(axis=0) > 0 for name in census.all_hospitals}
+    holders = sum(by_class.values(), np.zeros(len(labels), dtype=np.int64))
+    if sum(held.any() for held in by_class.values()) < 2:
+        return
+    for name, held in by_class.items():
+        alone = [label.code for label, here in zip(labels, held & (holders == 1), strict=True) if here]
+        if alone:
+            yield (
+                f"{name}: no other hospital has labelled training pictures of {', '.join(alone)}; merge "
+                "classes by data.label_map if the others have them under another name"
             )
 
 

@@ -137,6 +137,14 @@ def test_a_hospital_that_no_subgroup_knows_is_named(census):
     assert said.startswith("south: none of its 160 training pictures is of a declared subgroup")
 
 
+def test_a_class_that_one_hospital_alone_trains_on_is_named(census):
+    without = changed(census, "south", (TRAIN, slice(None), 1), 0)
+    (said,) = gaps(without, LABELS)
+    assert said.startswith("north: no other hospital has labelled training pictures of malignant; merge")
+    nothing = changed(without, "south", TRAIN, 0)
+    assert [line.partition(":")[0] for line in gaps(nothing, LABELS)] == ["south"], "north trains alone"
+
+
 def test_a_job_that_judges_nobody_is_told_so_once(census):
     counts = {name: held.copy() for name, held in census.counts.items()}
     for held in counts.values():
