@@ -1,9 +1,9 @@
 """The HTTP server: Granian, which keeps worker processes on the port and speaks HTTP/1.1 for our application.
 
-Of a caller who sends a head too slowly, keeps a connection without asking, or sends no HTTP, Granian takes
-care before the application is asked; a body that comes too slowly ends with the application's own deadline.
-A worker that ends is replaced. One that ends again within seconds ends the service, so that whoever started
-it (systemd, Docker, Kubernetes) sees that it cannot run.
+Granian handles callers who send a header too slowly, keep a connection idle, or send no HTTP, before the
+application is called; a body that arrives too slowly ends with the application's own deadline. A worker that
+ends is replaced. One that ends again within seconds ends the service, so that the service manager (systemd,
+Docker, Kubernetes) sees that it cannot run.
 
 SIGTERM first drains: for `drain_seconds` each worker answers 503 to new requests and closes their
 connections, so that a load balancer notices and no caller is left with an open connection. Then the port

@@ -125,7 +125,7 @@ class ServiceState:
 
     @property
     def canaries(self) -> Rollout:
-        """The canaries beside the current release.
+        """The canaries of the current release.
 
         Raises:
             NothingServed: the service is starting or ending.
@@ -147,7 +147,7 @@ class ServiceState:
 
     @property
     def health_issues(self) -> list[str]:
-        """What degrades the service though it answers, one sentence each, for whoever operates it."""
+        """What degrades the service though it answers, one sentence each, for the operator."""
         return [
             *self.current_release.served.health_issues.values(),
             *self.current_release.served.canary_issues.values(),
@@ -159,7 +159,7 @@ class ServiceState:
         ]
 
     def _changed_cores(self) -> list[str]:
-        """That threads no longer fit the processors, where nobody set their number."""
+        """A health issue if the number of cores has changed and `threads` is not configured."""
         if (now := cores()) == self._cores or "threads" in self.settings.model_fields_set:
             return []
         return [
@@ -253,7 +253,7 @@ class ServiceState:
             raise NothingServed(GONE.format(model=version.model), {"Retry-After": "1"})
 
     async def _told(self, ask: Callable[[], Told | None], began: float, otherwise: str) -> Told:
-        """What the registry has told, waited for from `began` on and no longer than the settings say."""
+        """Wait for what the registry reports, at most `patience_seconds` from `began` on."""
         while (told := ask()) is None:
             if time.monotonic() - began > self.settings.patience_seconds:
                 raise NothingServed(f"{otherwise}; try again", {"Retry-After": "5"})
@@ -292,10 +292,10 @@ def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
     """The sentence for a caller when no model can answer: why, and what to do.
 
     Args:
-        served: what is served, which is nothing.
+        served: the state of serving, with no release.
         alias: whose releases.
-        in_full: whether health issues are told, which name folders, hosts and objects; else only that the log
-            has them.
+        in_full: whether to include health issues, which name folders, hosts and objects; else the sentence
+            only refers to the log.
     """
     issues = [*served.health_issues.values()] if in_full else []
     if told := [*served.silenced.values(), *issues]:

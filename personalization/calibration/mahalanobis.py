@@ -1,13 +1,13 @@
 """Class-conditional Gaussians over the embedding, from sums that clients send (Lee et al. 2018, equation 1).
 
-A client sends, of each class k of which it holds enough training pictures, their number n_k, the sum of
-their embeddings Σ x, and over those classes together the scatter about its own means m_k,
-W = Σ_k Σ_{i in k} (x_i − m_k)(x_i − m_k)ᵀ. Of two clients, the scatter about the joint means is
+For each class k with enough training pictures, a client sends their number n_k and the sum of their
+embeddings Σ x. Over those classes together it sends the scatter about its own means m_k,
+W = Σ_k Σ_{i in k} (x_i − m_k)(x_i − m_k)ᵀ. The scatter of two clients a and b about their joint means is
 
     W = W_a + W_b + Σ_k n_a n_b / (n_a + n_b) (m_a − m_b)(m_a − m_b)ᵀ
 
-(Chan, Golub and LeVeque 1983), which subtracts no large numbers from each other, so that no reference point
-has to be agreed on. Then μ_k = Σ x / n_k and S = W / n, with n the pictures of all classes.
+(Chan, Golub and LeVeque 1983). It subtracts no large numbers from each other, so clients need not agree on a
+reference point. Then μ_k = Σ x / n_k and S = W / n, with n the pictures of all classes.
 
 S is shrunk towards a multiple of the identity with the oracle approximating shrinkage (Chen et al. 2010,
 equations 4 and 23): with p features, Σ = (1 − ρ) S + ρ (tr S / p) I and

@@ -66,10 +66,10 @@ class ToneSummary:
     Attributes:
         tone: as declared.
         pictures: how many are declared so.
-        silent: how many of them gave no answer.
+        silent: how many of them have no angle.
         quartiles: of the angles, degrees, each the middle of its bin; None without angles.
-        above_darker: the chance that a picture of this tone has a larger angle than one of the next darker
-            tone, ties counting half: 1 where they do not overlap, 0.5 where they cannot be told apart.
+        above_darker: the probability that a picture of this tone has a larger angle than one of the next
+            darker tone, ties counting half: 1 for disjoint distributions, 0.5 for equal ones.
     """
 
     tone: str
@@ -173,10 +173,10 @@ def learn_ranges(counts: ToneAngles, min_count: int = 10) -> dict[str, ToneRange
 
 
 def warning_rates(counts: ToneAngles, ranges: Mapping[str, ToneRange]) -> Figure:
-    """For each pair of tones, the fraction of one's pictures that would contradict the other if declared.
+    """For each pair of tones, the fraction of one's pictures that trigger a warning if declared as the other.
 
-    `(tones, tones declared)`, from dark to light: on the diagonal false alarms, beside it what is found of
-    wrong declarations. nan for a tone without angles, and where the declared tone has no range.
+    `(tones, tones declared)`, from dark to light: false alarms on the diagonal, detected wrong declarations
+    off it. nan for a tone without angles, and where the declared tone has no range.
     """
     tones = from_dark(counts.scale)
     rates = np.full((len(tones), len(tones)), np.nan)

@@ -1,6 +1,6 @@
-"""The report of a run: one HTML page that needs no network, for an engineer and a clinician alike.
+"""The report of a run: one self-contained HTML page for engineers and clinicians.
 
-`render_report(ReportData)` is the whole of it: no script, no network, the same bytes for the same data.
+`render_report(ReportData)` renders it: no script, no network, the same bytes for the same data.
 
 run_report.py, data.py  from a run's result to plain records
 page.py                 the template filled
@@ -8,7 +8,7 @@ overview.py, limits.py  the head of the page, and its caveats
 tables/, table.py       tables, and their cells
 figures/, svg.py, palette.py  figures as inline SVG, and their colours
 measures.py, served.py, numerals.py  what is shown, with intervals and units
-comparison.py           several runs beside each other
+comparison.py           comparison of several runs
 """
 
 from personalization.report.data import (

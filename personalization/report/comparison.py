@@ -83,12 +83,12 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs beside each other.
+    """Comparison of finished runs.
 
     Attributes:
-        rows: the runs in the order given; one that is only compared with comes first.
-        baseline: the name of the run that RI is over.
-        cost_over: the name of the run that AC is over; None where none was named.
+        rows: the runs in the order given; a run that serves only as the baseline comes first.
+        baseline: the name of the run that RI is relative to.
+        cost_over: the name of the run that AC is relative to; None where none was named.
         warnings: sentences on what makes the rows hard to compare.
     """
 

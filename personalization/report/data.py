@@ -45,7 +45,7 @@ class ClientBytes:
 
     Attributes:
         down: bytes to the client.
-        beside: those among them that an exchange added to the weights.
+        beside: those of `down` that are not model weights but were added by an exchange.
         up: bytes from the client.
     """
 
@@ -162,7 +162,7 @@ class FineTuning:
 
     @property
     def all_global(self) -> ChosenEpochs:
-        """Epoch 0 for everybody: the global model."""
+        """Epoch 0, which is the global model, for every subgroup."""
         return ChosenEpochs(dict.fromkeys(self.accuracies, 0), dict(self.selection.global_accuracies))
 
 

@@ -36,9 +36,9 @@ class Card:
         value: the number, large.
         interval: its 95 % interval; may be empty.
         detail: what qualifies it.
-        subject: whom it is about, such as the subgroup; may be empty.
-        beside: further figures, each with its name.
-        alert: whether it is about the subgroup that is served worst.
+        subject: what it is about, such as the subgroup; may be empty.
+        beside: further metrics, each with its name.
+        alert: whether it is about the worst-served subgroup.
     """
 
     title: str

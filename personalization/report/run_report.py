@@ -136,7 +136,7 @@ def missing(result: RunResult) -> list[str]:
 
 
 def not_counted(result: RunResult) -> list[str]:
-    """A note on each subgroup of which hospitals hold more test pictures than they told counts of."""
+    """A note on each subgroup where hospitals hold more test pictures than their disclosed counts cover."""
     privacy = result.job.privacy
     why = (
         f"A hospital tells nothing of fewer than {privacy.min_count} patients, nor what differs from an "
@@ -185,7 +185,7 @@ def with_stage_names(summary: Mapping[str, Any], names: Sequence[str]) -> dict[s
 
 
 def judged(result: RunResult) -> dict[str, Blocks]:
-    """The test counts after each stage that evaluated its models anew."""
+    """The test counts of each stage that evaluated its models, not of one that passed counts on."""
     found: dict[str, Blocks] = {}
     anew = True
     for key, done in result.stages.items():

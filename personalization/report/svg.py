@@ -53,7 +53,7 @@ class Panel:
         title: what it shows.
         svg: the picture.
         caption: how to read it, one line; may be empty.
-        numbers: what it draws, as a table; None where a table beside it says the same.
+        numbers: the plotted values as a table; None where a table next to it has the same values.
     """
 
     title: str

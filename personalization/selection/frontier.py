@@ -1,18 +1,18 @@
-"""The fairness-accuracy frontier: the best accuracy per allowed spread (beside Xu et al. 2023, Table V).
+"""The fairness-accuracy frontier: the best accuracy per allowed spread (extends Xu et al. 2023, Table V).
 
-The band of `selection` is one number that somebody has to choose. The frontier tells what each choice of it
-costs: for every spread s, the highest minimum and the highest mean of validation accuracy that any choice of
-one epoch per subgroup reaches with max − min ≤ s.
+The user chooses the band of `selection`, one number. The frontier shows what each choice costs: for every
+spread s, the highest minimum and the highest mean of validation accuracy that any choice of one epoch per
+subgroup reaches with max − min ≤ s.
 
-Why one choice per spread tells both: let m(s) be the highest minimum. The choice that `selection` makes
+Why one choice per spread maximises both: let m(s) be the highest minimum. The choice that `selection` makes
 takes each subgroup's best accuracy up to m(s) + s. Any other choice within s has a minimum m' ≤ m(s), so none
 of its accuracies lies above m' + s ≤ m(s) + s, and none is higher than the one taken: the minimum and the
-mean are highest together, and nobody has to choose between them.
+mean are highest together, with no trade-off between them.
 
-Why it is exact and still short: that choice is settled by its highest accuracy t alone, since each subgroup
-takes its best up to t. So all choices of the frontier are among those of the accuracies that occur, and as t
-falls from the top neither minimum nor mean rises: a choice is on the frontier where no choice of a higher t
-has a spread as small.
+Why the computation is exact and short: that choice is determined by its highest accuracy t alone, since each
+subgroup takes its best accuracy up to t. So every choice on the frontier has one of the accuracies that occur
+as its t. As t falls, neither minimum nor mean rises: a choice is on the frontier where no choice with a
+higher t has a spread as small.
 
 Departures: the paper has no frontier.
 """

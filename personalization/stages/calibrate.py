@@ -5,16 +5,16 @@ set in the graph, histograms of the calibration split, by malignancy for triage 
 where a sensitivity is asked for, for prediction sets, and for the nodes of each level of the tree of
 diagnoses, and under masks exact counts at the thresholds that these propose
 (`personalization.calibration.at_thresholds`); sums of the embeddings of the training split, and histograms of
-the distances from them, for what is unfamiliar; then the counts of the test split, with what the thresholds
-do there; and how many patients of each skin tone that a subgroup names stand behind calibration and test.
-Every request about the calibration split is about one picture of each lesion, the same ones: two requests
-of which one asks for all would tell the rest.
+the distances from them, for OOD detection; then the counts of the test split, with the decisions that the
+thresholds give there; and the calibration and test patients of each skin tone that a subgroup names.
+Every request about the calibration split uses the same pictures, one of each lesion: if one request used all
+pictures, the difference between two responses would disclose the others.
 
-A subgroup's model is calibrated on its subgroup's pictures, the global model on everybody's.
+A subgroup's model is calibrated on its subgroup's pictures, the global model on those of all subgroups.
 
-What is familiar to a subgroup's model is fitted on all training pictures of the clients that hold the
-subgroup: it has learned from every tone before it was fine-tuned, a class that is rare in the subgroup keeps
-its Gaussian, and no client receives a model that it would not have received anyway.
+OOD detection for a subgroup's model is fitted on all training pictures of the clients that hold the subgroup:
+the model was trained on every tone before it was fine-tuned, a class that is rare in the subgroup keeps its
+Gaussian, and no client receives a model that it would not have received anyway.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,7 +113,7 @@ class Calibrate(Stage):
         return None if patterns is None else tuple(read_pattern(name).name for name in patterns)
 
     def look_ahead(self, context: StageContext) -> None:
-        """Refuse data without labelled calibration pictures of which something may be told."""
+        """Refuse data in which no subgroup has enough labelled calibration pictures to be disclosed."""
         census, least = context.census, max(context.job.privacy.min_count, 1)
         split = fitted_on(context)
         if not census.can_disclose(split, census.all_subgroups, least):
@@ -202,9 +202,9 @@ class Calibrate(Stage):
         return usual_patterns(case) if self.patterns is None else tuple(map(read_pattern, self.patterns))
 
     def temperatures(self, poll: "Poll", bundles: Mapping[str, BundleDraft]) -> dict[str, list[Temperature]]:
-        """Fit the temperatures of each model: that of all together, and those of patterns.
+        """Fit the temperatures of each model: one for all its pictures, and one per pattern.
 
-        A subgroup's is drawn towards that of everybody, and a pattern's towards that of all patterns.
+        A subgroup's temperature is shrunk towards the global one, a pattern's towards that of all patterns.
 
         Raises:
             JobError: when there are no calibration pictures.
@@ -348,6 +348,6 @@ def figures_by_name(
 
 
 def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:
-    """The temperature fitted on everybody's pictures, shrunk towards no other."""
+    """The temperature fitted on the pictures of all subgroups, without shrinkage."""
     value = fit_temperature(sums, n)
     return Temperature(value, value, n)

@@ -96,7 +96,7 @@ def features_of(
     rows: NDArray[np.int64],
     watch: Watch = unwatched,
 ) -> ClientFeatures:
-    """The features of these rows; `watch` is told the share that is made."""
+    """The features of these rows; `watch` is called with the fraction computed so far."""
     made = np.zeros((len(rows), encoder.num_features), dtype=np.float32)
     for start in range(0, len(rows), ENCODER_BATCH):
         batch = slice(start, start + ENCODER_BATCH)

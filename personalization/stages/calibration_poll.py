@@ -320,9 +320,9 @@ class Poll:
         beside: Tensors | None = None,
         expected: Shapes | None = None,
     ) -> list[Update]:
-        """Ask about a graph: the global model on everybody's pictures, a subgroup's model on its own.
+        """Have clients evaluate a graph: the global model on all subgroups, a subgroup's model on its own.
 
-        Hospitals judge a model; of what it was trained on, the server knows too.
+        Only hospitals evaluate models; the client `server` also sends sums of training embeddings.
         """
         subgroups = self.judged_on(name)
         masked = self.context.job.privacy.masked_counts is not None
@@ -352,7 +352,7 @@ class Poll:
         }
 
     def _answers(self, broadcasts: Sequence[Broadcast], expected: Shapes | None = None) -> list[Update]:
-        """The answers, or their sum under masks; none where nobody is asked."""
+        """The responses, or their masked sum; none where no client is polled."""
         context, masks = self.context, self.context.job.privacy.masked_counts
         if not broadcasts:
             return []
@@ -361,9 +361,9 @@ class Poll:
         return ask_all(context.engine, broadcasts, self.traffic, expected, context.quorum)
 
     def _show(self, name: str, encoder: bytes, clients: Sequence[str], subgroups: Sequence[str]) -> str:
-        """Have those clients make features that have not; returns the encoder's digest.
+        """Have clients compute features they have not computed yet; returns the encoder's digest.
 
-        Models that differ behind the encoder share its features: that of everybody is asked about first.
+        Models with the same encoder share its features: the global model is evaluated first.
         """
         digest = hashlib.sha256(encoder).hexdigest()
         tensors, options = {GRAPH: as_tensor(encoder)}, {ENCODER: digest, SUBGROUPS: list(subgroups)}

@@ -119,15 +119,15 @@ def read_paired(update: Update, classes: int) -> PairedCounts:
 
 
 def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> Update:
-    """The client's part; zeros where nothing may be told.
+    """The client's part; zeros where nothing may be disclosed.
 
     Args:
         broadcast: carries both models.
         client: whose pictures.
-        together: whether all its subgroups are one, as for a model of its own.
+        together: whether to treat all its subgroups as one, as for a model of its own.
 
     Raises:
-        MessageError: when counts get noise, which these would not.
+        MessageError: when the job adds noise to counts; these counts have none.
     """
     if client.noisy:
         raise MessageError(

@@ -40,11 +40,11 @@ def require_owners(census: Census, least: int) -> list[str]:
     """The hospitals that can have a model of their own.
 
     Args:
-        census: who holds what.
-        least: of how few patients nothing is told.
+        census: the pictures that each client holds.
+        least: the fewest patients whose metrics are disclosed.
 
     Raises:
-        JobError: when there is none.
+        JobError: when no hospital can.
     """
     places = census.all_subgroups
     able = [

@@ -227,7 +227,7 @@ class Personalize(Stage):
         )
 
     def network(self, context: StageContext) -> Classifier:
-        """What trains, whose initial weights beside the global model's follow from the job's seed."""
+        """The network to train; weights that the global model lacks are initialised from the job's seed."""
         return self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
 
     def plan_ahead(self, context: StageContext) -> PlannedStage | None:
@@ -454,7 +454,7 @@ def tests_malignancy(context: StageContext) -> bool:
 
 
 def initial_state(network: Classifier, start: Tensors) -> Tensors:
-    """The global model, with what the network has beside it."""
+    """The global model's tensors and the additional tensors of the network."""
     fresh = {name: value.clone() for name, value in float_state(network).items() if name not in start}
     return {**start, **fresh} if fresh else start
 

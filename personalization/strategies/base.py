@@ -42,8 +42,8 @@ class Strategy(FrozenConfig, ABC):
         """The network that trains, in which `model`'s tensors keep their names.
 
         Args:
-            model: the job's, left as it is.
-            seed: for what is drawn beside its weights.
+            model: the job's, left unchanged.
+            seed: for the initial weights that the job's model does not have.
         """
         return model
 
@@ -52,7 +52,7 @@ class Strategy(FrozenConfig, ABC):
         return local_model
 
     def given(self, model: Classifier, start: Tensors) -> Tensors:
-        """The tensors given to every client beside the model, once; `start` is the global model's state."""
+        """The tensors sent once to every client with the model; `start` is the global model's state."""
         return {}
 
     def merged(self, weights: Tensors) -> Tensors:

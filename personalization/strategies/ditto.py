@@ -6,8 +6,8 @@ by gradient steps v ← v − η (∇F_k(v) + λ (v − w*)), for w* the global 
 λ, the nearer v stays to w*. The norm is over parameters; normalisation statistics are free. The losses that
 are reported are F_k alone.
 
-Departures: the paper trains v beside the global model and pulls it to w^t of each round; here v starts from
-the finished global model, which is w* all through and not the round's start as in FedProx. With several
+Departures: the paper trains v with the global model and pulls it to w^t of each round; here v starts from the
+finished global model, which is w* throughout and not the round's start as in FedProx. With several
 clients that train one personal model, v is averaged after each epoch. The step may be any optimizer's.
 """
 

@@ -1,18 +1,18 @@
 """Admission control: how many requests are in progress, each until its deadline or its caller goes away.
 
-- At most `queue` requests are admitted at once, from before their bodies are read until they are answered;
-  one more is refused (`Busy`), so that a crowd costs neither memory nor anybody's patience.
-- A key is admitted while it holds fewer places than are free (dynamic thresholds, Choudhury & Hahne
-  1998): one key may hold half of them, and the next half of what is left, so that nobody who sends slowly
-  keeps all others out. While there are no keys, only this machine asks, and may hold them all.
-- Each has `deadline_seconds` from its first byte; what is not answered by then is given up
-  (`DeadlinePassed`), be it that a picture comes in a byte at a time or that too many are before it.
-- Whoever disconnects is not worked for any longer (`CallerGone`).
-- A service that is ending admits no new ones (`Draining`) and answers those in progress, whose deadlines are
-  drawn in to `GRACE`.
+- At most `queue` requests are in progress at once, from before their bodies are read until they are answered;
+  further ones are refused (`Busy`), so that overload costs neither memory nor waiting time.
+- A key is admitted while it has fewer requests in progress than there are free slots (dynamic thresholds,
+  Choudhury & Hahne 1998): one key may take half of the slots, the next half of what is left, so that one slow
+  sender cannot block all others. Without keys, only this machine may send requests, and may take all slots.
+- Each request has `deadline_seconds` from its first byte and is cancelled then (`DeadlinePassed`), whether
+  its body arrives slowly or too many requests are queued before it.
+- A request is cancelled when its caller disconnects (`CallerGone`).
+- A service that is shutting down admits no new requests (`Draining`) and answers those in progress, whose
+  deadlines are shortened to `GRACE`.
 
-What is given up stops wherever it stands: the body is not read on, the picture is not decoded, or not
-shown to the model. Where a thread is decoding it, that is finished first.
+A cancelled request stops at its current step: its body is not read further, its picture is not decoded or not
+passed to the model. A decoding that has begun in a thread is finished first.
 """
 
 import asyncio
@@ -125,10 +125,10 @@ class Admission:
             request: the request, authorised, so that its key is known.
 
         Raises:
-            Draining: the service is ending.
-            Busy: there is none left, or its key holds as many as are left.
-            DeadlinePassed: it took too long.
-            CallerGone: nobody waits for the answer.
+            Draining: the service is shutting down.
+            Busy: no slot is free, or the key has as many requests in progress as slots are free.
+            DeadlinePassed: the request took too long.
+            CallerGone: the caller has disconnected.
         """
         if self.draining:
             self._metrics.draining()

@@ -140,11 +140,11 @@ def refuse_other_sites(request: Request, allowed: Sequence[str] = ()) -> None:
     """Refuses a request that a page of another site makes a browser send (CSRF).
 
     Args:
-        request: who asks.
-        allowed: origins of other sites whose pages may.
+        request: the request.
+        allowed: origins of other sites whose pages may send requests.
 
     Raises:
-        CrossSite: the browser says that a page of somebody else sends it.
+        CrossSite: by the browser's headers, a page of another site sent it.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:

@@ -1,9 +1,8 @@
 """Rate limits: how often an API key may ask, and how often an address may send a key that does not exist.
 
 Every counted response says what is left of the limit (`RateLimit-Policy` and `RateLimit`,
-draft-ietf-httpapi-ratelimit-headers), and a refusal when to ask again (`Retry-After`). A caller
-with a good key is never refused for what somebody at the same address has sent, as behind a proxy all come
-from one.
+draft-ietf-httpapi-ratelimit-headers), and a refusal when to ask again (`Retry-After`). A caller with a valid
+key is never refused because of other callers at the same address: behind a proxy, all callers share one.
 
 Each worker counts by itself, and admits its share of the rate.
 

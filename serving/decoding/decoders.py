@@ -1,10 +1,9 @@
 """The decoders of a service: one queue of pictures, shared out by API key.
 
-There are threads that decode, and then run models, and a worker for each, as far as the memory goes. The next
-picture is of the key whose pictures have held workers for the least time, the last free worker goes to a key
-that holds none: so whoever sends costly pictures waits for them, and another key's picture is decoded
-meanwhile. Where the memory suffices for one worker alone, keys take turns, and a picture waits for one of
-another key at most.
+Threads decode pictures and then run models; each has a worker process, as far as memory allows. The next
+picture is taken from the key that has used the least worker time, and the last free worker is reserved for a
+key that uses none: so a caller who sends costly pictures delays only its own requests. Where memory suffices
+for one worker only, keys take turns, and a picture waits for at most one of another key.
 
 The memory is divided among the workers for good: together they cannot take more, and none waits for
 another's. A picture that takes more memory than its worker has, or more time than the settings give, is

@@ -146,7 +146,7 @@ class Decoder:
             return self._ended[0]
 
     def close(self) -> None:
-        """Ends the worker, whom nobody asks."""
+        """Ends the worker, which must be idle."""
         self.kill()
         self._line.close()
 

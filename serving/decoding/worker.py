@@ -124,7 +124,7 @@ def _filter() -> tuple[Any, str]:
 
 
 def work(line: int, shared: int, memory: int, rules: Any, parent: int) -> None:
-    """Answers questions until nobody asks any more.
+    """Answers requests until the service closes the socket.
 
     Args:
         line: descriptor of the socket to the service.

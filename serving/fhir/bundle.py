@@ -1,9 +1,9 @@
 """The Bundle: the report, its observations, the model as a Device, and the Provenance that joins them.
 
-A collection, to be read and stored, not executed. No patient, specimen or practitioner is made up: R4 lets a
-report and an observation stand without a subject, and whoever stores them adds who it is. Ids follow from the
-request's, so the same answer has the same ids. No observation is final, since no person has looked yet; the
-report is `partial`, which in R4 may be unverified. It has a code only where a result is reported.
+A collection, to be read and stored, not executed. No patient, specimen or practitioner is made up: in R4 a
+report and an observation need no subject, and the system that stores them adds it. Ids are derived from the
+request's id, so the same answer has the same ids. No observation is final, since no person has reviewed it;
+the report is `partial`, which in R4 may be unverified. It has a code only where a result is reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def _code(name: str) -> Element:
 
 
 def _value(name: str, text: str) -> Element:
-    """The value: an age is a number, a sex has a code of HL7, anything else is told as it was understood."""
+    """The value: an age as a number, a sex as an HL7 code, anything else as the text that was understood."""
     if name == "age":
         return {"valueQuantity": quantity(float(text), _AGE)}
     if name == "sex":
@@ -129,7 +129,7 @@ def observations(
         diagnosis: what was answered.
         labels: the classes of the model.
         parameters: what the request declared.
-        device: the id of the Device that stands for the model.
+        device: the id of the Device that represents the model.
     """
     doubt = {} if diagnosis.decision == "report" else _INDETERMINATE
 
@@ -210,7 +210,7 @@ def _limit(code: str, text: str, x: int, n: int, high: float, limit: float) -> I
 
 
 def _declared_tone(parameters: Parameters) -> Element:
-    """The skin tone as it was declared: a text, for the scales have no code that everybody shares."""
+    """The skin tone as it was declared: a text, for the scales have no common code."""
     code = observed("declared-skin-tone", "Declared skin tone")
     if parameters.skin_tone is None:
         return {"code": code, "dataAbsentReason": absent("unknown", "Unknown")}
@@ -244,7 +244,7 @@ def _how_probable(risk: MalignancyRisk) -> Element:
 
 
 def _with(part: Answer) -> Element:
-    """The components of a part that are told beside its value, if it has any."""
+    """The components that a part has in addition to its value, if any."""
     found = components(part)
     return {"component": found} if found else {}
 

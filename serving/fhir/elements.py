@@ -132,7 +132,7 @@ def own_value(system: str, code: str, text: str) -> Element:
 
 
 def _coded(part: Answer) -> Iterator[tuple[Coded, Any, Unit | None]]:
-    """The fields that FHIR is told of, with their values; of those that came later, what is known."""
+    """The fields with a FHIR element, and their values; optional fields only where they have a value."""
     for name, _, fact in facts(type(part)):
         if fact.fhir is not None and not (fact.optional and getattr(part, name) is None):
             yield fact.fhir, getattr(part, name), fact.unit

@@ -62,7 +62,7 @@ class ServedModels:
 def served_model(
     loaded: LoadedRelease, alias: str, canary: tuple[Canary, LoadedRelease] | None = None
 ) -> ServedModel:
-    """A loaded release as `GET /v1/models` lists it, with the canary that answers beside it."""
+    """A loaded release as `GET /v1/models` lists it, with its active canary."""
     everybody = next(iter(loaded.versions.values()))
     return ServedModel(
         name=loaded.release.model,

@@ -2,7 +2,7 @@
 
 Written so that generated clients work, of which many know less than OpenAPI does: the form is the first body
 and a schema with a name, its files are lists, and no parameter has a `default`. That one of several files
-has to be there is said as "not all of them are missing": of an `anyOf` some generators make no class.
+must be sent is expressed as "not all of them are missing": some generators make no class of an `anyOf`.
 """
 
 import re

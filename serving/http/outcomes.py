@@ -1,4 +1,4 @@
-"""`POST /v1/diagnoses/{id}/outcome`: what became of the patient, by whoever asked."""
+"""`POST /v1/diagnoses/{id}/outcome`: the outcome of a diagnosis, sent by its caller or an operator."""
 
 import uuid
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class Outcomes:
         return ANY_KEY if may_all else request.state.key
 
     async def take(self, outcome: Outcome, key: str | None) -> Taken:
-        """Takes an outcome of whoever has this key.
+        """Records an outcome sent with this key.
 
         Raises:
             NothingKept, UnknownDiagnosis, OutcomeKnown, InvalidParameter, OutcomesNotTaken: as the names say.
@@ -109,7 +109,7 @@ class Outcomes:
         return told
 
     async def look(self, id_: str, key: str | None) -> SeenAnswer:
-        """What is known of an answer, for whoever has this key.
+        """What is known of an answer, as far as this key may see it.
 
         Raises:
             NothingKept, UnknownDiagnosis, OutcomesNotTaken: as their names say.

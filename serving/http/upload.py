@@ -30,19 +30,19 @@ from serving.protocol.problems import (
 async def stream_body(
     request: Request, ceiling: int, too_large: str, what: str = "body"
 ) -> AsyncGenerator[bytes, None]:
-    """Streams the body, and refuses it past so many bytes; the rest is thrown away unread.
+    """Streams the body, and refuses it past `ceiling` bytes; the rest is discarded unread.
 
-    The connection stays open: closing it on a sender who is still sending loses him the answer.
+    The connection stays open: a caller who is still sending would lose the response if it were closed.
 
     Args:
-        request: whose body.
-        ceiling: how many bytes it may have.
-        too_large: what is said of one with more.
-        what: what it is, for whoever sends half of one.
+        request: the request.
+        ceiling: the most bytes that the body may have.
+        too_large: the error message for a larger body.
+        what: what the body is, for the error message about an incomplete one.
 
     Raises:
-        BodyTooLarge: it has more, or announces more.
-        MalformedRequest: the connection ended before it did.
+        BodyTooLarge: the body is, or is announced to be, larger than `ceiling`.
+        MalformedRequest: the connection ended before the body did.
     """
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > ceiling:

@@ -212,12 +212,12 @@ def run_single(graph: Graph, question: Question) -> Outputs | Exception:
 
 
 def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
-    """Runs the graph on a batch of questions, and splits its outputs into batches of one.
+    """Runs the graph on a batch of requests, and splits its outputs into batches of one.
 
-    A map goes to whoever asked for it, and to nobody else; of a case without the slots that it has not.
+    Only requests that asked for a map get one; a case's map has only the slots that the case fills.
 
     Raises:
-        GraphError: the graph cannot run, or its outputs are not finite or not one for each question.
+        GraphError: the graph cannot run, or its outputs are not finite or not one for each request.
     """
     outputs = ask(graph, questions)
     expected = {

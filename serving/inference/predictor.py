@@ -109,9 +109,9 @@ def decode(
         loaded: the version that they are for.
         pictures: the bytes of each.
         max_pixels: the limit, for each.
-        given: what is given beside them; None for a model of single pictures.
+        given: the case's other inputs; None for a model of single pictures.
         decode_one: decodes each; by default in this process.
-        explain: whether it is asked where the model looked; the model is, where its maps are shown.
+        explain: whether a map of where the model looked is requested; ignored where the model has none.
 
     Raises:
         NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.

@@ -10,8 +10,8 @@ and B is the larger b of both directions. It is a ratio: how dark a skin is, or 
 not in it. Departures: the average is over 5 pixels where theirs is over 9, for we look at a small picture;
 where the average would reach beyond the border nothing is counted.
 
-**Light** is told by the ends of the histogram in a disc in the middle (a dermoscope's rim is outside),
-never by the mean, which skin itself decides: how bright the brightest channel gets in the brightest
+**Light** is measured at the ends of the histogram in a disc in the middle (a dermoscope's rim is outside),
+not by the mean, which depends on the skin: how bright the brightest channel gets in the brightest
 hundredth, and in how large a share two channels are at their ceiling, where colour is lost.
 
 **Contrast** is (high − low) / high between the 5th and the 95th percentile in the disc, of the channel
@@ -170,7 +170,7 @@ class QualityIssue:
 
     Attributes:
         code: what is wrong, in a word.
-        bad: whether another picture has to be taken.
+        bad: whether another picture must be taken.
         text: what was found and what to do, for the person with the camera.
     """
 
@@ -234,7 +234,7 @@ class QualityAssessment:
 
 
 def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> QualityAssessment:
-    """The quality of several pictures of a lesion, of which each has to be good; issues say of which."""
+    """The quality of several pictures of a lesion: each must be good, and issues name their picture."""
     return QualityAssessment(
         tuple(
             replace(issue, text=f"Picture {number} ({kind}): {issue.text}")

@@ -1,14 +1,14 @@
 """Warns where a picture contradicts the skin tone declared with it; the answer does not depend on it.
 
 The angle of the skin (`registry.bundle.skin_tone`) is compared with the ranges that the bundle
-learned from its own pictures. Nobody is routed by it and no tone is filled in: the answer is the same with
+learned from its own pictures. It neither changes the route nor fills in a tone: the answer is the same with
 and without the warning.
 
-It warns only where that was measured to mean something (docs/results/skin-tone.md). The bundle
-has to know ranges on the declared scale; in its pictures the angle has to follow the tone, as it does in
-close-ups (rank correlation 0.52) and does not in dermoscopic pictures (−0.04); and the picture has to be like
-those, for of dermoscopic pictures the ranges of close-ups would warn wrongly, most of all where skin is dark.
-Even then most wrong declarations go unnoticed: no warning says nothing.
+It warns only where warnings were measured to be informative (docs/results/skin-tone.md). The bundle must have
+ranges on the declared scale; in its pictures the angle must correlate with the tone, as it does in close-ups
+(rank correlation 0.52) and does not in dermoscopic pictures (−0.04); and the picture must be like those:
+on dermoscopic pictures the ranges of close-ups would warn wrongly, mostly for dark skin. Even then, most
+wrong declarations go unnoticed: the absence of a warning means nothing.
 """
 
 from typing import Final

@@ -19,10 +19,10 @@ logarithm. Several pictures of one lesion make chance larger than is computed he
 
 Where the test pictures' histogram is a sum of B that were merged into runs each (see
 `registry.bundle.counts.score_bins`), the bins compared end halfway between occupied ones and hold 10 %, so
-that runs are small beside them. An end still cuts a run in each of the B, of up to c = 2 smallest cells, and
-up to half of it lies on the wrong side: spread evenly from −c/2 to c/2, with a variance of c²/12. With G bins
-of m / G test pictures and two ends each, that is c² B G / (6 m) times the variance of their shares by chance,
-by which 1/m is enlarged.
+that runs are narrow in comparison. An end still cuts a run in each of the B, of up to c = 2 smallest cells,
+and up to half of it lies on the wrong side: spread evenly from −c/2 to c/2, with a variance of c²/12. With G
+bins of m / G test pictures and two ends each, that is c² B G / (6 m) times the variance of their shares by
+chance, by which 1/m is enlarged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -171,9 +171,9 @@ class Expected:
 def expected(manifest: BundleManifest, subgroup: str, measure: Measure) -> Expected | None:
     """The histogram of the test pictures in the bins of drift; None where the bundle does not hold it.
 
-    Those of the subgroup where the model for everybody was tested on it; else of all pictures that the model
-    was tested on, which are the subgroup's for a subgroup's own model. Of distances, a bundle without a
-    histogram still gives two bins: which share of known pictures may lie beyond the threshold.
+    For the global model, the subgroup's test pictures where it was tested on them; else all pictures that the
+    model was tested on, which for a subgroup's model are the subgroup's. For distances, a bundle without a
+    histogram still gives two bins: the share of known pictures that may lie beyond the threshold.
 
     Args:
         manifest: of the version that answers.
@@ -233,7 +233,7 @@ class DriftRow:
 
     Attributes:
         model, version: which answered.
-        subgroup: of the declared tone; `all` for everybody together.
+        subgroup: of the declared tone; `all` for all subgroups together.
         measure: what is compared: the confidence, the malignancy probability, the classes' mean
             probabilities, or the distance from the training pictures.
         n: pictures that came in.

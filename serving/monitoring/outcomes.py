@@ -1,7 +1,7 @@
 """Keeps answers so that their outcomes can be given, where an operator names a database for them.
 
-A thread writes those that have come meanwhile, all at once; no answer waits for it. While the database cannot
-be written they wait, so many of them; what comes then is lost, counted and told.
+A thread writes the answers in batches; no response waits for it. While the database cannot be written, a
+limited number of answers is queued; further ones are lost, and the loss is counted and reported.
 """
 
 import logging
@@ -32,13 +32,13 @@ from serving.releases.rollout import AnsweredPicture
 
 
 def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | None) -> KeptAnswer:
-    """What is kept of an answer.
+    """The record of an answer that is stored.
 
     Args:
         answered: the answer.
-        release: of the version that gave it. The subgroup of the declared tone is kept where it has a version
-            there, or the one for everybody was tested on it; of any other tone nothing is.
-        key: the id of the key that asked.
+        release: of the version that gave it. The subgroup of the declared tone is stored if the release has a
+            version for it or the global model was tested on it; any other tone is not.
+        key: the id of the caller's API key.
     """
     version, diagnosis = answered.loaded.version, answered.diagnosis
     named = {*release.subgroups, *(one.name for one in release.versions[GLOBAL].manifest.named_subgroups)}
@@ -250,5 +250,5 @@ class AnswerKeeper:
 
 
 def why_of(error: Exception) -> str:
-    """What is told of an error: of one that is not ours its kind alone, for it may quote a row."""
+    """What is reported of an error: of a foreign one only its type, for its text may quote a row."""
     return str(error) if isinstance(error, RegistryError) else type(error).__name__

@@ -47,11 +47,11 @@ class Coded:
 
 @dataclass(frozen=True)
 class Figure:
-    """How the page shows a field: in a row among the figures.
+    """How the page shows a field: in a row among the metrics.
 
     Attributes:
         title: what it is called.
-        note: what stands beside the value; `{name}` is the field of that name in the same part.
+        note: the text next to the value; `{name}` is the field of that name in the same part.
     """
 
     title: str

@@ -16,8 +16,8 @@ A subgroup may name values of several scales: a tone declared on any of them is 
 converted into each other.
 
 A subgroup's version answers for the tones that its calibration has seen, by the bundle's numbers of patients
-(`patients_by_tone`): for another tone of its own it would promise what nobody measured. Its route has the
-reason `tone-not-represented`; the reasons of all other routes are called as they are.
+(`patients_by_tone`): its metrics were not measured on any other tone of the subgroup. Such a route has the
+reason `tone-not-represented`; the reasons of all other routes have the names of the routes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +91,7 @@ class Parameters:
         skin_tone_scale: its scale.
         model: the model asked for, if any.
         top: how many findings to list; None for all.
-        image_kind: of what kind the picture `image` is; None where nobody said it.
+        image_kind: of what kind the picture `image` is; None where it was not sent.
         facts: what else the form says, by name: facts, if the model takes them.
         explain: whether a map of where the model looked is asked for.
     """
@@ -138,12 +138,12 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
 
 
 def one_value_each(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The value of each name, without space around it; a name that is given again has to say the same.
+    """The value of each name, without space around it; a name that is repeated must have the same value.
 
-    Programs that were generated from the description send a parameter in the query and in the form.
+    Clients generated from the OpenAPI description send a parameter in the query and in the form.
 
     Raises:
-        InvalidParameter: two values of one name, of which nobody can say which is meant.
+        InvalidParameter: a name has two different values.
     """
     given: dict[str, str] = {}
     for name, value in items:
@@ -164,7 +164,7 @@ def read_case(
         manifest: of the version that answers.
         pictures: the bytes of each.
         kinds: of the pictures, as far as the sender says it.
-        facts: what the form says beside the parameters; an empty value counts as none.
+        facts: the form's fields that are not parameters; an empty value counts as none.
 
     Raises:
         InvalidParameter: the model does not take it.
@@ -271,8 +271,8 @@ def subgroup_of(
 ) -> str:
     """The subgroup of a declared tone, as metrics and canaries call it: one of a closed list.
 
-    The subgroup of a version of the release that is for this tone; else the subgroup that the model for
-    everybody was tested on; else the tone itself, with its scale.
+    The subgroup of a version of the release that is for this tone; else the subgroup that the global model
+    was tested on; else the tone itself, with its scale.
     """
     if skin_tone is None:
         return UNDECLARED

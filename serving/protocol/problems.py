@@ -5,10 +5,10 @@ ProblemResponse
 ├── MalformedRequest    400  the request itself cannot be read
 ├── KeyMissing          401  no API key, or one that is not good
 ├── ScopeMissing        403  an API key that is for something else
-├── CrossSite           403  a picture that a page of somebody else sends
+├── CrossSite           403  a picture sent by a page of another site
 ├── UnknownModel        404  nothing of this name is served
 ├── NotAcceptable       406  the answer is asked for in a form that there is not
-├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
+├── UnknownDiagnosis    404  no diagnosis of this id is kept for the caller
 ├── NothingKept         404  the service keeps no diagnoses to be judged
 ├── OutcomeKnown        409  another outcome of this diagnosis is known
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
@@ -94,7 +94,7 @@ class ScopeMissing(ProblemResponse):
 
 
 class CrossSite(ProblemResponse):
-    """A picture that a page of somebody else sends."""
+    """A picture sent by a page of another site."""
 
     status, name, title = 403, "cross-site", "Sent by another site"
 
@@ -118,7 +118,7 @@ class UnknownModel(ProblemResponse):
 
 
 class UnknownDiagnosis(ProblemResponse):
-    """No diagnosis of this id is kept for whoever asks."""
+    """No diagnosis of this id is kept for the caller."""
 
     status, name, title = 404, "unknown-diagnosis", "No such diagnosis"
 

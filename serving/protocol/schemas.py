@@ -1,6 +1,6 @@
-"""The shape of a diagnosis and of the lists beside it: what an app may rely on.
+"""The schema of a diagnosis: what an app may rely on.
 
-A field of a diagnosis is defined here and nowhere else, with its description and an example. The description
+A field of a diagnosis is defined only here, with its description and an example. The description
 of the interface follows from it, and by its `Fact` the component in FHIR and the row on the page.
 """
 

@@ -1,10 +1,10 @@
 """Keeps the release that an alias points to loaded: polls the registry and swaps releases without downtime.
 
-A thread asks the registry every half second what is current. A new release is loaded whole beside the
-old one, by a thread of its own, and put in its place in one step, so that a request sees one release from
-beginning to end; the old one lives until its last request has ended. A release that does not load leaves
-the old one serving, and says so; where trusted keys are set, so does one with a version that none of them
-has signed.
+A thread polls the registry every half second for the current release. Another thread loads a new release
+completely while the old one serves, and swaps them in one step, so that a request sees one release from
+beginning to end; the old one lives until its last request has ended. If a release does not load, the old one
+keeps serving and a health issue is reported; where trusted keys are set, so too for a version that none of
+them has signed.
 
 A diagnosis may only come from a release that was current at some moment between two seconds before
 the request began and its end. So each `ServedRelease` holds the moment when the registry last confirmed it,
@@ -16,13 +16,13 @@ A version that was withdrawn is another matter: the poll that learns of it drops
 or not the next one has been loaded, and the model answers 503 until it has. What a withdrawn version was
 computing when that happened is not answered either (`may_answer`).
 
-While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is
-in its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later,
-until the right one is back.
+While the registry cannot be read, the loaded releases keep serving. Where it was removed or replaced by
+another registry, API keys cannot be verified: after `max_age_seconds` every request is refused until the
+right registry is back.
 
-An older copy that was restored is served, for nobody else can say what is current. But what was done since it
-was made is undone in it, and two things never come back while the service runs: a version that was
-withdrawn, and an API key that was revoked.
+A registry restored from an older backup is served, as the only source of what is current, although it lacks
+the changes made since. Two things never come back while the service runs: a version that was withdrawn, and
+an API key that was revoked.
 """
 
 import logging
@@ -110,7 +110,7 @@ class ServedRelease:
         return (canary, loaded) if production and production.release.id == canary.beside else None
 
     def is_withdrawn(self, version: Version) -> bool:
-        """Whether a version was withdrawn, as far as the registry has told."""
+        """Whether a version was withdrawn, as of the last successful poll."""
         return (version.model, version.digest) in self.withdrawn
 
     def confirmed_for(self, model: str | None = None) -> float:
@@ -196,10 +196,10 @@ class CurrentRelease:
         return served if recent or self._unanswered_for() > SILENT_SECONDS else None
 
     def may_answer(self, version: Version) -> bool | None:
-        """Whether an answer that this version has computed may leave; None until the registry has told.
+        """Whether an answer that this version computed may be sent; None until the registry confirms it.
 
-        It may not where the version was withdrawn. What the registry said longer ago than
-        `WITHDRAWN_SECONDS` is not enough to tell.
+        It may not where the version was withdrawn. A confirmation is valid for `WITHDRAWN_SECONDS`; none is
+        needed once the registry has not responded for `SILENT_SECONDS`.
         """
         served = self.served
         if served.is_withdrawn(version):
@@ -408,7 +408,7 @@ class CurrentRelease:
 
     @staticmethod
     def _log_once(name: str, error: Exception, known: Mapping[str, str]) -> None:
-        """Logs a health issue once, not at every poll; an error that nobody foresaw with its traceback."""
+        """Logs a health issue once, not at every poll; an unexpected error with its traceback."""
         if name in known and str(error) in known[name]:
             return
         foreseen = isinstance(error, (RegistryError, BundleError, OSError))

@@ -383,9 +383,9 @@ class ShadowRow:
 
     Attributes:
         model: whose versions they are.
-        version, candidate: which answered, and which was shown the same pictures.
-        subgroup: of the declared tone; `all` for everybody together.
-        n: pictures that both were shown.
+        version, candidate: which answered, and which ran on the same pictures.
+        subgroup: of the declared tone; `all` for all subgroups together.
+        n: pictures that both ran on.
         agreement: the share of which both found the same class most probable.
         interval: of that share, 95 %.
         decisions: how many pictures went from which decision to which.
@@ -422,7 +422,7 @@ class ShadowRow:
 def shadow_table(
     totals: WorkerTotals, served: Iterable[LoadedRelease], candidates: Iterable[LoadedRelease]
 ) -> list[ShadowRow]:
-    """The comparisons of the versions served with the current candidates, everybody first, then by subgroup.
+    """The comparisons of the versions served with the current candidates, overall first, then by subgroup.
 
     Args:
         totals: the counts of all workers.

@@ -3,8 +3,8 @@
 `report` says that the model is sure, and not that the lesion is harmless. So a reported malignancy is said
 first and looks like a referral, and nothing at all looks like an all-clear.
 
-A picture is a copy of what the model saw, small, where it lies in the picture as it was sent: what was cut
-off is grey. It goes back to whoever sent it, within the page and nowhere else.
+A picture is a small copy of what the model saw, at its position in the picture that was sent: what was cut
+off is grey. It is returned to its sender only, within the page.
 """
 
 import base64

@@ -90,7 +90,7 @@ def read_choice(
 def rows(
     choice: Choice, versions: Sequence[Version], release: Release | None, withdrawn: Collection[int]
 ) -> list[Row]:
-    """A row for everybody and then one for each subgroup of the model.
+    """A row for the global model and then one for each subgroup of the model.
 
     Args:
         choice: what was chosen.
@@ -140,8 +140,8 @@ class Seen:
         aliases: where aliases point.
         stopped: aliases that point to nothing, with the event that stopped them.
         withdrawn: versions that were withdrawn.
-        comparison: what would change; None where nothing was chosen, or it cannot be told.
-        trouble: why it cannot be told; empty where it can.
+        comparison: what would change; None where nothing was chosen, or the comparison failed.
+        trouble: why the comparison failed; empty where it did not.
         history: what was done, the newest first, each with what must not be overlooked in a word.
         older: how many older events there are.
     """
@@ -214,7 +214,7 @@ def promoted(choice: Choice) -> str:
 
 
 def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str]:
-    """What would change, or why it cannot be told."""
+    """What would change, or why the comparison failed."""
     if choice.model is None or not (choice.versions or choice.without):
         return None, ""
     try:

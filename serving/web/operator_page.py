@@ -1,8 +1,8 @@
-"""What whoever runs the service has to see: the release, its fairness, what was done, and what comes in.
+"""The operator's page: the release, its fairness, its history, and the pictures that come in.
 
-First stands whether anything needs them: health, then what was overridden, then drift. A reliability diagram
-shows how often answers of a confidence were right: a model whose confidence can be trusted lies on the
-diagonal. Drawn are bins with enough test pictures; each mark carries the 95 % interval of its share (Wilson),
+First comes what needs the operator's attention: health, then overridden gates, then drift. A reliability
+diagram shows how often answers of a confidence were right: a calibrated model lies on the diagonal. It shows
+bins with enough test pictures; each mark carries the 95 % interval of its share (Wilson),
 so that a few pictures do not look like a fault.
 """
 
@@ -41,15 +41,15 @@ def attention(
     drift: Sequence[DriftRow],
     alarms: Sequence[tuple[str, Alarm]] = (),
 ) -> SiteStatus:
-    """What needs somebody, the worst first.
+    """What needs the operator's attention, the worst first.
 
     Args:
         state: what is served.
         troubles: what keeps something from working, a sentence each.
         history: what was done to each model, the oldest first.
         forged: events that say to be signed and are not, by model; None where they cannot be checked.
-        drift: what came in beside what was tested on.
-        alarms: promises that were broken in the field, and that nobody has closed, each with its model.
+        drift: the pictures that came in, compared with those tested on.
+        alarms: open alarms about guarantees violated in production, each with its model.
     """
     silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
     return SiteStatus(
@@ -187,11 +187,11 @@ class Seen:
         history: what was done to each model, the oldest first.
         forged: events that say to be signed and are not, by model; None where they cannot be checked.
         troubles: what keeps something from working.
-        drift: what came in beside what was tested on.
+        drift: the pictures that came in, compared with those tested on.
         decisions: how often each triage and each decision was given, by model, version and subgroup.
-        shadow: candidates beside what is served.
-        answering: the events of canaries that answer; others of `state` are held back.
-        field: what the last look at the field has found; None where no answers are kept, or before it.
+        shadow: candidates, compared with what is served.
+        answering: the events of active canaries; other canaries in `state` are held back.
+        field: the last result of post-deployment monitoring; None before it, or where no answers are kept.
     """
 
     state: ServedRelease
@@ -287,6 +287,6 @@ def field_rows(
 
 
 def told_once(rows: Sequence[DriftRow]) -> list[DriftRow]:
-    """Without the rows of everybody together, where everybody is of one subgroup."""
+    """Drop the overall rows where all pictures are of one subgroup, whose rows say the same."""
     subgroups = Counter((row.version, row.measure) for row in rows)
     return [row for row in rows if row.subgroup != EVERYBODY or subgroups[row.version, row.measure] > 2]

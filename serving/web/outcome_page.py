@@ -1,9 +1,9 @@
 """The pages on which the outcome of an answer is given: found again by its number, weeks later.
 
-Two clicks give an outcome: what it was, and the button of how that is known. Nothing is chosen beforehand:
-diseases stand in the version's own order, whatever was answered, and what was answered is folded away, for
-whoever sees it first finds it again. The Enter key presses the first button, which nobody sees and which
-says nothing of how it is known: the page then asks for that.
+Two clicks give an outcome: the diagnosis, and a button for how it was established. Nothing is preselected:
+diseases are listed in the version's own order, and the model's answer is folded away, since a user who sees
+it first is biased towards it. The Enter key presses the first button, which is hidden and does not say how
+the diagnosis was established: the page then asks for that.
 """
 
 from collections.abc import Mapping, Sequence

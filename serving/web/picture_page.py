@@ -171,9 +171,9 @@ def picture_page(
     Args:
         state: what is served.
         diagnosis: the answer.
-        asked: what was asked for, so that the form says it again.
+        asked: the parameters of the request, to fill in the form.
         keeps_answers: whether answers are kept so that their outcomes can be given.
-        gives_outcomes: whether whoever asks may give them.
+        gives_outcomes: whether the user may give them.
         labels: of the version that answered, in its own order.
         looked: where the model looked in each picture.
     """
@@ -202,7 +202,7 @@ def _outcome_form(diagnosis: Diagnosis, labels: Sequence[Label]) -> OutcomeForm 
 
 
 def _answer(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What the answer's part of the page shows beside the diagnosis itself."""
+    """The page's values for the answer, in addition to the diagnosis itself."""
     return {
         "verdict": verdict(diagnosis),
         "given": given(diagnosis),

@@ -45,7 +45,7 @@ def calibration_table(models: Sequence[CalibratedModel]) -> Table:
 
 
 def tones_table(tones: Sequence[ClaimedTone]) -> Table | None:
-    """The patients of each skin tone of a subgroup; None where nobody counted them."""
+    """The patients of each skin tone of a subgroup; None where they were not counted."""
     if not tones:
         return None
     rows = tuple(

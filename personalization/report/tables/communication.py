@@ -1,9 +1,9 @@
 """Communication: bytes to and from each client, and the additional cost of the exchange.
 
-Additional cost = bytes downloaded beside the weights / bytes of weights downloaded (AC in Table 2 of Bdair et
-al. 2022, measured): 1 with one model beside the weights in every round, T with T models. It is given over all
-rounds, and over those in which anything travelled beside the weights to any client, which are the rounds
-after warm-up. The client `server` is the coordinator's own, so it is in no sum.
+Additional cost = bytes downloaded in addition to the weights / bytes of weights downloaded (AC in Table 2 of
+Bdair et al. 2022, measured): 1 with one additional model in every round, T with T models. It is given over
+all rounds, and over the rounds in which any client received more than the weights, which are those after
+warm-up. The client `server` is the coordinator's own and is excluded from all sums.
 """
 
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ def sent(rounds: Sequence[Round], clients: Sequence[str]) -> ClientBytes:
 
 
 def additional_cost(counted: ClientBytes) -> float | None:
-    """AC: bytes beside the weights over bytes of weights; None where no weights were sent."""
+    """AC: bytes sent in addition to the weights over bytes of weights; None where no weights were sent."""
     return counted.beside / counted.weights if counted.weights else None
 
 
 def with_exchange(rounds: Sequence[Round]) -> list[Round]:
-    """The rounds in which anything travelled beside the weights."""
+    """The rounds in which more than the weights was sent."""
     return [entry for entry in rounds if any(sizes.beside for sizes in entry.bytes_by_client.values())]
 
 

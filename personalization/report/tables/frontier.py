@@ -1,4 +1,4 @@
-"""The fairness-accuracy frontier as a table: the selected epochs beside the points they are compared with."""
+"""The fairness-accuracy frontier as a table: the selected epochs and the points they are compared with."""
 
 from personalization.report.data import FineTuning
 from personalization.report.numerals import number
