@@ -18,7 +18,7 @@ from training.errors import TrainingError
 
 
 class FederationError(TrainingError):
-    """Base of all errors about a federation; its text is for whoever runs one."""
+    """Base of all errors about a federation; its text is for the operator."""
 
     code: ClassVar[str] = "kit"
 
