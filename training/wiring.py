@@ -1,7 +1,7 @@
-"""Puts the rooms together: a job of this machine, of a federation, and its check.
+"""Wires the packages together: a job of this machine, of a federation, and its check.
 
-Wiring alone: whatever could go wrong or be decided here belongs in a room. `training.run` is the command, and
-imports this once a job has the right shape: torch and the figures take seconds.
+Wiring alone: whatever could go wrong or be decided here belongs in a package. `training.run` is the command,
+and imports this once a job has the right shape: torch and the figures take seconds.
 """
 
 from collections.abc import Callable, Iterator, Sequence

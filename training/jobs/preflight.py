@@ -50,7 +50,8 @@ class MatrixRow:
         pictures: how many of each class, `unlabelled` last where there are any.
         patients: of how many patients the labelled ones are; None for all hospitals together, who may share
             some.
-        told: whether counts of answers about them may leave the client; None where they are not requested.
+        disclosed: whether counts of answers about them may leave the client; None where they are not
+            requested.
     """
 
     client: str | None

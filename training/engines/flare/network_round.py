@@ -75,7 +75,7 @@ class PendingRequest:
     """A request of a round to one site, and its answer once it is settled.
 
     Attributes:
-        request: what is asked.
+        broadcast: the request.
         stamp: what its answer must share with it.
         kept: see `training.engines.flare.wire.RequestHeader`.
         answer: what came, once it is settled.
