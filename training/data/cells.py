@@ -132,7 +132,7 @@ class Cells:
         return dict(zip(self.names, found.flatten().tolist(), strict=True))
 
     def disclosed(self, examples: Examples, min_count: int) -> frozenset[str]:
-        """The cells that may be disclosed: each has so many patients, and so has what is withheld.
+        """The cells that may be disclosed: each is of `min_count` patients or more, as is what is withheld.
 
         The sum over a subgroup is disclosed too. If only few patients were outside the disclosed cells, their
         counts would follow from the sum; so one more cell is withheld (`training.data.cells`).
