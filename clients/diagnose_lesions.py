@@ -18,10 +18,10 @@ OTHER_FACT: Final = "fact:"
 
 @dataclass(frozen=True)
 class Lesion:
-    """One lesion to ask about.
+    """One lesion to request a diagnosis for.
 
     Attributes:
-        name: by which the answer is told.
+        name: identifies its answer.
         arguments: of `DermFed.diagnose`.
     """
 

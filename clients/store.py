@@ -134,7 +134,7 @@ def _round_of(path: Path) -> int:
 
 
 def _file_name(name: str) -> str:
-    """`name` as a file name that stands for no other, even where `A` and `a` are the same file.
+    """`name` as a file name that no other name gets, even where `A` and `a` are the same file.
 
     All but small letters, digits, `-` and `_` is percent-encoded; a name too long for a file is its digest.
     """

@@ -188,10 +188,10 @@ def read_config(path: Path, shape: type[Config], error: type[Exception], *, what
 
     Args:
         path: the file.
-        shape: what they have to be.
+        shape: the expected type.
         error: raised, with one line for each thing that is wrong.
         what: the kind of file, as in "a policy".
-        holds: what stands in one, for whoever gave another file.
+        holds: what such a file contains, for the message to a user who gave another one.
     """
     try:
         raw = load_yaml(path.read_text(encoding="utf-8"))

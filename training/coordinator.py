@@ -1,7 +1,7 @@
-"""The coordinator inside FLARE's server job: wires the rooms together, as `run.py` does on one machine.
+"""The coordinator inside FLARE's server job: wires the packages together, as `run.py` does on one machine.
 
-Like `run.py` it puts the rooms together and decides nothing. Results, checkpoints and the registry are here;
-whoever sent the job fetches what it wants to see.
+Like `run.py` it wires the packages together and decides nothing. Results, checkpoints and the registry are
+here; the user who submitted the job fetches what they need.
 """
 
 import json
@@ -136,7 +136,7 @@ class Coordinator:
             write_text(folder.report, render_report(data))
 
     def _report(self, folder: RunFolder, asked: object) -> dict[str, Any]:
-        """What whoever follows the run wants to know: the lines since, who is offline, for whom it waits."""
+        """The run's status for its followers: new log lines, offline sites, sites it waits for."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
         progress = folder.path / PROGRESS
         content = progress.read_bytes() if progress.exists() else b""
@@ -153,7 +153,7 @@ class Coordinator:
 
 
 def outcome_of(error: Exception) -> dict[str, str]:
-    """How the job ended that an error ended, for whoever sent it."""
+    """The outcome of a job that an error ended, for the user who submitted it."""
     return {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
 
 
@@ -237,7 +237,7 @@ def leave_results(place: Path, folder: RunFolder, session: str, outcome: Mapping
 
 
 def keep_log(place: Path, folder: RunFolder, session: str) -> None:
-    """Keep the log of a FLARE job, which goes with the job when whoever sent it has fetched its results."""
+    """Keep the log of a FLARE job, which FLARE deletes with the job once its results are fetched."""
     log = place / "log.txt"
     if log.is_file():
         (folder.path / LOGS).mkdir(exist_ok=True)

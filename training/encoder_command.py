@@ -78,7 +78,7 @@ def print_contents(facts: dict[str, Any]) -> None:
 
 
 def known_encoders() -> list[dict[str, Any]]:
-    """What is told of each encoder that can be installed."""
+    """A description of each encoder that can be installed."""
     from training.models.encoders.sources import KNOWN
 
     return [listed(package) for package in KNOWN]
@@ -114,7 +114,7 @@ def facts_of(what: str) -> dict[str, Any]:
 
 
 def listed(package: str) -> dict[str, Any]:
-    """What is told of a known package."""
+    """A description of a known package."""
     from training.models.encoders.sources import KNOWN, PACKAGE, Source, is_installed, weights_file
 
     known, there = KNOWN[package], is_installed(package)

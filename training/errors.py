@@ -19,11 +19,11 @@ from safetensors import SafetensorError
 
 
 class TrainingError(Exception):
-    """Base of all errors that a user of the training room may see; its text is for them, where they are.
+    """Base of all errors that a user of the training package may see; its text is for a local user.
 
     Attributes:
-        code: by which its kind is told to another site, see `public_message`.
-        public: whether its text is made of nothing but what the other site sent or is told anyway; see
+        code: identifies its kind to another site, see `public_message`.
+        public: whether its text is made of nothing but what the other site sent or already knows; see
             `public`.
     """
 
@@ -118,9 +118,9 @@ OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def may_pass(message: str) -> bool:
-    """Whether what another site told by `public_message` may be over later, without anybody touching the run.
+    """Whether an error that another site reported by `public_message` may resolve without intervention.
 
-    So it is of a full disk, and of what the hospital's own policy allows at another hour or with more room.
+    Examples are a full disk, and what the hospital's policy allows at another hour or with more disk space.
     """
     full = [f"disk: {SENTENCES['disk']} ({name}: " for name in FULL]
     return any(each in message for each in [*full, *(f"{code}: {SENTENCES[code]}" for code in PASSING)])
@@ -134,7 +134,7 @@ def is_of_a_full_disk(error: BaseException) -> bool:
 def public(error: Public) -> Public:
     """Let an error's text leave its site as it is.
 
-    For texts of what the other site sent or is told anyway, such as versions, digests and the fields of a
+    For texts of what the other site sent or already knows, such as versions, digests and the fields of a
     request; never for one that quotes a file, a table, a setting of the site, or another error.
     """
     error.public = True
@@ -144,7 +144,7 @@ def public(error: Public) -> Public:
 def public_message(error: BaseException) -> str:
     """An error as it may leave its site: a code and a sentence from `SENTENCES`, and nothing of its own text.
 
-    The one exception are texts that whoever raised them vouched for, by `public`.
+    The one exception are texts that the code raising them marked by `public`.
     """
     if isinstance(error, TrainingError) and error.public:
         return f"{error}"[:LONGEST]

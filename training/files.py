@@ -16,7 +16,7 @@ from training.errors import CheckpointError, MessageError, public
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file under a temporary name beside `path`, sync it to disk, and rename it.
+    """Write a file under a temporary name next to `path`, sync it to disk, and rename it.
 
     A kill at any instant leaves the old file or the new one.
 
@@ -58,7 +58,7 @@ PAUSE = 0.05  # seconds between two tries
 
 
 def locked_within(file: IO[Any], seconds: float) -> bool:
-    """Take a file's lock until it is closed, waiting so long for whoever holds it; whether it is ours now."""
+    """Take a file's lock until it is closed, waiting at most `seconds`; return whether it was acquired."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -223,7 +223,7 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def with_interval(figures: Mapping[str, Any], key: str) -> str:
-    """A figure and its interval; nothing where it is not told of these pictures."""
+    """A metric and its interval; empty where it is not reported for these pictures."""
     value, ends = figures.get(key), figures["intervals"].get(key)
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""How far a long piece of work is, for whoever waits, and how long the rest of it takes.
+"""Show the progress of long work to the user, and estimate the time left.
 
 On a terminal it is a bar in place, elsewhere a line now and then, always on the console's own stream
 (standard error), never among results. Nothing of it is logged in `metrics.jsonl`, and nothing depends on it.
@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 
 
 def unwatched(share: float) -> None:
-    """Stands in for a `Watch` where nobody waits."""
+    """A `Watch` that shows nothing."""
 
 
 def nothing_under_way() -> float:
@@ -113,7 +113,7 @@ class Question:
 
 
 class Progress:
-    """Shows a run's stages, rounds and requests to whoever waits.
+    """Shows a run's stages, rounds and requests to the user.
 
     Args:
         console: where.
@@ -265,7 +265,7 @@ class Progress:
 
 @dataclass
 class Advance:
-    """Counts items that are done, for whoever waits.
+    """Counts items that are done, for the user.
 
     Attributes:
         progress: what shows them.

@@ -1,4 +1,4 @@
-"""Random numbers: draws that all can repeat, and keys, keystreams and Gaussian noise that nobody can.
+"""Random numbers: reproducible draws, and unpredictable keys, keystreams and Gaussian noise.
 
 Every draw of training comes from (job seed, stage, round, client, ...), never from who draws first: a run
 that is repeated, resumed or spread over more workers draws the same numbers.
@@ -63,7 +63,7 @@ class Keystream:
 
 
 def fresh_key() -> bytes:
-    """A key that nobody knows; tests put another function in its place."""
+    """A new secret key; tests replace this function."""
     return os.urandom(KEY_BYTES)
 
 

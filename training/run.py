@@ -1,8 +1,8 @@
 """`dermfed-train`, and `python training/run.py JOB.yaml`: the command, its options, and how it ends.
 
 Help, and the refusal of a job that is no YAML or has a misspelt key, take no time: what needs torch or draws
-figures is imported once a command needs it. `training.wiring` puts the rooms together, `training.printing`
-prints.
+figures is imported once a command needs it. `training.wiring` wires the packages together,
+`training.printing` prints.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Puts the rooms together: a job of this machine, of a federation, and its check.
+"""Wires the packages together: a job of this machine, of a federation, and its check.
 
-Wiring alone: whatever could go wrong or be decided here belongs in a room. `training.run` is the command, and
-imports this once a job has the right shape: torch and the figures take seconds.
+Wiring alone: whatever could go wrong or be decided here belongs in a package. `training.run` is the command,
+and imports this once a job has the right shape: torch and the figures take seconds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +74,8 @@ def train(
         out: the folder for results.
         console: where progress is shown; by default on standard error.
         resume: whether a run that is there is continued.
-        key: of whoever signs the figures and registers, in PEM; by default that of `DERMFED_SIGNING_KEY`.
+        key: of the user who signs the metrics and registers, in PEM; by default that of
+            `DERMFED_SIGNING_KEY`.
     """
     refuse_missing(job.tracking)
     attest = attester(key)
@@ -195,7 +196,7 @@ class CheckedFederation:
     Attributes:
         hospitals: their names; they have the pictures.
         seen: who will see what of theirs.
-        notes: what whoever runs the job should know before.
+        notes: what the user who runs the job should know before.
     """
 
     hospitals: Sequence[str]
@@ -209,8 +210,8 @@ def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Prefli
     Args:
         job: the job.
         job_file: where it was read; paths to pictures start from its folder.
-        say: is told of the model before the pictures are read, which takes longer, and of pictures that are
-            not used where the job is refused.
+        say: receives a description of the model before the pictures are read, which takes longer, and of
+            unused pictures where the job is refused.
         key: as for `train`.
     """
     refuse_missing(job.tracking)

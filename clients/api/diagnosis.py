@@ -138,10 +138,10 @@ class ModelUsed(_Part):
     Attributes:
         name: the model's name in the registry.
         version: its version there.
-        subgroup: whom this version is for; `global` is everybody.
+        subgroup: whom this version is for; `global` is all patients.
         digest: of its bundle, `sha256:…`.
-        route: why this one answered; every route but `declared` means the model for everybody, and no promise
-            for the subgroup.
+        route: why this one answered; every route but `declared` means the global model, and no guarantee for
+            the subgroup.
     """
 
     name: str
@@ -275,7 +275,7 @@ class Explanation(_Part):
     Attributes:
         code: of the class whose maps they are, the most probable; null without maps.
         maps: of each picture, in the order in which they were sent; empty without maps.
-        limits: what the maps do not say, to be shown beside them.
+        limits: what the maps do not show, to be displayed with them.
         why_not: why there are no maps; null with maps.
     """
 
@@ -313,8 +313,8 @@ class Diagnosis(_Part):
             older service answered.
         would_help: what is missing of a case that would help, best first; not there where nothing is; not
             there where an older service answered.
-        explanation: where the model looked; not there where nobody asked (`explain=true`); not there where an
-            older service answered.
+        explanation: where the model looked; not there without `explain=true`; not there where an older
+            service answered.
     """
 
     id: str

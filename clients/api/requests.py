@@ -59,7 +59,7 @@ def diagnosis_call(
 
     Raises:
         UnreadablePicture: a file cannot be read.
-        NotAPicture: no JPEG, PNG, WebP or DICOM, told from the first bytes.
+        NotAPicture: no JPEG, PNG, WebP or DICOM by its first bytes.
         InvalidInput: a fact has the name of a parameter.
     """
     given = {name: str(value) for name, value in parameters.items() if value is not None}
@@ -101,7 +101,7 @@ def ready_call() -> Call:
 
 
 def media_type(content: bytes) -> str:
-    """The picture's media type, told from its first bytes.
+    """The picture's media type, detected from its first bytes.
 
     Raises:
         NotAPicture: no JPEG, PNG, WebP or DICOM.

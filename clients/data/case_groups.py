@@ -1,4 +1,4 @@
-"""Pictures grouped into cases: of each lesion its pictures, their kinds, and what is known beside them.
+"""Pictures grouped into cases: of each lesion its pictures, their kinds, and the other known facts.
 
 A lesion that two clients hold is a case at each of them. What its pictures' rows say of it must agree; a cell
 that is empty on some of them says nothing.

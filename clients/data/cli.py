@@ -149,7 +149,7 @@ def import_(
     """Make a manifest of a folder as its publisher gives it out.
 
     What is taken for granted of a table (encoding, delimiter, names of pictures), lines whose picture is not
-    on disk, by cause, and pictures that no line names are told on standard error, and with --json.
+    on disk, by cause, and pictures that no line names are reported on standard error, and with --json.
     """
     with _explained():
         _refuse_overwriting(out, force)
@@ -228,12 +228,11 @@ def check(
     """List every picture and row that is wrong; exit with 1 if there are any.
 
     Missing or broken pictures, impossible values, lesions on both sides of a split or at two patients, and
-    pictures that appear under two lesions or with two diagnoses, also where they were saved, resized or
-    cropped anew (near-duplicates; `dermfed-data link` keeps them together). Of several manifests also across
-    them. With --cases also kinds, ages,
-    sexes and sites that cannot be, and pictures of one lesion that contradict each other. Of pictures, twenty
-    are shown of each cause; --json has all. Pictures beside those of the manifest that no line names are
-    told, and are no problem.
+    pictures that appear under two lesions or with two diagnoses, also where they were saved again, resized or
+    cropped (near-duplicates; `dermfed-data link` keeps them together). Several manifests are also checked
+    against each other. With --cases also impossible kinds, ages, sexes and sites, and pictures of one lesion
+    that contradict each other. Of each cause twenty pictures are shown; --json has all. Picture files next to
+    the manifest's that no line names are reported, but are no problem.
     """
     with _explained():
         if near_duplicates and not can_fingerprint():
@@ -271,7 +270,7 @@ def link(
 ) -> None:
     """Write a manifest whose `duplicate_group` keeps together pictures that are the same.
 
-    The same bytes, or near-duplicates: saved, resized or cropped a little anew. Groups that are there stay,
+    The same bytes, or near-duplicates: saved again, resized or slightly cropped. Existing groups stay,
     and become one where their pictures are the same. Look at what is linked, `dermfed-data check` names it.
     Of several manifests pictures are linked across them, and each is written to the folder under its name.
     """

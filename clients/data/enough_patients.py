@@ -1,6 +1,6 @@
 """What a job's selectors keep or leave out of a hospital's pictures: enough patients, or none.
 
-Whoever writes a job chooses its selectors, and whatever is counted, trained or judged afterwards is of the
+The author of a job chooses its selectors, and whatever is counted, trained or judged afterwards is of the
 pictures that they select. So before anything is disclosed,
 
 1. `refuse_narrow`: the pictures that `where`, the label maps and `train_only` keep, and those that they leave
@@ -10,8 +10,8 @@ pictures that they select. So before anything is disclosed,
    global model and are in no subgroup, a few labels are left out, and what cannot be hidden among others is
    not used.
 
-Both look at one job. What two jobs tell apart, by other seeds, units or label maps, or since pictures were
-mended, is for the account of censuses (`training.rounds.client.ledger`).
+Both look at one job. Differences between two jobs (other seeds, units or label maps, or repaired pictures)
+are checked by the account of censuses (`training.rounds.client.ledger`).
 """
 
 from collections.abc import Sequence

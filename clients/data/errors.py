@@ -6,7 +6,7 @@ training.errors.DataError
     ├── UnknownColumnError     a setting names a column that the manifest does not have
     ├── AdapterError           no such adapter, wrong options, or its folder lacks a file
     ├── LabelError             labels that the label map does not know, or none at all
-    ├── SubgroupError          groups that nobody belongs to
+    ├── SubgroupError          groups without pictures
     ├── SplitError             one lesion or patient was put on both sides of a split
     ├── PartitionError         pictures cannot be partitioned as the job asks
     ├── BrokenPicturesError    pictures that cannot be decoded
@@ -47,7 +47,7 @@ class LabelError(ClientDataError):
 
 
 class SubgroupError(ClientDataError):
-    """Subgroups that nobody belongs to."""
+    """Subgroups without pictures."""
 
     code: ClassVar[str] = "subgroups"
 

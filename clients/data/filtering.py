@@ -21,8 +21,8 @@ class Picture:
         row: what its manifest says.
         source: the name of its manifest.
         file: where it is.
-        unseen: whether nobody trains on it.
-        train_only: whether nobody is judged by it.
+        unseen: whether no client trains on it.
+        train_only: whether it is left out of evaluation.
     """
 
     row: Row

@@ -36,9 +36,9 @@ def progress(what: str, total: int) -> AbstractContextManager[Callable[[int], No
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it replaces `path`, on failure it is removed.
+    """Yield a temporary path next to `path`; on success it replaces `path`, on failure it is removed.
 
-    Whoever writes the temporary file flushes it to the disk before leaving the block.
+    The caller must flush the temporary file to the disk before leaving the block.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
@@ -52,7 +52,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def build_folder_once(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that becomes `path`, unless somebody else was first.
+    """Yield a temporary folder next to `path` that becomes `path`, unless another process was first.
 
     Concurrent builders of the same content each fill a folder of their own; the first to finish wins, and
     the others' work is thrown away.

@@ -203,8 +203,8 @@ def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequen
 
     Args:
         contents: SHA-256 of the bytes of every picture, by its row.
-        table: of pictures, or of cases, which are told by all their pictures, kinds and facts.
-        names: of what the numbers in the table stand for.
+        table: of pictures, or of cases, which are identified by all their pictures, kinds and facts.
+        names: what the numbers in the table represent.
     """
     uses = np.stack([table.labels, table.subgroups, table.clients, table.splits], axis=1)
     if table.traits is not None:

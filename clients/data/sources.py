@@ -25,7 +25,7 @@ class Source:
         where: which of them are kept, besides the job's `where`.
         label_map: its codes to common ones, before the job's `label_map`.
         count: how many clients it becomes where clients are by source.
-        unseen: whether nobody trains on it.
+        unseen: whether no client trains on it.
     """
 
     name: str

@@ -130,7 +130,7 @@ def rows_of(manifest: Manifest, patients: Sequence[str]) -> frozenset[int]:
     goes too.
 
     Raises:
-        ManifestError: no patient is named in the manifest, or not this one; or a row of somebody else is
+        ManifestError: no patient is named in the manifest, or not this one; or a row of another patient is
             linked to theirs.
     """
     known = list(dict.fromkeys(row.patient_id for row in manifest.rows if row.patient_id))
@@ -183,7 +183,7 @@ def said(picture: DrawnPicture | None) -> str:
 
 
 def refuse_same_files(before: Manifest, gone: frozenset[int], left: Manifest, drawn: Drawn) -> None:
-    """Refuse to leave a picture of whoever withdraws under another row.
+    """Refuse to leave a picture of the withdrawn patients under another row.
 
     Raises:
         ManifestError: naming the rows whose files have the same bytes.

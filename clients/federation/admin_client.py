@@ -49,7 +49,7 @@ CONNECTION_LOST = (
 
 
 class AdminClient:
-    """An admin session with the coordinator, opened anew when the connection was lost.
+    """An admin session with the coordinator, reopened when the connection was lost.
 
     Args:
         kit: the admin's.
@@ -251,7 +251,7 @@ def change_site_status(kit: Kit, name: str, how: Literal["disable", "enable"], *
 
 
 def in_words(standing: SiteStatus) -> str:
-    """A hospital's standing in sentences, for whoever changed it."""
+    """A hospital's status in sentences, for the user who changed it."""
     name = standing.hospital
     if standing.state == "enabled":
         if not standing.changed:

@@ -1,8 +1,8 @@
 """X.509 certificates: signed for keys that never leave their hospital, and renewed.
 
-The federation has one authority, which signs. A certificate says for whom a key speaks, and is no
-secret; so a renewed one may travel as it likes. The authority renews its own with the same key and name, and
-so old and new certificates are good beside each other until the old ones end.
+The federation has one authority, which signs. A certificate says who owns a key, and is no secret; so a
+renewed one may be sent by any channel. The authority renews its own with the same key and name, so both old
+and new certificates are valid until the old ones expire.
 """
 
 from dataclasses import dataclass

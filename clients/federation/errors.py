@@ -9,7 +9,7 @@ clients.data.errors.ClientDataError's sibling, training.errors.TrainingError
     └── PolicyError           a hospital's own policy does not allow what it is asked
         ├── PolicyFileError   that policy cannot be read, and allows nothing
         ├── ClosedHoursError  not at this hour
-        └── LimitsError       it leaves no more room
+        └── LimitsError       it leaves no more disk space
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ from training.errors import TrainingError
 
 
 class FederationError(TrainingError):
-    """Base of all errors about a federation; its text is for whoever runs one."""
+    """Base of all errors about a federation; its text is for the operator."""
 
     code: ClassVar[str] = "kit"
 
@@ -58,6 +58,6 @@ class ClosedHoursError(PolicyError):
 
 
 class LimitsError(PolicyError):
-    """A hospital's policy leaves no more room on its disk."""
+    """A hospital's policy leaves no more disk space."""
 
     code: ClassVar[str] = "limits"

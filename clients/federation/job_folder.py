@@ -58,7 +58,7 @@ def write_job(
         folder: where.
         job: the job.
         run: under which name both sides keep what they must, the same whenever the run is taken up again.
-        hospitals: who gets the job; nobody else ever does.
+        hospitals: who gets the job; no other hospital ever does.
         without: those that are dismissed.
     """
     path = folder / job.name

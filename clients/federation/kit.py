@@ -196,7 +196,7 @@ class Kit:
 
     @property
     def releases(self) -> Path:
-        """The account of what this node told of its pictures, over all runs."""
+        """The record of the sums that this node sent of its pictures, over all runs."""
         return self.private / "releases"
 
     @property
@@ -206,7 +206,7 @@ class Kit:
 
     @property
     def certificate(self) -> Path:
-        """The owner's certificate; the private key is beside it, with the ending `.key`."""
+        """The owner's certificate; the private key is next to it, with the ending `.key`."""
         return self.path / "startup" / f"{'server' if self.facts.role == 'server' else 'client'}.crt"
 
     @property

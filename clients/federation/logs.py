@@ -32,14 +32,14 @@ class WithoutTraces(logging.Formatter):
 
 
 class ConsoleLog:
-    """Prints new lines of a log that contain the mark, from a thread, and turns the log over.
+    """Prints new lines of a log that contain the mark, from a thread, and rotates the log.
 
-    The processes write to the log themselves, and not to us: they live on when we are killed.
+    The processes write to the log themselves, and not to us: they keep running when we are killed.
 
     Args:
         log: of the node.
         say: takes one line.
-        full: bytes after which the log begins anew.
+        full: bytes after which the log is rotated.
     """
 
     def __init__(self, log: Path, say: Callable[[str], None], full: int = FULL) -> None:
@@ -78,10 +78,10 @@ class ConsoleLog:
         self._turn_over()
 
     def _turn_over(self) -> None:
-        """Begin a full log anew, once all of it was printed.
+        """Empty a full log, once all of it was printed.
 
-        The processes hold the file open to append to it: it is copied and emptied, for a new one would not be
-        theirs. A line that is written between the two is lost.
+        The processes hold the file open to append to it: it is copied and emptied, since they would not write
+        to a new one. A line written between the two is lost.
         """
         if self._offset < self._full or self._log.stat().st_size != self._offset:
             return

@@ -30,7 +30,7 @@ def end_with_parent(parent: int | None = None) -> None:
     an end at any instant loses nothing but time.
 
     Args:
-        parent: its number, where it may have ended already; by default whoever is the parent now.
+        parent: its number, where it may have ended already; by default the present parent's.
     """
     eldest = os.getppid() if parent is None else parent
 
@@ -82,7 +82,7 @@ class NodeProcess:
 
     Args:
         kit: whose.
-        say: takes one line for whoever watches the node.
+        say: takes one line for the node's operator.
     """
 
     def __init__(self, kit: Kit, say: Callable[[str], None] = print) -> None:
@@ -176,10 +176,10 @@ def end_group(group: int) -> None:
 
 @contextmanager
 def in_use(kit: Kit) -> Iterator[None]:
-    """Lock a kit, so that nobody starts it twice.
+    """Lock a kit, so that it is not started twice.
 
     Raises:
-        KitError: somebody has.
+        KitError: it is locked already.
     """
     with (kit.private / "lock").open("w") as file:
         try:

@@ -1,8 +1,9 @@
 """Provisioning: from a federation file to a kit for the server, each hospital and the admin.
 
 Certificates are made by FLARE's own provisioner, from the federation's authority or one made here; its key
-stays in `authority/`, beside the kits and in none of them, and nobody else's is there. A hospital that made
-its own key gets a kit without one. Run again with a longer list of hospitals, those that have a kit keep it.
+stays in `authority/`, next to the kits and in none of them; no other private key is there. A hospital that
+made its own key gets a kit without one. Run again with a longer list of hospitals, those that have a kit keep
+it.
 """
 
 import json
@@ -78,7 +79,7 @@ def provision(federation: Federation, folder: Path, out: Path) -> list[Path]:
 
 
 def parties(federation: Federation) -> list[KitFacts]:
-    """The kit facts of everybody who gets a kit."""
+    """The kit facts of every party that gets a kit."""
     coordinator = federation.coordinator
     return [
         KitFacts(
@@ -132,7 +133,7 @@ def state_file(federation: Federation, out: Path) -> Path:
 
 
 def forget_keys(state: Path) -> None:
-    """Delete all private keys but the authority's own from FLARE's state, which would keep everybody's."""
+    """Delete all private keys but the authority's own from FLARE's state, which would keep them."""
     if not state.exists():
         return
     content = json.loads(state.read_text())
@@ -183,7 +184,7 @@ def certify_own(startup: Path, key: RSAPublicKey, authority: CertificateAuthorit
 
 @contextmanager
 def startup_kits(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
-    """FLARE's start-up kits of everybody, by identity, in a folder that is removed afterwards.
+    """FLARE's start-up kits of all parties, by identity, in a folder that is removed afterwards.
 
     Raises:
         KitError: with what FLARE says of it.

@@ -71,7 +71,7 @@ REASON = "the coordinator's operator has disabled it (dermfed-node enable lets i
 
 @dataclass(frozen=True)
 class DisabledHospitals:
-    """The names that FLARE lets in no more, read anew at every look.
+    """The hospitals that FLARE no longer admits, read again at every access.
 
     Attributes:
         kit: the server's kit, which is FLARE's workspace.
@@ -83,7 +83,7 @@ class DisabledHospitals:
         """The names in the certificates that are refused.
 
         Raises:
-            ChannelError: the file is there and cannot be read; then nobody is known to be let in.
+            ChannelError: the file is there and cannot be read; then no hospital is admitted.
         """
         path = self.kit / FILE
         try:
@@ -102,7 +102,7 @@ class DisabledHospitals:
         """Refuse a hospital that is disabled.
 
         Raises:
-            ChannelError: it is, or nobody knows.
+            ChannelError: it is, or that cannot be determined.
         """
         if name in self.names():
             raise ChannelError(REASON)

@@ -89,9 +89,9 @@ def digest(content: bytes) -> str:
 
 
 def round_line(line: bytes) -> dict[str, Any] | None:
-    """A line of the log that tells the stage, the round and the seconds of a round; None for any other.
+    """A line of the log that has the stage, the round and the seconds of a round; None for any other.
 
-    A coordinator may send anything; what it takes to show the run never ends whoever follows it.
+    A coordinator may send anything; an invalid line must not end the process that follows the run.
     """
     try:
         found = json.loads(line)
@@ -111,10 +111,10 @@ class MetricsFollower:
     """A local copy of the log that is brought up to date by deltas.
 
     The log may get shorter when a run is taken up from a checkpoint, and grow again with other seconds in it.
-    So whoever asks sends what it has, and gets either what follows or all of it.
+    So the follower sends what it has, and gets either what follows or all of it.
 
     Args:
-        path: where; made when something comes.
+        path: where; created with the first data.
     """
 
     def __init__(self, path: Path) -> None:

@@ -107,8 +107,8 @@ class Supervisor:
         admin: a session with the coordinator.
         job: the job.
         out: where results go.
-        say: takes one line for whoever watches.
-        show: takes what is going on at the moment, in place of what it took before.
+        say: takes one line for the user.
+        show: takes the current status, which replaces the previous one.
         sleep, clock: of seconds.
     """
 
@@ -129,7 +129,7 @@ class Supervisor:
 
         Args:
             resume: whether to take up the run in `out`.
-            without: hospitals that are dismissed from it, beside those that were before.
+            without: hospitals that are dismissed from it, in addition to those dismissed earlier.
 
         Raises:
             CheckpointError: `out` holds something else.
@@ -242,8 +242,8 @@ class Supervisor:
     def _wait(self, *, everybody: bool) -> None:
         """Wait until all hospitals are connected.
 
-        Once the run has begun, those that a round can do without are waited for only as long as they may be
-        silent in it.
+        Once the run has begun, those that a round can do without are waited for only up to the round's
+        heartbeat timeout.
 
         Args:
             everybody: whether the run cannot begin without them.

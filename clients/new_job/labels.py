@@ -35,7 +35,7 @@ def _names() -> dict[str, str]:
 
 
 def known_code(label: str) -> str | None:
-    """The code that a label stands for; None for one that is not known."""
+    """The code that a label means; None for one that is not known."""
     return _names().get(" ".join(label.lower().split()))
 
 

@@ -17,7 +17,7 @@ class Manifests:
     Attributes:
         paths: the files, in the order in which they were named.
         rows: of all of them.
-        columns: those that every one of them has beside the known ones.
+        columns: those that every one of them has in addition to the known ones.
         patients: a number per row, equal for pictures that must stay together: of a patient, of a lesion, or
             duplicates.
     """
@@ -33,7 +33,7 @@ class Manifests:
         return Counter(row.label for row in self.rows if row.label)
 
     def patients_of(self, keep: Sequence[bool]) -> int:
-        """How many patients the kept rows are of; a lesion or a picture stands for one who is not named."""
+        """Number of patients of the kept rows; a lesion or picture without a named patient counts as one."""
         return len({patient for patient, kept in zip(self.patients, keep, strict=True) if kept})
 
 

@@ -1,8 +1,8 @@
 """Subgroups: groups proposed from the skin tones that occur.
 
 Scales are never mixed: the groups are of the scale that most pictures have, and tones of another count as
-undeclared. A group speaks for the tones that it has seen: one of too few patients is left out of every group,
-and said to be. Its pictures train the model for everybody all the same.
+undeclared. A group covers the tones that occur in it: a tone of too few patients is left out of every group,
+and reported. Its pictures still train the global model.
 """
 
 from collections import Counter

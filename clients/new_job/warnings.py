@@ -13,7 +13,7 @@ ADVICE = (
 
 
 def warnings_of(lesions: Lesions, answers: Answers, work: Work) -> list[str]:
-    """What is to be told of a new job, in sentences."""
+    """Warnings about a new job, in sentences."""
     told = [*_of_labels(answers), *_of_tones(answers), *_of_lesions(lesions, answers)]
     without, column = answers.parties.without, answers.parties.clients.column
     if without:

@@ -65,7 +65,7 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, out: Path, name
 
 
 def intersections(answers: Answers) -> list[dict[str, Any]]:
-    """The facts of a case by which figures are told apart, too."""
+    """The facts of a case by which metrics are also divided."""
     facts = answers.cases.facts if answers.cases and answers.subgroups else ()
     of: dict[str, dict[str, Any]] = {"age": {"column": "age", "bands": [40, 65]}, "sex": {"column": "sex"}}
     return [of[name] for name in facts if isinstance(name, str) and name in of]

@@ -47,7 +47,7 @@ class Proxy:
     Attributes:
         host: its name or address.
         port: where it listens.
-        headers: what it is told besides: who asks, where the address says so.
+        headers: sent to it: credentials, where the address has them.
     """
 
     host: str
@@ -308,7 +308,7 @@ def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckRes
 
 
 def check_census(kit: Kit, job: Job, own: OwnData) -> Iterator[CheckResult]:
-    """Whether a new run may be told how many pictures there are, where the policy compares with earlier runs.
+    """Whether the number of pictures may be sent to a new run, where the policy compares with earlier runs.
 
     Classes and subgroups are this node's alone; the run's may be more, which changes no set of pictures.
     """
@@ -362,7 +362,7 @@ def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
 
 
 def never_leaves(min_count: int) -> str:
-    """What no answer to the coordinator tells, where nothing is told of fewer patients than this."""
+    """What no answer to the coordinator discloses, given `privacy.min_count`."""
     never = "pictures, file names, lesion and patient numbers, keys, logs"
     if min_count <= 1:
         return f"{never}. Counts and losses may be of one patient (privacy.min_count: {min_count})"

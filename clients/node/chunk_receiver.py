@@ -59,7 +59,7 @@ class IncomingPayload:
         return self._path
 
     def close(self) -> None:
-        """Remove the file; whoever has opened it can go on reading."""
+        """Remove the file; readers that have it open can go on."""
         self._path.unlink(missing_ok=True)
 
 

@@ -159,10 +159,10 @@ def now_here() -> datetime:
 
 @dataclass
 class PolicyGuard:
-    """Holds jobs and requests against a hospital's policy.
+    """Checks jobs and requests against a hospital's policy.
 
     Attributes:
-        path: of `policy.yaml`; read anew each time.
+        path: of `policy.yaml`; read again each time.
         kept: the folders that jobs fill.
         clock: the time.
     """

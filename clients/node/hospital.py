@@ -52,7 +52,7 @@ LOGGER = logging.getLogger("dermfed.node")
 
 
 def say(text: str) -> None:
-    """Log one line for whoever watches the node."""
+    """Log one line for the node's operator."""
     LOGGER.info("%s", text)
 
 

@@ -33,7 +33,7 @@ class KnownHospitals:
     Attributes:
         path: the file of fingerprints.
         federation: the names in the kit's federation file.
-        say: takes one line for whoever watches the node.
+        say: takes one line for the node's operator.
     """
 
     path: Path

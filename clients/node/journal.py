@@ -39,7 +39,7 @@ class Entry(FrozenConfig):
         stage, round, ask, track: of the request that it answers; empty where it answers none.
         holds: what is in it: `numbers`, `tensors`, `a masked sum`, `shares of masks`, `an error's code` …
         tensors: how many tensors.
-        messages: how many messages the line stands for: more than one for heartbeats alone.
+        messages: how many messages the line represents: more than one for heartbeats only.
         bytes: of all of them, headers included.
         sha256: of the message; empty for heartbeats.
         before: the digest of the line before.
@@ -72,7 +72,7 @@ class Journal:
     Args:
         folder: of the journal; made where it is not there.
         full: bytes after which a new file begins.
-        kept: files that stay beside it.
+        kept: how many older files stay next to it.
         clock: the time in UTC.
     """
 

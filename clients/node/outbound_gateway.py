@@ -1,6 +1,6 @@
-"""The gateway of a hospital's node: all that is told to the coordinator goes out here, and nowhere else.
+"""The gateway of a hospital's node: everything sent to the coordinator goes out here, and nowhere else.
 
-Every published method of `clients.node.hospital` is one of the gateway's. Whatever a method would tell is
+Every published method of `clients.node.hospital` is one of the gateway's. Whatever a method would send is
 entered in the journal first; whatever goes wrong becomes a refusal, a code and a sentence of ours, and its
 own text stays in this node's log. A refusal is an answer and no exception: FLARE sends the trace of an
 exception along, with the files of this machine.

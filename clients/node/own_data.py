@@ -1,6 +1,6 @@
 """A node's own pictures in a job: what the job's `data` block means for one hospital.
 
-The node's manifest stands for the job's; subgroups, label map, splits and shares of labels are the job's. The
+The node's manifest replaces the job's; subgroups, label map, splits and shares of labels are the job's. The
 hospital is one client under its own name. Splits are drawn hospital by hospital wherever they are drawn, so
 they are those that one machine with all manifests would draw.
 """
@@ -64,7 +64,7 @@ class OwnData:
 
     @property
     def not_used(self) -> list[str]:
-        """What is to be told of pictures that are not used, or in no subgroup."""
+        """Notes on pictures that are not used, or in no subgroup."""
         unused = unused_of(self.dataset)
         return [*([] if unused is None else unused.lines()), *self.withheld]
 
@@ -155,7 +155,7 @@ class AgreedDataset:
     Attributes:
         own: the node's pictures.
         roster: what all agreed on.
-        tells_unused: whether it is told how many pictures are not used, beside the census.
+        tells_unused: whether the number of unused pictures is reported with the census.
     """
 
     own: OwnData
@@ -213,7 +213,7 @@ class AgreedDataset:
 
     @property
     def unused(self) -> Unused | None:
-        """Those of this node's pictures that are not used, and those in no subgroup, where it is told."""
+        """This node's pictures that are not used, and those in no subgroup, where they are reported."""
         return (unused_of(self.own.dataset) or Unused(0, 0, 0, 0)) if self.tells_unused else None
 
     def examples(self, client: str, split: Split) -> Examples:
@@ -291,7 +291,7 @@ def renumbered(values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray
 
 
 class RunPictures:
-    """Which pictures a run began with: its first number is told of them, and so are all others.
+    """Which pictures a run began with: all counts that are sent in the run are of these.
 
     Args:
         path: of a file in the run's folder, for the digest of their list.
@@ -302,7 +302,7 @@ class RunPictures:
 
     @property
     def settled(self) -> bool:
-        """Whether a number was told."""
+        """Whether a count was sent."""
         return self._path.exists()
 
     def settle(self, now: PictureList) -> None:

@@ -1,4 +1,4 @@
-"""The hospital's own policy: `policy.yaml` in its kit, which the hospital writes and nobody else does.
+"""The hospital's own policy: `policy.yaml` in its kit, which only the hospital writes.
 
 Whatever a job says, a node does no more than its policy allows. The file is read at every request, so that a
 change holds at once; one that cannot be read allows nothing. Where there is none, and for every key that it
@@ -24,19 +24,19 @@ Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class PrivacyPolicy(FrozenConfig):
-    """The least that a job's `privacy` block has to promise.
+    """The least that a job's `privacy` block must guarantee.
 
     Attributes:
         min_count: the least `privacy.min_count`: of how many patients all must be that is counted, trained
             on, or kept or left out by a selector of the job.
-        masked_counts: whether counts leave as sums under masks alone.
+        masked_counts: whether counts are sent only as masked sums.
         masked_weights: whether weights do.
-        fewest: the least number of hospitals in any sum under masks.
+        fewest: the least number of hospitals in any masked sum.
         least_noise: the least noise multiplier on updates (`privacy.client_level`) or on every step of every
             training (`dp-sgd`); null where none is required.
         largest_epsilon: the largest `privacy.counts.epsilon`; null where no noise on counts is required.
         census_apart: whether a run is refused whose numbers of pictures differ by fewer than `min_count`
-            patients of a split and subgroup, or of a class, from those that an earlier run was told.
+            patients of a split and subgroup, or of a class, from those that were sent to an earlier run.
         columns: of the manifest, by which a job may filter or divide (`where`, `train_only`, subgroups and
             intersections by column, facts with values of its own). Never one that names pictures, lesions or
             patients.

@@ -62,14 +62,14 @@ class RequestHandler:
         manifest: the node's pictures.
         cache: where decoded pictures are kept.
         states: where its client states are kept.
-        say: takes one line for whoever watches the node.
-        releases: where the account is kept of what this node told, in this run and in others.
+        say: takes one line for the node's operator.
+        releases: the store of the sums that this node sent, in this run and in others.
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
-        guard: holds jobs and requests against the hospital's own policy; by default it has none.
+        guard: checks jobs and requests against the hospital's own policy; by default it has none.
 
     Attributes:
-        session: that the coordinator greeted with last; empty before.
+        session: that of the coordinator's last handshake; empty before.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class RequestHandler:
         return json.dumps({})
 
     def _refuse_near_census(self, now: PictureList) -> None:
-        """Refuse numbers that are near to those that an earlier run was told, where the policy says.
+        """Refuse numbers that are near to those sent to an earlier run, where the policy says so.
 
         Raises:
             DataError: they are.

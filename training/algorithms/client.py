@@ -193,16 +193,16 @@ class Client:
     Attributes:
         id: its name in the job.
         seed: the job's seed.
-        min_count: nothing is told of pictures of fewer patients.
+        min_count: statistics of pictures of fewer patients are not reported.
         dataset: where its pictures are.
-        store: where it keeps what does not travel.
+        store: where it keeps what is not sent.
         local_model: the model it trains on.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
-        releases: the account of what it told before.
-        noisy: whether what it tells gets noise, and is of one picture of each patient.
-        masked: whether what it tells leaves in a sum under masks alone.
+        releases: the record of the sums it has sent so far.
+        noisy: whether what it reports gets noise, and covers one picture of each patient.
+        masked: whether what it reports is sent only as a masked sum.
         features: what a frozen encoder made of its pictures.
-        watch: told how much of a long answer is done, for whoever waits.
+        watch: receives the progress of a long request.
         crossfit: how many models are trained, each without a fold, with the released one; None for none.
     """
 

@@ -20,8 +20,8 @@ class OptimizerConfig(FrozenConfig):
     Attributes:
         lr: the base learning rate, before the schedule.
         layer_decay: how much slower each layer of the encoder learns than the one above it; 1 is no slower.
-        encoder_rate: how fast the encoder learns, as a share of `lr`, beside `layer_decay`: where it knows
-            something, it is to change little while a head that begins anew learns.
+        encoder_rate: how fast the encoder learns, as a share of `lr`, in addition to `layer_decay`: a
+            pre-trained encoder should change little while a new head learns.
         decay_norms: whether `weight_decay` is for all parameters. False spares biases, what normalisation
             learns and what the encoder's author spares (class token, position embedding), as the code of
             BEiT and MAE does.
@@ -44,7 +44,7 @@ class OptimizerConfig(FrozenConfig):
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer over all parameters of `model`, with torch's fused kernels.
 
-    Every group carries `lr_scale`, the factor at which its parameters learn beside the schedule's.
+    Every group carries `lr_scale`, the factor on its parameters' learning rate in addition to the schedule's.
 
     Raises:
         JobError: when `layer_decay` is below 1 and timm cannot tell the encoder's layers apart.
@@ -80,7 +80,7 @@ def parameter_groups(config: OptimizerConfig, model: nn.Module) -> list[dict[str
 
 
 def head_parameters(model: nn.Module) -> frozenset[str]:
-    """Names in `model` of what is not its encoder's: the linear head, and what stands beside the encoder.
+    """Names in `model` of the parameters outside its encoder, such as the linear head.
 
     An adapter belongs where the weight does that it changes.
     """

@@ -1,4 +1,4 @@
-"""Keeps what a client told sums of: the account that a new release is held against."""
+"""Store for the sets of pictures whose sums a client released; new releases are checked against them."""
 
 import hashlib
 import io
@@ -71,7 +71,7 @@ class FolderReleases:
         """Every release of a client.
 
         Raises:
-            MessageError: one cannot be read. Without it nothing can be told safely.
+            MessageError: one cannot be read. Without it nothing can be reported safely.
         """
         for path in sorted(self._place(client).glob("*.npy")):
             try:

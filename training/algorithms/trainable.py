@@ -126,8 +126,9 @@ class TrainableHead(Trainable):
     cases the fusion learns with the head.
 
     Attributes:
-        views: how many augmented views of each training picture are seen beside the picture itself, drawn as
-            the objective's `augment` says. Each costs as much time and room as the pictures themselves.
+        views: how many augmented views of each training picture are seen in addition to the picture itself,
+            drawn as the objective's `augment` says. Each costs as much time and storage as the pictures
+            themselves.
     """
 
     name: Literal["head"] = "head"

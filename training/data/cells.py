@@ -1,6 +1,6 @@
 """Counts by cell of class and subgroup, and the suppression of small cells.
 
-There are few cells where classes are told apart by malignancy alone: malignant and other pictures of each
+There are few cells where classes are divided by malignancy alone: malignant and other pictures of each
 subgroup, the undeclared ones among them.
 
 Small-cell suppression: nothing is disclosed of a part of a subgroup with only a few patients.
@@ -83,7 +83,7 @@ class Cells:
     """All cells of a job; each has a number, subgroup by subgroup, undeclared last.
 
     Attributes:
-        kinds: what classes are told apart by, `(kinds,)`: sides of malignancy, or codes.
+        kinds: what classes are divided by, `(kinds,)`: sides of malignancy, or codes.
         kind_of: of each class, `(classes,)`.
         subgroups: their names, without `undeclared`.
     """
@@ -97,7 +97,7 @@ class Cells:
         """The cells of a job.
 
         Raises:
-            JobError: where its classes are of one side, and are to be told apart by malignancy.
+            JobError: where all its classes are benign or all malignant, and cells are by malignancy.
         """
         codes = tuple(label.code for label in labels)
         if by == "class":
@@ -132,10 +132,10 @@ class Cells:
         return dict(zip(self.names, found.flatten().tolist(), strict=True))
 
     def disclosed(self, examples: Examples, min_count: int) -> frozenset[str]:
-        """The cells of which something may be told: of so many patients, as is what it leaves unsaid.
+        """The cells that may be disclosed: each is of `min_count` patients or more, as is what is withheld.
 
-        The sum over a subgroup is told too. Where all but few patients' pictures of it were in cells that are
-        told, theirs would follow; so one more cell of it is not told (`training.data.cells`).
+        The sum over a subgroup is disclosed too. If only few patients were outside the disclosed cells, their
+        counts would follow from the sum; so one more cell is withheld (`training.data.cells`).
         """
         numbers, kinds, names = self.numbers(examples), len(self.kinds), self.names
         told: list[str] = []

@@ -121,7 +121,7 @@ class Examples:
         )
 
     def in_drawn_views(self, random: np.random.Generator) -> "Examples":
-        """The examples with a view of each picture that is drawn anew; themselves where there is but one."""
+        """The examples with a newly drawn view of each picture; unchanged where each has one view."""
         if self.views == 1:
             return self
         cases = self.cases
@@ -338,7 +338,7 @@ class PictureList:
 
 
 def facts_of(examples: Examples) -> NDArray[np.int64]:
-    """A digest of what is known of each example beside its class and subgroup, `(n,)`."""
+    """A digest of what is known of each example other than its class and subgroup, `(n,)`."""
     cases = examples.cases
     found = np.empty(len(examples), dtype=np.int64)
     for place in range(len(examples)):

@@ -1,7 +1,7 @@
 """The settings of a job's `data` block: sources, subgroups, splits, and how manifests become clients.
 
-Training never names a data set and never opens a picture file: it sees arrays. Whoever holds the
-pictures (`clients.data`, or a test) turns its files into `Examples` as the settings here ask.
+Training never names a data set and never opens a picture file: it sees arrays. The owner of the pictures
+(`clients.data`, or a test) turns its files into `Examples` as the settings here ask.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ class CasesConfig(FrozenConfig):
 
     Attributes:
         slots: how many pictures; of a lesion that has more, one of each kind is taken first.
-        kinds: those that are told apart; others are pictures of unknown kind.
+        kinds: those that are distinguished; others are pictures of unknown kind.
         facts: `age`, `sex`, `site`, or another column with its bounds or values.
     """
 

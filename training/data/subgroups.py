@@ -293,7 +293,7 @@ class IntersectionConfig(FrozenConfig):
         return (f"under {self.bands[0]}", *between, f"{self.bands[-1]} and over", UNKNOWN)
 
     def value(self, cell: str) -> str:
-        """The value that a cell of the manifest stands for."""
+        """The value that a cell of the manifest represents."""
         if not self.bands:
             return cell or UNKNOWN
         try:

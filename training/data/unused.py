@@ -1,7 +1,7 @@
-"""Pictures that a job does not use, or uses in no subgroup: counts by reason, and how they are told.
+"""Pictures that a job does not use, or uses in no subgroup: counts by reason, and how they are reported.
 
-It is told in the same words by `--check`, the log, the report and the summary of a run. Over a network a
-hospital tells the coordinator these counts with its census, and no name of a file.
+It is reported in the same words by `--check`, the log, the report and the summary of a run. Over a network a
+hospital sends the coordinator these counts with its census, and no file names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -83,7 +83,7 @@ class Unused:
 
     @classmethod
     def of_scalars(cls, scalars: Mapping[str, float]) -> "Unused | None":
-        """What a message tells, other names passed over; None where its version told nothing.
+        """The counts in a message, other names ignored; None where the sender's version reports none.
 
         Raises:
             ValueError: naming what is no number of pictures, or more than there are.

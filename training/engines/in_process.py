@@ -129,7 +129,7 @@ class ClientAppParts:
         """The client app, at the number of threads that the job gives each client.
 
         Args:
-            watch: told how much of a long answer is done.
+            watch: receives the progress of a long request.
         """
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
@@ -149,7 +149,7 @@ class InProcessEngine:
         parts: the job and its data.
         spool: an empty folder for updates that wait.
         memory: bytes of updates that may wait in memory.
-        progress: shows how many clients have answered; None where nobody waits.
+        progress: shows how many clients have answered; None shows nothing.
     """
 
     def __init__(

@@ -158,11 +158,11 @@ class ClientApp:
     Args:
         job: what to do, the same at the coordinator and at every site.
         dataset: the pictures of the clients played here.
-        store: where those clients keep what does not travel.
+        store: where those clients keep what is not sent.
         public_text: what is reported of an error; all of its text, where that is read at this site.
-        releases: the account of what they told before; where none is given, it ends with the process.
+        releases: the record of the sums they sent so far; by default it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
-        watch: told how much of a long answer is done, for whoever waits.
+        watch: receives the progress of a long request.
     """
 
     def __init__(

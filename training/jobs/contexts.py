@@ -27,7 +27,7 @@ def try_model(job: Job) -> tuple[str, ...]:
     """Build the model, and give it one black picture of each size that the job shows it.
 
     Returns:
-        What is to be told of it.
+        A description of it.
 
     Raises:
         JobError: it cannot be built, its weights do not fit, or it cannot take such pictures.

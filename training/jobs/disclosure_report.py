@@ -66,7 +66,7 @@ def why_open(job: Job, hospitals: Iterable[str] | None) -> str | None:
 
     Args:
         job: the job.
-        hospitals: all that are known of; None where nobody knows yet, and there may be enough.
+        hospitals: all that are known of; None where that is not known yet, and there may be enough.
     """
     masks, secure = job.privacy.counts.masks, job.privacy.secure_aggregation
     if masks is not None:
@@ -280,7 +280,7 @@ def sent_losses(rounds: Sequence[RoundsStage]) -> Iterator[str]:
 
 
 def of_exchanges(job: Job, min_count: int) -> Iterator[Seen]:
-    """What objectives and exchanges send beside weights."""
+    """What objectives and exchanges send in addition to weights."""
     for stage in job.stages:
         if not isinstance(stage, RoundsStage):
             continue

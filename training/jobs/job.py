@@ -314,7 +314,7 @@ def refuse_under_noisy_counts(
 
 
 def refuse_uncovered(stage: RoundsStage, what: str) -> None:
-    """Refuse what would leave beside the weights and is not covered by the privacy account."""
+    """Refuse what would be sent in addition to the weights and is not covered by the privacy account."""
     if not isinstance(stage.aggregator, FedAvg | FedEqual):
         raise ValueError(  # noqa: TRY004, a setting and not a type is wrong
             f"aggregator {stage.aggregator.name} reads losses or norms of clients, which the account of "

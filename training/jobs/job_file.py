@@ -13,8 +13,9 @@ where a number or a stage's name picks from a list, and the number after its las
 not there is put where the order of stages has it.
 
 `extends: [SYSTEM, PICTURES]` names several, read from left to right: of two with one block (`data`, `model`,
-`stages`, ...) the later one's replaces the earlier one's. A bare name that no file beside has is a built-in
-job's, or that of a base: blocks that jobs share, marked by a line `base: what it is`, and no job by itself.
+`stages`, ...) the later one's replaces the earlier one's. A bare name that no file in the same folder has is
+a built-in job's, or that of a base: blocks that jobs share, marked by a line `base: what it is`, and no job
+by itself.
 
 A file may have variants, each with its own `about`, `extends` and `changes`:
 
@@ -359,7 +360,7 @@ def unshared(value: Any) -> Any:
 
 
 def refuse_others(path: Path, raw: Mapping[str, Any]) -> None:
-    """Refuse what may not stand beside `extends`."""
+    """Refuse keys that may not be combined with `extends`."""
     others = [f"`{key}`" for key in raw if key not in BESIDE]
     if others:
         raise JobError(

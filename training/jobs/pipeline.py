@@ -139,7 +139,7 @@ class RunResult:
 def ask_census(job: Job, dataset: Dataset, engine: Engine, dismissed: Collection[str] = ()) -> Census:
     """Take the census of all clients, and refuse what cannot be trained on.
 
-    A subgroup may be nobody's any more where hospitals were evicted from a run that has begun.
+    A subgroup may have no client left where hospitals were evicted from a run that has begun.
 
     Raises:
         DataError: for a client or a subgroup without training pictures.
@@ -259,13 +259,13 @@ def unused_by(dataset: Dataset, census: Census) -> Mapping[str, Unused]:
 
 
 def notes_on_data(job: Job, dataset: Dataset, census: Census, *, to_owner: bool = True) -> list[str]:
-    """What is to be told of a job's data before it begins: what is not used, and what cannot be judged.
+    """Notes on a job's data before it begins: what is not used, and what cannot be evaluated.
 
     Args:
         job: the job.
         dataset: its pictures.
         census: who holds what.
-        to_owner: whether whoever holds the pictures reads it; else nothing of their tables is quoted.
+        to_owner: whether the notes are for the owner of the pictures; else nothing of their tables is quoted.
     """
     own = unused_of(dataset)
     if own is not None:

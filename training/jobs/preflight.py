@@ -50,7 +50,8 @@ class MatrixRow:
         pictures: how many of each class, `unlabelled` last where there are any.
         patients: of how many patients the labelled ones are; None for all hospitals together, who may share
             some.
-        told: whether counts of answers about them may leave the client; None where nobody asks.
+        disclosed: whether counts of answers about them may leave the client; None where they are not
+            requested.
     """
 
     client: str | None
@@ -79,7 +80,7 @@ def matrix(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count:
     Args:
         census: who holds what.
         patients: of how many patients that is, see `rehearsal.patients_of`.
-        min_count: nothing is told of fewer.
+        min_count: statistics of fewer are not reported.
     """
     names = (*census.classes, UNLABELLED)
     nobody = np.zeros((len(SPLITS), len(census.all_subgroups), len(names)), dtype=np.int64)
@@ -172,7 +173,7 @@ class Preflight:
     unit: str = "pictures"
 
     def with_notes(self, more: Sequence[str]) -> "Preflight":
-        """The same with what whoever holds the pictures knows of them besides."""
+        """The same with what only the owner of the pictures knows of them."""
         return replace(self, notes=(*self.notes, *more), handed_on=(*self.handed_on, *more))
 
     def record(self) -> dict[str, Any]:
@@ -194,7 +195,7 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
     Args:
         job: the job.
         dataset: all of its pictures.
-        store: where clients keep what does not travel while a step is tried; nobody's afterwards.
+        store: where clients keep their local state while a step is tried; not used afterwards.
 
     Raises:
         TrainingError: what would stop the run, where, and what to change.
@@ -295,12 +296,12 @@ def _nothing(record: LogRecord) -> bool:
 
 
 def not_disclosed(rows: Sequence[MatrixRow], census: Census, min_count: int) -> list[str]:
-    """A sentence on each subgroup whose test pictures hospitals will tell nothing of.
+    """A sentence on each subgroup whose test results hospitals will not report.
 
     Args:
         rows: pictures by client, split and subgroup.
         census: who holds what.
-        min_count: nothing is told of fewer patients.
+        min_count: statistics of fewer patients are not reported.
     """
     tests = [row for row in rows if row.split == "test" and row.client in census.all_hospitals]
     found = []

@@ -70,12 +70,12 @@ class EngineConfig(FrozenConfig):
 
 
 class EvaluationConfig(FrozenConfig):
-    """How test figures are made.
+    """How test metrics are computed.
 
     Attributes:
         intersections: columns of the manifests whose intersections with subgroups are judged, too.
         quorum: the share of hospitals asked that must answer in the final test, the check of an export and
-            calibration. Who is missing is told beside the figures.
+            calibration. Missing hospitals are reported with the metrics.
     """
 
     intersections: tuple[IntersectionConfig, ...] = ()

@@ -53,7 +53,7 @@ def unknown_keys(value: Any, schema: Schema, definitions: Schema, place: str = "
 
 
 def _shapes(value: Any, schema: Schema, definitions: Schema) -> Iterator[Schema]:
-    """The shapes that a value may have; of parts that are told apart by name the one that is named."""
+    """The shapes that a value may have; of parts that are distinguished by name, the one that is named."""
     if "$ref" in schema:
         yield from _shapes(value, definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
     elif "discriminator" in schema:

@@ -66,7 +66,7 @@ class Broadcast(Message):
 
     Attributes:
         tensors: weights and whatever else the part that asks sends.
-        options: further settings of the request, JSON-able; whoever answers validates them.
+        options: further settings of the request, JSON-able; the client that answers validates them.
     """
 
     tensors: Tensors = field(default_factory=dict)

@@ -129,7 +129,7 @@ def names_in(path: Path) -> tuple[str, ...]:
 
 
 def map_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file that nobody changes; whoever writes to one changes a copy of its page.
+    """All tensors of a file that must not change; writing to one changes a private copy of its page.
 
     They stay when the file is removed, until the last of them is gone.
 

@@ -218,7 +218,7 @@ def zero_linear(inputs: int, outputs: int) -> nn.Linear:
 class Network(Classifier):
     """The classifier's encoder, shared and not copied, and `heads`.
 
-    Its state is named as the classifier's, with `heads.` beside `encoder.`: what pre-training leaves is the
+    Its state is named as the classifier's, with `heads.` next to `encoder.`: what pre-training leaves is the
     same without them.
     """
 
@@ -237,7 +237,7 @@ class CaseNetwork(CaseClassifier):
 
 
 def carrying(model: Classifier, heads: nn.Module) -> Network | CaseNetwork:
-    """All of a model, shared, and `heads` beside it."""
+    """All of a model, shared, and `heads` in addition to it."""
     return CaseNetwork(model, heads) if isinstance(model, CaseClassifier) else Network(model, heads)
 
 

@@ -80,7 +80,7 @@ class Classifier(nn.Module):
     """A timm encoder and its linear head.
 
     Takes float pictures `(batch, 3, height, width)` in [0, 1], RGB, and normalises them as its encoder was
-    trained with, so that whoever holds the weights holds the whole function. That is said on the encoder
+    trained with, so that the weights define the whole function. That is said on the encoder
     itself (`normalised`), which every network that is built around it shares; ImageNet's mean and standard
     deviation where nothing is said. Other classifiers take cases, or what the encoder has made of pictures.
 

@@ -30,7 +30,7 @@ LAYERS = (nn.Linear, nn.Conv2d)
 
 
 class Factors(nn.Module):
-    """A `(rank, columns)`, drawn anew, and B `(rows, rank)`, zero, of one layer."""
+    """A `(rank, columns)`, newly drawn, and B `(rows, rank)`, zero, of one layer."""
 
     def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()

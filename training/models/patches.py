@@ -147,13 +147,13 @@ def encode_visible(encoder: Any, images: Tensor, visible: Tensor) -> Tensor:
 
 
 def encode_replaced(encoder: Any, images: Tensor, masked: Tensor, embedding: Tensor) -> Tensor:
-    """The encoder's output when an embedding stands for each masked patch; positions are added to both.
+    """The encoder's output when an embedding replaces each masked patch; positions are added to both.
 
     Args:
         encoder: a timm VisionTransformer, which has no types.
         images: normalised pictures `(batch, 3, height, width)`.
         masked: which patches are masked `(batch, patches)`, bool.
-        embedding: what stands for them `(width,)`.
+        embedding: what replaces them `(width,)`.
 
     Returns:
         `(batch, prefix tokens + patches, width)`, after the final norm where the encoder has one.

@@ -66,10 +66,10 @@ class CellRule:
 
 
 def cell_rule(classifier: Classifier, size: int) -> CellRule | None:
-    """How the encoder of a classifier pools, found out on noise; None where it pools otherwise, or nothing.
+    """How the encoder of a classifier pools, tested on noise; None where it does not pool, or in another way.
 
     Args:
-        classifier: in evaluation mode; its last layer has to be a linear one.
+        classifier: in evaluation mode; its last layer must be linear.
         size: pixels on both sides of a picture.
     """
     encoder: Any = classifier.encoder

@@ -91,8 +91,8 @@ class PrivacyConfig(FrozenConfig):
     """What leaves a client.
 
     Attributes:
-        min_count: what concerns pictures of fewer patients does not; a lesion stands for a patient who is
-            not known.
+        min_count: statistics of fewer patients are not sent; where the patient is not known, a lesion counts
+            as one.
         secure_aggregation: whether weights and counts leave masked; null for weights in the clear.
         client_level: whether updates leave clipped and with noise; null for as they are.
         counts: how counts leave.

@@ -97,7 +97,7 @@ class Census:
         counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
         unseen: clients that take no part in training; their classes are benign and malignant.
         unused: the pictures of clients that are not used, where they reported them.
-        told: the counts of pictures of enough patients to be disclosed, where that is known.
+        disclosed: the counts that are of enough patients to be disclosed, where that is known.
     """
 
     subgroups: tuple[str, ...]

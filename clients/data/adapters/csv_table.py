@@ -161,7 +161,7 @@ class CsvTable(TableAdapter):
         ]
 
     def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
-        """The lines without what stands for nothing; what `codes` names is kept."""
+        """The lines with missing-value markers emptied; values that `codes` names are kept."""
         nothing = {word.casefold() for word in self.empty_cells}
         kept = {self.image}
         found: Counter[tuple[str, str]] = Counter()

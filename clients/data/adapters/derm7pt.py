@@ -1,14 +1,13 @@
 """Derm7pt: 1,011 cases, each with a dermoscopic and a clinical picture (Kawahara et al. 2019, for research).
 
-The folder holds `meta.csv`, also as `meta/meta.csv`, the pictures, unpacked or in zip files, and, beside the
-table where they are wanted, the three published files of row numbers `train_indexes.csv`,
-`valid_indexes.csv` and `test_indexes.csv`. `case_num` is the lesion: both its pictures stay together, also
-over two manifests. A derived table without `case_num` has one picture a case. A few pictures stand in
-several cells, for the archive holds 2,013: each is listed once, under its first case, the column
-`other_cases` names the rest, all these cases are kept together, and what they do not agree on is not known
-of it.
+The folder holds `meta.csv`, also as `meta/meta.csv`, the pictures, unpacked or in zip files, and, optionally
+in the table's folder, the three published files of row numbers `train_indexes.csv`, `valid_indexes.csv` and
+`test_indexes.csv`. `case_num` is the lesion: both its pictures stay together, also over two manifests. A
+derived table without `case_num` has one picture a case. A few pictures stand in several cells, for the
+archive holds 2,013: each is listed once, under its first case, the column `other_cases` names the rest, all
+these cases are kept together, and what they do not agree on is not known of it.
 
-The data set tells no skin tones and no patients. The diagnoses lentigo, melanosis and miscellaneous have no
+The data set has no skin tones and no patients. The diagnoses lentigo, melanosis and miscellaneous have no
 code, and keep their published names. Lists of a subset's rows leave the others without a published split.
 """
 
@@ -57,7 +56,7 @@ class Derm7pt(Adapter):
         picture: which of a case's pictures, by its column; `both` makes two rows a case.
         split: `job` leaves the split to the job, and keeps the published one as the column `published_split`;
             `published` makes it the split.
-        indexes: the files of row numbers, counted from 0; `{split}` stands for train, valid and test.
+        indexes: the files of row numbers, counted from 0; `{split}` is replaced by train, valid and test.
     """
 
     name: Literal["derm7pt"] = "derm7pt"

@@ -4,7 +4,7 @@ The folder holds `ISIC_2020_Training_GroundTruth*.csv` and the pictures, unpacke
 of the table names lesions; without it each picture is taken for a lesion of its own. Where the folder also
 holds `ISIC_2020_Training_Duplicates.csv`, its 425 pairs of one picture under two names are kept together.
 
-The data set tells no skin tones. What most of its benign pictures show was not told: their diagnosis is
+The data set has no skin tones. Most of its benign pictures were published without a diagnosis: theirs is
 `unknown`.
 """
 

@@ -45,8 +45,8 @@ def read_table(
         key: of those, the column that names each line: it is filled, and equal lines count once.
         encoding: of the file; by default what it shows.
         delimiter: between cells; by default what the header shows.
-        anybodys: whether it is anybody's table rather than a published one: lines that hold only delimiters
-            are left out and told, and messages name the options `encoding` and `delimiter`.
+        anybodys: whether it is a user's table rather than a published one: lines that hold only delimiters
+            are left out and reported, and messages name the options `encoding` and `delimiter`.
         repeats: what becomes of lines with one key that say different things in the columns `required`.
         notes: takes what was taken for granted or left out; without it, that goes to standard error.
 
@@ -217,7 +217,7 @@ def counted_once(
 
 
 def find_pictures(folder: Path) -> FolderFiles:
-    """Every file in `folder`, its sub-folders and the zip files beside its tables.
+    """Every file in `folder`, its sub-folders and the zip files next to its tables.
 
     Raises:
         AdapterError: the folder does not exist, or a zip file cannot be read.

@@ -9,7 +9,7 @@ Up to three dermatologists gave each case weighted conditions; the label is the 
 published name. 925 cases have several that weigh the same: see `ties`, and the column `tied_labels`. 1,972
 cases have none: they are unlabelled. The names are an open list; one that no dermatologist gave for its
 case is an error. Fitzpatrick types are the contributor's own word, in 2,175 cases; Monk tones are estimated
-from the picture by two groups of graders, who agree in 40 % of the cases. No patients are told.
+from the picture by two groups of graders, who agree in 40 % of the cases. Patients are not named.
 
 Facts are in the words of `registry.bundle.cases`: an age group stands as its middle, in whole years,
 and the parts of the body as the one site that they are of, where they are of one. The columns `age_group` and

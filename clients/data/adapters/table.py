@@ -90,7 +90,7 @@ class AdapterOption:
 
     Attributes:
         name: what `--option` and a job call it.
-        required: whether it has to be given.
+        required: whether it must be given.
         default: its value where it is not given, as JSON writes it.
         values: those that it may have, where they are few.
         meaning: what it does.

@@ -99,14 +99,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to be done, or to be known.
+    """An issue to fix, or to know of.
 
     Attributes:
         title: what it is.
         count: how many rows or times.
         next: what to do.
         causes: the problems by cause, each with its number, the most frequent first.
-        texts: where, with names of files; not told where names are hidden.
+        texts: where, with names of files; not shown where names are hidden.
     """
 
     title: str
@@ -322,7 +322,7 @@ def quality_page(of: Quality, *, names: bool = True) -> str:
 
     Args:
         of: what is known.
-        names: whether file names, and what is told with them, are on it.
+        names: whether file names, and the texts that contain them, are on it.
     """
     return (
         _environment()

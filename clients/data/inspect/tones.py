@@ -24,7 +24,7 @@ RULE = PictureRule(size=128)
 
 @dataclass(frozen=True)
 class MeasuredTone:
-    """The typology angle of one picture beside its declared tone.
+    """The typology angle of one picture, for comparison with its declared tone.
 
     Attributes:
         row: the picture.

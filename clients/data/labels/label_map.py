@@ -87,7 +87,7 @@ def assign_classes(codes: Sequence[str], label_map: LabelMap, kinds: Kinds | Non
     Args:
         codes: the code of each row, empty where it is unlabelled.
         label_map: what each code becomes.
-        kinds: how malignant a code of somebody's own is, by all that it gathers; others are as the taxonomy
+        kinds: how malignant a user-defined code is, by all that it gathers; others are as the taxonomy
             says.
 
     Raises:
@@ -136,7 +136,7 @@ def _targets(present: Sequence[str], label_map: LabelMap) -> dict[str, str | Non
 
 
 def _label(name: str, targets: Mapping[str, str | None], kinds: Kinds) -> Label:
-    """The class `name`; one of somebody's own is as malignant as all the codes it gathers, if they agree."""
+    """The class `name`; a user-defined one is as malignant as all the codes it gathers, if they agree."""
     label = describe(name)
     gathered = {kind for code, target in targets.items() if target == name for kind in kinds_of(code, kinds)}
     if label.malignancy == "unknown" and len(gathered) == 1:
@@ -154,7 +154,7 @@ def label_pictures(pictures: Sequence[Picture], sources: Sequence[Source], label
 
     Raises:
         LabelError: a code that a source's map, the job's or the taxonomy does not know; no class at all; an
-            unseen source without a labelled picture, or beside classes of unknown kind.
+            unseen source without a labelled picture, or together with classes of unknown kind.
     """
     classes = [DROPPED] * len(pictures)
     trained: list[int] = []

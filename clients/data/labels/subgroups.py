@@ -53,7 +53,7 @@ def assign_subgroups(
     Args:
         rows: the pictures.
         config: the job's `subgroups`.
-        seen: the rows that somebody trains on `(rows,)`, by default all: a subgroup is one that they have.
+        seen: the rows that some client trains on `(rows,)`, by default all; only these form subgroups.
         whole: whether these are all of a job's pictures; one hospital's own may lack a tone's subgroup.
 
     Raises:

@@ -1,8 +1,8 @@
 """The codes of the ISIC challenges and of MILK10k: what each means, and whether it is malignant.
 
 One code means one thing in every source. `AKIEC` (actinic keratosis and intraepithelial carcinoma, HAM10000
-and MILK10k) holds carcinomas in situ that nobody told apart from their precursors, and MILK10k counts it as
-malignant: so it is `malignant`. `AK` (ISIC 2019) holds the precursors alone: it is `premalignant`, and the
+and MILK10k) holds carcinomas in situ that were not distinguished from their precursors, and MILK10k counts it
+as malignant: so it is `malignant`. `AK` (ISIC 2019) holds the precursors alone: it is `premalignant`, and the
 label map `malignancy` puts it with the malignant ones, as FedPerl does when it folds eight classes into
 two. ICD-10 and ICD-10-CM codes name the category; where on the body (C43.5, ...) is the clinician's to add.
 A code is `certain` where the published lists that we read agree on it; at the others a terminologist has to
@@ -145,6 +145,6 @@ MALIGNANT = Label(code="malignant", name="Malignant", malignancy="malignant")
 
 
 def describe(code: str) -> Label:
-    """The label of `code`; a code of somebody's own is its own name and of unknown malignancy."""
+    """The label of `code`; a user-defined code is its own name and of unknown malignancy."""
     folded = {label.code: label for label in (BENIGN, MALIGNANT)}
     return TAXONOMY.get(code) or folded.get(code) or Label(code=code, name=code)

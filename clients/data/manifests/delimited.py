@@ -1,8 +1,8 @@
-"""Tables as spreadsheets, archives and people save them: delimiter and encoding are told from the file.
+"""Tables as spreadsheets, archives and people save them: delimiter and encoding are detected from the file.
 
 The delimiter is the one of commas, semicolons, tabs and vertical bars with which the header has the columns
 that are asked for; Excel's first line `sep=;` names it. What is taken is said wherever it is not commas and
-UTF-8. Nothing is padded or cut: a line with other cells than the header is told with its number.
+UTF-8. Nothing is padded or cut: a line with more or fewer cells than the header is reported with its number.
 
 From the bytes of a table to its text: which encoding it is in, or why it is no text.
 
@@ -39,7 +39,7 @@ class UnreadableTableError(Exception):
 
 
 class UnknownEncodingError(UnreadableTableError):
-    """A table is not of the encoding that it shows, and somebody may know which it is."""
+    """A table is not in the encoding that was detected; the user may know the right one."""
 
 
 @dataclass(frozen=True)

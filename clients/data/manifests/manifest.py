@@ -76,7 +76,7 @@ class Manifest:
         rows: one per picture.
         folder: what relative image paths start from.
         extra_columns: the columns beyond `COLUMNS`, in the file's order.
-        notes: what reading it took for granted, matched or left out, for whoever owns the pictures.
+        notes: what reading it took for granted, matched or left out, for the owner of the pictures.
     """
 
     rows: tuple[Row, ...]
@@ -175,7 +175,7 @@ def name_pictures(rows: Sequence[Row], contents: NDArray[np.uint8]) -> NDArray[n
     """Digests by which a picture and its patient are known again in another run, `(rows, 2)`.
 
     Linked pictures may be of one patient and count as such: a lesion has one, and duplicates show one. Where
-    no patient is known the lesion stands for one, and a picture without a lesion for its own.
+    no patient is known, the lesion counts as one, and so does a picture without a lesion.
 
     Args:
         rows: of the manifest.

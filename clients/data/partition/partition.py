@@ -94,7 +94,7 @@ def partition(
     Raises:
         SplitError: pictures that belong together were given different splits.
         PartitionError: a client would have no pictures or another's name, pictures of an unseen source are
-            in another source too, or `labelled_clients` names nobody.
+            in another source too, or `labelled_clients` names no client.
     """
     keys = [
         [*linkage_keys(picture.row), ("bytes", bytes(content))]

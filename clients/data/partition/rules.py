@@ -137,7 +137,7 @@ def by_value(values: Sequence[str], *, column: str) -> Partition:
 
 
 def by_name(values: Sequence[str], clients: Sequence[str]) -> Partition:
-    """One client for each of `clients`, in that order; rows with another value are nobody's.
+    """One client for each of `clients`, in that order; rows with another value belong to no client.
 
     Raises:
         PartitionError: a client without pictures.
@@ -277,7 +277,7 @@ class Pool:
 
     @property
     def unseen(self) -> NDArray[np.bool_]:
-        """Which pictures nobody trains on, `(pictures,)`."""
+        """Which pictures no client trains on, `(pictures,)`."""
         return np.array([picture.unseen for picture in self.pictures], dtype=bool)
 
     @property

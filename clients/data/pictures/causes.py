@@ -66,7 +66,7 @@ class Cause:
 
 
 def find_causes(pictures: Iterable[UnusablePicture]) -> list[Cause]:
-    """The cause of each; for those that are missing, the files beside them are looked at."""
+    """The cause of each; for missing ones, the other files in their folder are looked at."""
     beside: dict[Path, PictureNames] = {}
     causes = []
     for picture in pictures:

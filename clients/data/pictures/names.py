@@ -119,7 +119,7 @@ class PictureNames:
         return NameMatch(best[0], " and ".join(how), elsewhere=longest < len(wanted))
 
     def like(self, name: str) -> tuple[str, ...]:
-        """The files that `name` does not mean and may have meant, for whoever looks for it."""
+        """The files with names similar to `name`, as suggestions where it is not found."""
         wanted = _parts(slashed(name))
         if not wanted:
             return ()

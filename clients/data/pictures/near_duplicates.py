@@ -1,4 +1,4 @@
-"""Finding near-duplicates: pictures that were saved, resized or cropped anew.
+"""Finding near-duplicates: pictures that were saved again, resized or cropped.
 
 Two looks. All pairs are compared by their hashes, in blocks that stay in the processor's cache: candidates
 are those of which one's hash differs from that of a window of the other in at most `RADIUS` bits. These are
@@ -7,7 +7,7 @@ looked at again (`clients.data.pictures.causes`), and those that are alike are n
 Fingerprints of pictures, by which near-duplicates are found: perceptual hashes and a small grey copy.
 
 The hash is ImageHash's `phash` of 256 bits: of the discrete cosine transform of a 64 x 64 grey copy, which of
-the 16 x 16 lowest frequencies are above their median (Zauner 2010). A picture that was saved or resized anew
+the 16 x 16 lowest frequencies are above their median (Zauner 2010). A picture that was saved again or resized
 differs in few bits, one that was cropped in many; so windows of a picture are hashed as well, and a crop is
 met by the window that is nearest to it.
 
@@ -91,7 +91,7 @@ def _mean_around(x: Real) -> Real:
 
 
 def _rim(x: Real) -> NDArray[np.bool_]:
-    """What is dark from an edge on, and a little beside it, `(n, SIDE, SIDE)`."""
+    """What is dark from an edge on, with a small margin, `(n, SIDE, SIDE)`."""
     dark = x < _DARK * np.percentile(x, _BRIGHT, axis=(1, 2), keepdims=True)
     rim = np.zeros_like(dark)
     for axis in (1, 2):

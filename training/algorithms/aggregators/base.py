@@ -71,7 +71,7 @@ class JobContext:
         names_subgroups: whether the job names subgroups.
         learning_rate: η, the objective's base learning rate.
         cells: labelled training pictures by cell and client, for a rule that weighs cells.
-        min_count: nothing is told of pictures of fewer patients.
+        min_count: statistics of pictures of fewer patients are not reported.
     """
 
     clients: Sequence[str]
@@ -86,8 +86,8 @@ class Aggregator(FrozenConfig, ABC):
     """A rule for combining the clients' models; what it remembers between rounds is a few numbers.
 
     Attributes:
-        needs: what it reads of a report beside counts and training losses; clients compute only what is
-            asked for. `received losses` need an objective whose every picture has a label.
+        needs: what it reads of a report in addition to counts and training losses; clients compute only what
+            is asked for. `received losses` need an objective whose every picture has a label.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -138,7 +138,7 @@ class Share:
         n: N_{c,s}, how many pictures.
         loss: their loss, where it is known: of the received model for an aggregator that needs that one, else
             L_{c,s} of those drawn in training.
-        squared_change: of the client's whole model; None where nobody asked for it.
+        squared_change: of the client's whole model; None where it was not requested.
     """
 
     client: str
@@ -157,7 +157,7 @@ class ByUnit(Aggregator):
     unit: Unit | None = None
 
     def for_job(self, context: JobContext) -> Self:
-        """The unit settled once for all rounds, whoever answers in one of them."""
+        """The unit, fixed for all rounds; it does not depend on which clients answer in one of them."""
         unit = self.unit or ("subgroup" if context.names_subgroups else "client")
         return self.model_copy(update={"unit": unit})
 

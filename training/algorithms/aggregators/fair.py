@@ -40,7 +40,7 @@ class QFFL(ByUnit):
     Departures: F_k is F_k + 1e-10, as in the authors' code. ‖Δw_k‖ is over parameters; normalisation
     statistics that travel follow the same mixture. Subgroups as units are not in the paper: F_s is the mean
     over the clients that hold s, its change the mean of theirs, Δw_s = Σ_c (N_{c,s} / N_s) Δw_c, and in h_s
-    the mean of their ‖Δw_c‖² stands for ‖Δw_s‖², which it bounds from above (the square is convex), so that a
+    the mean of their ‖Δw_c‖² replaces ‖Δw_s‖², which it bounds from above (the square is convex), so that a
     step is never longer than with the norm itself. With one subgroup per client it is the paper's.
     """
 
@@ -106,7 +106,7 @@ class AFL(UnitAggregator):
     _units: tuple[str, ...] = PrivateAttr(())
 
     def for_job(self, context: JobContext) -> Self:
-        """The units known, whoever answers in the first round."""
+        """The units, known before the first round; they do not depend on which clients answer in it."""
         rule = super().for_job(context)
         rule._units = tuple(context.clients if rule.unit == "client" else context.subgroups)
         return rule
@@ -141,7 +141,7 @@ def project(point: Mapping[str, float], mass: float) -> dict[str, float]:
 
     max(v − θ, 0) with θ = (Σ_{i≤ρ} u_i − mass) / ρ, u being v in descending order and ρ the largest j for
     which u_j > (Σ_{i≤j} u_i − mass) / j. To move all coordinates alike changes nothing, so the largest is
-    made 0: no small mass is lost beside large losses.
+    made 0: a small mass is not lost to rounding next to large losses.
     """
     if mass <= 0:
         return dict.fromkeys(point, 0.0)
@@ -175,15 +175,15 @@ class GroupDRO(Aggregator):
     (Equation 5) makes up for how much worse small cells do on new pictures than on those trained on.
 
     Departures: L_g is of the received model over all training pictures, and moves q after the round's steps,
-    not before. A cell of which no client holds `privacy.min_count` pictures, so that none may tell its loss,
-    has no part in q; its pictures count 1, and w_g = q_g n' / n_g for the others, with n' pictures in all of
-    them. A cell of which nobody tells the loss in a round, since who holds it did not answer or has too few
-    patients, keeps its q; the others share theirs. Where `sampling` is not uniform, it says which pictures of
+    not before. A cell of which no client holds `privacy.min_count` pictures, so that none may report its
+    loss, has no part in q; its pictures count 1, and w_g = q_g n' / n_g for the others, with n' pictures in
+    all of them. A cell whose loss no client reports in a round (its clients did not answer or have too few
+    patients) keeps its q; the others share theirs. Where `sampling` is not uniform, it says which pictures of
     a cell are drawn, and no more what the cell counts (`training.data.cells`). η_q is for a round, its
     default ours.
 
     Attributes:
-        cells: what tells classes apart: their malignancy, or each class by itself.
+        cells: how classes are divided into cells: by malignancy, or each class by itself.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({RECEIVED_LOSSES})
@@ -203,7 +203,7 @@ class GroupDRO(Aggregator):
         """The cells known, and who holds how much of each.
 
         Raises:
-            JobError: fewer than two of them have enough pictures for their loss to be told.
+            JobError: fewer than two of them have enough pictures for their loss to be reported.
         """
         least = max(context.min_count, 1)
         rule = self.model_copy()
@@ -274,7 +274,7 @@ class GroupDRO(Aggregator):
         return AggregationWeights({client: mass / total for client, mass in masses.items()})
 
     def _losses(self, reports: Sequence[Report]) -> Mapping[str, float]:
-        """L_g over the pictures of the clients that told it; a cell of which none did is absent."""
+        """L_g over the pictures of the clients that reported it; a cell that none reported is absent."""
         losses = {}
         for cell, held in self._held.items():
             told = [

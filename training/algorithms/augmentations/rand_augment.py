@@ -4,8 +4,8 @@ Each picture goes through N operations, drawn uniformly with replacement from th
 level M / 30 of each operation's range. Operations that have two directions take the one that a sign says,
 drawn for each picture and operation. The ranges are torchvision's, after AutoAugment (Cubuk et al. 2019).
 
-`random_magnitude` and `cutout` are not the paper's: FixMatch draws every level anew and in the end cuts out a
-grey square (Sohn et al. 2020, section 2.3).
+`random_magnitude` and `cutout` are not the paper's: FixMatch draws every level at random and finally cuts out
+a grey square (Sohn et al. 2020, section 2.3).
 
 Departures: M is any number, not a whole one. Beyond its border a picture goes on as its mirror image, not in
 grey: that is what the weak augmentations do, so that two views of a picture differ by the operations alone,

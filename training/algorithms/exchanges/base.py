@@ -1,4 +1,4 @@
-"""The exchange interface: tensors sent beside the weights, and what the server remembers of the answers.
+"""The exchange interface: tensors sent in addition to the weights, and the server's memory of the answers.
 
 On the wire an exchange's tensors carry its own prefix, so that they can never be taken for weights.
 """
@@ -38,11 +38,11 @@ class ServerContext:
 
 @dataclass(frozen=True)
 class Parcel:
-    """The tensors that an exchange sends to one client beside the weights, and a note for the log.
+    """The tensors that an exchange sends to one client in addition to the weights, and a note for the log.
 
     Attributes:
         tensors: the content.
-        note: what is logged of them, JSON-able; it does not travel.
+        note: what is logged of them, JSON-able; it is not sent.
     """
 
     tensors: Tensors = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Exchange(FrozenConfig, ABC):
         random: np.random.Generator,
         server_context: ServerContext,
     ) -> Parcel:
-        """What goes to `client` beside the weights in this round.
+        """What is sent to `client` in addition to the weights in this round.
 
         Args:
             client: to whom.
@@ -115,7 +115,7 @@ class Exchange(FrozenConfig, ABC):
     ) -> Tensors:
         """The server's memory after all of a round came in and went into the new model.
 
-        What needs the clients' answers no more but asks the server anew has its place here.
+        Put work here that no longer needs the clients' answers but sends a further request to the server.
 
         Args:
             clients: whose updates were collected.

@@ -5,10 +5,10 @@ The server keeps the bank Q_{l,c} that each client c sent last, and sends client
     Q_{r,i} = { Q_{l,c} | c ≠ i }
 
 as one tensor without names or counts. Its rows are sorted by their bytes, so that their order follows from
-the set of rows alone and tells nothing of whose they are; a shuffle with the job's seed could be undone by
-whoever knows that seed.
+the set of rows alone and discloses nothing of whose they are; any client that knows the job's seed could undo
+a shuffle with it.
 
-What this does not hide: features are personal data, from which pictures may be told apart or in part be
+What this does not hide: features are personal data, from which pictures may be distinguished or partly
 reconstructed. The server sees whose each bank is. With two clients all that arrives is the other one's; with
 more, features of one client resemble each other, and clients that put theirs together see the rest. How many
 rows arrive tells how many pictures the others hold, up to their banks' sizes, unless `limit` is lower.

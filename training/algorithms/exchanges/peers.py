@@ -122,20 +122,20 @@ class Peers(Exchange):
 
         φ_a = (1/|Ω|) Σ_{t ∈ Ω} φ_t,
 
-    and without it |Ω| models. A client is never its own peer. One that has not taken part yet resembles
-    nobody, and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch
-    (SSFL). The client `server`, which is the coordinator's own, neither has peers nor is one.
+    and without it |Ω| models. A client is never its own peer. One that has not taken part yet has no similar
+    clients, and learns without peers, as does every client with T = 0: then the system is FedAvg with
+    FixMatch (SSFL). The client `server`, which is the coordinator's own, neither has peers nor is one.
 
     With `choice: predictions` and T = 2 these are FedMatch's helpers, without its decomposition of weights;
     with anonymization that is FedMatch+.
 
     What this does not hide: without anonymization, or with one peer, a client receives another client's
-    weights as they are, from which pictures may be told apart. With it, whoever knows T - 1 of the models
-    knows the last.
+    weights as they are, from which pictures may be distinguished. With it, a client that knows T - 1 of the
+    models can compute the last.
 
     Departures: with `every` above 1 the clients learn without peers in the rounds between. The authors' code
-    gives a client that has not taken part yet T peers at random; here it has none, for a voice that nobody
-    knows to be alike is paid for in bytes and counts as much as one that is.
+    gives a client that has not taken part yet T peers at random; here it has none, since a peer of unknown
+    similarity costs as many bytes and counts as much as a similar one.
 
     Attributes:
         peers: T, how many at most.
@@ -223,8 +223,8 @@ class Peers(Exchange):
     ) -> Tensors:
         """The profiles of the round's uploads, and their accuracies where those are asked for.
 
-        A client whose upload cannot be judged or compared, because the model's answers are not finite, is
-        nobody's peer until its next upload, and has none.
+        A client whose upload cannot be judged or compared, because the model's answers are not finite, is not
+        used as a peer until its next upload, and gets none.
 
         Raises:
             JobError: when no upload of the round could be judged.
@@ -270,7 +270,7 @@ class Committee:
 
     @property
     def note(self) -> dict[str, Any]:
-        """What is logged of it; nothing where nobody was asked for."""
+        """What is logged of it; nothing where no peers were requested."""
         if not self.passed and not self.refused:
             return {}
         note: dict[str, Any] = {"peers": [peer.client for peer in self.passed]}

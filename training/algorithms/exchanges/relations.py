@@ -9,7 +9,7 @@ for L the clients with labels that answered in the newest round in which any did
 
 Every matrix counts alike, however many pictures are behind it. A class that a client does not hold is a
 uniform row of its matrix and counts as any other row: the fewer of L hold a class, the less M says of it. The
-server could leave such rows out only by being told who holds what.
+server could leave such rows out only if the clients disclosed which classes they hold.
 
 What this does not hide: a uniform row tells the server that the client holds no picture of that class, and
 with one client in L the others see that too.

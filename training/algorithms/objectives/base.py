@@ -56,7 +56,7 @@ class LocalRound:
         seed: the job's seed.
         examples: the client's training pictures.
         subgroups: the subgroups' names, in the order of `examples.subgroups`.
-        received: what the exchange sent beside the weights.
+        received: what the exchange sent in addition to the weights.
         kept: what this objective kept at this client from its last round.
         device: where the model is.
         shared_state: what the objective prepared before the first round, the same for all clients.
@@ -67,7 +67,7 @@ class LocalRound:
         image_size: to how many pixels batches are scaled down before the network sees them; None for as they
             are drawn.
         cell_weights: what a picture of each cell counts; None where all count alike.
-        watch: told how much of the round is done, for whoever waits.
+        watch: receives the progress of the round.
     """
 
     client: str
@@ -146,7 +146,7 @@ class LocalTask(Protocol):
         """What stays at this client for its next round."""
 
     def scalars(self) -> Mapping[str, float]:
-        """What is logged of the round beside the losses, by name."""
+        """What is logged of the round in addition to the losses, by name."""
 
 
 class Objective(FrozenConfig, ABC):

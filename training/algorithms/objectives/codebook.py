@@ -194,8 +194,8 @@ class Codebook(Tokenizer):
     patients takes part in the first steps alone.
 
     Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches
-    than a patch has pixels stay at home, since the patches could be solved for, unless single patients may be
-    told of.
+    than a patch has pixels are not sent, since the patches could be solved for, unless single patients may be
+    disclosed.
 
     Patches are compared as they are, so codes differ in colour before they differ in structure: of lesions on
     MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.

@@ -147,7 +147,7 @@ class SubgroupLosses:
 
     @property
     def enough_unlabelled(self) -> bool:
-        """Whether pictures without a label of enough patients were drawn for something to be told of them."""
+        """Whether the unlabelled pictures drawn are of enough patients to report statistics of them."""
         drawn = self.drawn
         return drawn.where(drawn.labels < 0).num_people >= max(self._min_count, 1)
 

@@ -212,7 +212,7 @@ def received_features(work: LocalRound) -> Tensor:
 
 
 def elsewhere(features: Tensor) -> Tensor:
-    """Pictures `(features,)` of features that are of none of the client's, or nobody knows of which."""
+    """`ELSEWHERE` for each feature `(features,)`: of no picture of the client, or of an unknown one."""
     return torch.full((len(features),), ELSEWHERE, device=features.device)
 
 

@@ -43,8 +43,8 @@ class Heartbeat(FrozenConfig):
 def transit_timeout(heartbeat_timeout: float, bytes_: int) -> float:
     """Seconds after which a message that did not arrive is taken for lost.
 
-    heartbeat_timeout + bytes / SLOWEST: a connection that is reset loses what it carried, and reports it to
-    nobody.
+    heartbeat_timeout + bytes / SLOWEST: a connection that is reset loses what it carried without reporting
+    it.
 
     Args:
         heartbeat_timeout: the job's `engine.network.heartbeat_timeout`.

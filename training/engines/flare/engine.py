@@ -122,7 +122,7 @@ LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
 
 @dataclass
 class Status:
-    """The state of a round under way, reported beside the run's log.
+    """The state of a round under way, reported in addition to the run's log.
 
     Attributes:
         asking: the request under way.
@@ -152,7 +152,7 @@ class NvflareEngine:
         census_cache: the sites' answers to the census.
         spool: an empty folder for updates that wait.
         own: plays the coordinator's own client, where the job has one.
-        log: takes one log line for whoever follows the run.
+        log: takes one log line for the run's followers.
         stopped: whether the run was stopped from outside.
         memory: bytes of updates that may wait in memory.
 

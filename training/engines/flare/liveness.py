@@ -66,13 +66,13 @@ class LivenessTracker:
     def lost_in_transit(self, name: str, since: float, request: int, again: int = 0) -> bool:
         """Whether a request or its answer was lost: the site is reachable and idle, though asked long ago.
 
-        Its request or its answer went down with a connection; it may be asked again, and answers the same.
+        The request may be sent again; the answer is the same.
 
         Args:
             name: the site.
             since: when something was last seen to move towards it or from it, by this tracker's clock.
             request: bytes that went with the call.
-            again: how often it was asked anew; a link that is slower than we trust gets more time each time.
+            again: how often the request was sent again; each time the timeout is longer, for slow links.
         """
         with self._lock:
             if name not in self._heard or name in self._offline:

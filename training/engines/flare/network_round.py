@@ -24,11 +24,11 @@ from training.rounds.server.ask import quorum_of
 def needed(job: Job, broadcast: Broadcast, asked: int) -> int:
     """How many of `asked` answers to such a request there must be before a round goes on.
 
-    A round of training, and the canary before it, needs `engine.min_clients`; counts after a round need
-    nobody; the last test and calibration need the share `evaluation.quorum` of those asked, and whatever else
-    is asked needs everybody. Under masks a sum needs what its threshold says, too: with fewer nothing is
-    unmasked, and the round would be refused where it can wait. The three requests of a sum need what the
-    request needs whose answers are summed.
+    A round of training, and the canary before it, needs `engine.min_clients`; counts after a round need none;
+    the last test and calibration need the share `evaluation.quorum` of those asked, and every other request
+    needs all clients. Under masks a sum needs what its threshold says, too: with fewer nothing is unmasked,
+    and the round would be refused where it can wait. The three requests of a sum need what the request needs
+    whose answers are summed.
     """
     masked = broadcast.ask in REQUESTS
     ask = str(broadcast.options.get("of")) if masked else broadcast.ask
@@ -75,7 +75,7 @@ class PendingRequest:
     """A request of a round to one site, and its answer once it is settled.
 
     Attributes:
-        request: what is asked.
+        broadcast: the request.
         stamp: what its answer must share with it.
         kept: see `training.engines.flare.wire.RequestHeader`.
         answer: what came, once it is settled.

@@ -66,7 +66,7 @@ class Registration:
         channels: to the sites that are connected.
         liveness: which of them are reachable.
         own: the properties of the coordinator's own pictures, where it has any.
-        log: takes one log line for whoever follows the run.
+        log: takes one log line for the run's followers.
         federation: all hospitals that the coordinator knows of.
     """
 
@@ -123,7 +123,7 @@ class Registration:
     def offline_sites(
         self, expected: Sequence[str], answers: Mapping[str, object], before: Mapping[str, str]
     ) -> dict[str, str]:
-        """The sites that are offline beside those `before`, and why, where the run begins without them.
+        """The sites that are offline in addition to those `before`, and why, if the run begins without them.
 
         Raises:
             OfflineError: naming all that are offline, where too few are left.

@@ -97,7 +97,8 @@ def refuse_incompatible(name: str, theirs: Handshake, ours: Handshake) -> None:
 def refuse_other_weights(theirs: str, ours: str | None) -> None:
     """Refuse a coordinator that begins with another file of weights than is here.
 
-    A job may name any file of this machine: its digest is told only to whoever knows it.
+    A job may name any file of this machine: its digest is disclosed only to a coordinator that already has
+    it.
 
     Raises:
         EngineError: naming theirs, and not ours.
@@ -290,7 +291,7 @@ def evict(roster: Roster, names: Sequence[str]) -> Roster:
     """The roster without these hospitals; those that were dismissed before stay so.
 
     Raises:
-        JobError: when nobody would be left.
+        JobError: when no hospital would be left.
     """
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     dismissed = {**dict.fromkeys(names, now), **roster.dismissed}

@@ -1,7 +1,7 @@
 """One session of the coordinator: registration, the engine, and the job's stages from where they were left.
 
-It knows no FLARE: it is given channels to the sites. Whoever gives them may end it at any instant and begin
-another session with the same folder; the run ends with the same weights.
+It knows no FLARE: it is given channels to the sites. The caller may end it at any instant and begin another
+session with the same folder; the run ends with the same weights.
 """
 
 import io
@@ -33,7 +33,7 @@ from training.rounds.server.metrics import MetricsLog
 
 
 class LogStream(io.TextIOBase):
-    """A text stream that writes to a file, and logs whole lines for whoever follows the run.
+    """A text stream that writes to a file, and logs whole lines for the run's followers.
 
     Args:
         file: where all is written.
@@ -199,7 +199,7 @@ class CoordinatorSession:
 
         Raises:
             CheckpointError: the roster cannot be read.
-            JobError: nobody would be left.
+            JobError: no hospital would be left.
         """
         roster = read_roster(path)
         new = [name for name in self._without if name not in roster.dismissed]

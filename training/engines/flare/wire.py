@@ -149,7 +149,7 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
 
 
 def write_request(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
-    """A request's header; its tensors travel beside it, see `training.engines.flare.wire`."""
+    """A request's header; its tensors are sent separately, see `training.engines.flare.wire`."""
     return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 

@@ -116,9 +116,9 @@ class StageContext:
 
     @property
     def missing(self) -> dict[str, Any]:
-        """Who is missing from this stage's figures: how many hospitals, and test pictures by subgroup.
+        """What is missing from this stage's metrics: how many hospitals, and test pictures by subgroup.
 
-        Empty where nobody is. It names no hospital: it goes into bundles.
+        Empty where none is. It names no hospital: it goes into bundles.
         """
         gone = [name for name in self.census.all_hospitals if name in self.quorum.missing]
         if not gone:
@@ -289,7 +289,8 @@ class Stage(FrozenConfig, ABC):
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
         keeps_model: whether the model leaves the stage as it came.
         quorate: the requests outside its rounds that need answers of the share `evaluation.quorum` alone.
-        asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
+        asks_exactly: whether it requests statistics of evaluation pictures that cannot be reported with
+            noise.
     """
 
     stage: str
@@ -331,7 +332,7 @@ class Stage(FrozenConfig, ABC):
         return False
 
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
-        """What its requests before the test cost a patient of each split: parts that are told with noise."""
+        """What its requests before the test cost a patient of each split, in parts reported with noise."""
         return {}
 
     @property
@@ -357,7 +358,7 @@ class Stage(FrozenConfig, ABC):
         return
 
     def plan_ahead(self, context: StageContext) -> PlannedStage | None:
-        """Plan the stage, and refuse what would stop it when its turn comes; asks nobody, changes nothing.
+        """Plan the stage, and refuse what would stop it later; sends no request, changes nothing.
 
         Returns:
             What it will do; None where it trains nothing.

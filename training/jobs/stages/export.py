@@ -221,7 +221,7 @@ class Export(Stage):
 def compared(client: Client, split: Split) -> Examples | None:
     """One picture of each of a client's first patients in a split, or of those it trains on.
 
-    None where they are of too few patients for anything to be told.
+    None where they are of too few patients for anything to be reported.
     """
     splits: tuple[Split, ...] = (split, "train")
     for name in splits:
@@ -264,7 +264,7 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
 
 
 def subgroup_of(context: StageContext, name: str) -> Subgroup:
-    """Whom a model is for: everybody, or the declared skin tones of its subgroup."""
+    """Whom a model is for: all patients, or those with the declared skin tones of its subgroup."""
     groups = context.job.data.subgroups
     if name == GLOBAL or not isinstance(groups, ToneGroups):
         return Subgroup()

@@ -70,7 +70,7 @@ class Federate(RoundsStage):
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
         keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
             `average` of the models of all rounds.
-        trains: which part of the model learns.
+        trainable: which part of the model learns.
         progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 

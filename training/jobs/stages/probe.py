@@ -140,7 +140,7 @@ class Probe(RoundsStage):
 
 
 def figures(context: StageContext, blocks: Blocks) -> Mapping[str, Any] | None:
-    """The figures of one kind of answer, and what is not in them; None where no client told any."""
+    """The metrics of one kind of answer, and what they leave out; None where no client reported any."""
     if not blocks:
         return None
     counted = {name: int(block.point.n) for name, block in blocks.items()}

@@ -1,7 +1,7 @@
 """Tensors of a file that others made, read without running anything of it.
 
 Files are safetensors, or what `torch.save` wrote, read with `weights_only=True`: a file that holds more than
-tensors, numbers and text is refused. What is told of a file, it is told by its content, never by its name.
+tensors, numbers and text is refused. A file is identified by its content, never by its name.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ SCHEMAS = {
 def prepare_torchvision() -> None:
     """Load torchvision's operators, or declare the two that its import needs.
 
-    The package index serves torchvision as a CUDA build, whose compiled part cannot load beside a CPU torch;
+    The package index serves torchvision as a CUDA build, whose compiled part cannot load with a CPU torch;
     its import then stops at two unknown operators. timm needs torchvision's Python part alone.
     """
     if hasattr(torch.ops.torchvision, "nms"):

@@ -1,7 +1,7 @@
-"""What a file of weights contains: for whoever was given one, and wants a `model:` block for it.
+"""What a file of weights contains, for a user who wants a `model:` block for it.
 
-The architecture is told by names and shapes. Where a timm model of the guessed name has the very tensors it
-is certain; elsewhere it is a guess, and building the model (`--check`) decides.
+The architecture is identified by names and shapes. Where a timm model of the guessed name has the very
+tensors it is certain; elsewhere it is a guess, and building the model (`--check`) decides.
 """
 
 import re
@@ -36,13 +36,13 @@ class Contents:
 
     Attributes:
         layout: by whose names.
-        tensors: how many, of the encoder and beside it.
+        tensors: how many, of the encoder and outside it.
         values: in those of the encoder.
         model: the timm model that they seem to be of; None where nothing resembles them.
         certain: whether that model has these very tensors.
         options: of the timm model.
         head: the shape of a linear head in the file; None without one.
-        preprocessing: how the encoder was shown pictures, as far as its layout tells.
+        preprocessing: how pictures were prepared for the encoder, as far as its layout shows.
         known: whether the source itself says so.
         notes: what is passed over, and what to look at.
     """

@@ -65,7 +65,7 @@ DINO_NAMES = {
 
 
 def of_the_encoder(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The tensors of a file that are of its encoder, without their prefix, and those that stand beside it."""
+    """The tensors of a file's encoder, without their prefix, and those outside the encoder."""
     if all(name.startswith("module.") for name in tensors):
         tensors = named(tensors, "module.")
     if any(name.startswith("vision_model.") for name in tensors):
@@ -159,7 +159,7 @@ def _named_as_timms_clip(tensors: Tensors) -> dict[str, Tensor]:
 
 
 def _named_as_timms_dino(tensors: Tensors) -> dict[str, Tensor]:
-    """As `_named_as_timms_clip`; the token that stands for a masked patch is left out."""
+    """As `_named_as_timms_clip`; the mask token is left out."""
     separate = r"encoder\.layer\.(\d+)\.attention\.attention\.(?:query|key|value)\.(weight|bias)"
     found: dict[str, Tensor] = {}
     for key, value in tensors.items():
@@ -187,10 +187,10 @@ POSITION = "pos_embed"
 
 
 def load_tensors(model: nn.Module, content: FileContent, where: str, name: str) -> tuple[str, ...]:
-    """Copy a file's tensors into a classifier, and tell what was left out or changed.
+    """Copy a file's tensors into a classifier, and report what was left out or changed.
 
-    A head that does not fit is left as it is. What stands beside the encoder in a file, such as a decoder
-    or an encoder of text, is left out.
+    A head that does not fit is left as it is. What is outside the encoder in a file, such as a decoder or a
+    text encoder, is left out.
 
     Args:
         model: a classifier; its encoder is `encoder`.

@@ -207,7 +207,7 @@ class Origin:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is told of it, in a line each."""
+        """A description of it, as lines."""
         licence = f" ({self.source.licence})" if self.source.licence else ""
         return (f"encoder {self.model} from {self.source.weights}{licence}", *self.notes)
 

@@ -49,18 +49,18 @@ class Plan:
         stage: the stage's key.
         rounds: how many.
         tracks: the models.
-        travels, stays: the names of the weights that travel, and of those that stay at their client.
+        shared, local: the names of the weights that are sent, and of those that stay at their client.
         participation: the share of a track's trainers asked each round.
         draw: whether each is as likely to be asked, or likely as it has pictures (FedVC).
         min_clients: answers that a track needs each round; None demands all that were asked.
-        average_at_end: whether what stays is averaged once, after the last round.
+        average_at_end: whether local weights are averaged once, after the last round.
         split: on what to evaluate after each round; None leaves it out.
         seed: the job's.
         prepare: makes the objective's shared state, which every client gets before its first round.
         server_context: what the exchange may call at the coordinator.
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
-        compressor: in what form weights travel.
+        compressor: in what form weights are sent.
         update_limit: how far an update may go, see `training.rounds.server.validation`; None for no
             limit.
         dismissed: clients that are asked no more, and since when.
