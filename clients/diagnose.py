@@ -1,13 +1,22 @@
-"""`dermfed-diagnose`: ask the diagnosis service about pictures or cases; answers as text, JSON or CSV."""
+"""`dermfed-diagnose`: ask the diagnosis service about pictures or cases; answers as text, JSON or CSV.
 
+Concurrent requests for several pictures, with the answers in order.
+
+Resuming `dermfed-diagnose --csv`: the rows of an interrupted run that need not be asked for again.
+"""
+
+import csv
+import io
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -23,11 +32,79 @@ from clients.api import (
     UnexpectedAnswer,
 )
 from clients.data.output import progress
-from clients.diagnose_ahead import in_order
 from clients.diagnose_lesions import Lesion, read_lesions
 from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result
-from clients.diagnose_resume import answered
 from registry.bundle.text import on_one_line
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+@contextmanager
+def in_order(
+    ask: Callable[[Asked], Answer], items: Sequence[Asked], jobs: int
+) -> Iterator[Iterator[tuple[Asked, Callable[[], Answer]]]]:
+    """Yield each item, in order, with a function that waits for its answer, or raises what `ask` raised.
+
+    Args:
+        ask: called in one of `jobs` threads.
+        items: asked about in this order.
+        jobs: how many at once.
+
+    One slow answer does not stop the others: as many again may be asked about before it is taken. With one
+    job, an item is asked about when the one before was taken. On leaving early, what was not yet begun is
+    not asked about.
+    """
+    with ThreadPoolExecutor(min(jobs, max(1, len(items)))) as threads:
+        try:
+            yield _taken(threads, ask, items, 2 * jobs - 1)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _taken(
+    threads: ThreadPoolExecutor, ask: Callable[[Asked], Answer], items: Sequence[Asked], ahead: int
+) -> Iterator[tuple[Asked, Callable[[], Answer]]]:
+    waiting: deque[tuple[Asked, Future[Answer]]] = deque()
+    for item in items:
+        waiting.append((item, threads.submit(ask, item)))
+        if len(waiting) == ahead:
+            first, answer = waiting.popleft()
+            yield first, answer.result
+    for item, answer in waiting:
+        yield item, answer.result
+
+
+def answered(path: Path, columns: Sequence[str]) -> tuple[Mapping[str, str], ...]:
+    """The rows of the file that hold a diagnosis; none where there is no file.
+
+    Rows with an error are left out, and so is a last row that breaks off: both are asked for again.
+
+    Raises:
+        InvalidInput: the file is none that this command has written.
+        OSError: it cannot be read.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        found, names = list(rows), rows.fieldnames
+    except FileNotFoundError:
+        return ()
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is no CSV file ({error}); name another, or leave out --resume") from error
+    if "\n" not in text and ",".join(columns).startswith(text):  # it broke off in the first line
+        return ()
+    if tuple(names or ()) != tuple(columns):
+        raise InvalidInput(
+            f"{path} has other columns than dermfed-diagnose writes; name another file, or leave out --resume"
+        )
+    return tuple(row for row in found if _is_whole(row) and row["decision"] and not row["error"])
+
+
+def _is_whole(row: Mapping[str | None, object]) -> bool:
+    """Whether a row has a cell in every column, and none besides."""
+    return None not in row and None not in row.values()
+
 
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service

@@ -26,7 +26,7 @@ from clients.api.errors import (
     UnexpectedAnswer,
     UnsupportedType,
 )
-from clients.api.retries import Outcome
+from clients.api.requests import Outcome
 
 BY_STATUS: dict[int, type[ProblemError]] = {
     400: BadRequest,

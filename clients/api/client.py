@@ -11,9 +11,19 @@ import httpx
 from clients.api.answers import answer_of, read_diagnosis, read_json
 from clients.api.diagnosis import Diagnosis
 from clients.api.errors import Unavailable
-from clients.api.requests import Call, Image, card_call, diagnosis_call, models_call, ready_call
-from clients.api.retries import Outcome, wait_before_next
-from clients.api.settings import connection, retry_count, service_url
+from clients.api.requests import (
+    Call,
+    Image,
+    Outcome,
+    card_call,
+    connection,
+    diagnosis_call,
+    models_call,
+    ready_call,
+    retry_count,
+    service_url,
+    wait_before_next,
+)
 
 
 class DermFed:

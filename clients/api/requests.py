@@ -1,9 +1,26 @@
-"""What is sent: one picture as it is, with its parameters in the query; or a case, as a form."""
+"""What is sent: one picture as it is, with its parameters in the query; or a case, as a form.
 
+When a request is sent again, and after how long.
+
+Again: after 429 and 503, where no connection could be made, and where it was dropped. Sending a picture twice
+does no harm, since the service stores nothing. Never: after any other status, or when time ran out.
+
+Wait number k = 0, 1, … is drawn from [0, min(8, 0.5 · 2^k)] seconds (exponential backoff with full jitter),
+and is no shorter than the service asks for in Retry-After, up to 60 seconds.
+
+Whom a client talks to and how patiently, checked before anything is sent.
+"""
+
+import math
 import os
+import random
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -156,3 +173,161 @@ def _read_file(image: Any) -> bytes:
     if not isinstance(content, bytes):
         raise NotAPicture(f"the open file gives {type(content).__name__}; open it in binary mode ('rb')")
     return content
+
+
+FIRST_SECONDS = 0.5
+LONGEST_SECONDS = 8.0
+LONGEST_ASKED_SECONDS = 60.0
+
+Outcome = httpx.Response | httpx.RequestError
+"""How one attempt ended."""
+
+_AGAIN = (429, 503)
+_DROPPED = (httpx.NetworkError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
+
+
+def wait_before_next(
+    outcome: Outcome, done: int, retries: int, draw: Callable[[], float] = random.random
+) -> float | None:
+    """Seconds to wait before the next attempt; None where `outcome` is final.
+
+    Args:
+        outcome: of the last attempt.
+        done: how many retries there were.
+        retries: how many there may be.
+        draw: gives a number in [0, 1).
+    """
+    if done >= retries or not _may_change(outcome):
+        return None
+    backoff = draw() * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(done, 10))
+    asked = retry_after(outcome, datetime.now(UTC)) if isinstance(outcome, httpx.Response) else 0.0
+    return max(backoff, asked)
+
+
+def retry_after(response: httpx.Response, now: datetime) -> float:
+    """Seconds that Retry-After asks for, in [0, 60]; 0 where it asks for nothing that can be understood."""
+    said = response.headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]+", said):
+        return min(float(said), LONGEST_ASKED_SECONDS)
+    try:
+        moment = parsedate_to_datetime(said)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return min(max((moment - now).total_seconds(), 0.0), LONGEST_ASKED_SECONDS)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
+
+
+def _may_change(outcome: Outcome) -> bool:
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in _AGAIN
+    return isinstance(outcome, _DROPPED)
+
+
+CONNECT_SECONDS = 10.0  # a service that is there accepts a connection long before
+
+
+def connection(url: httpx.URL, api_key: str | None, timeout: float, *, own_transport: bool) -> dict[str, Any]:
+    """What a client of httpx is made with, whichever way it waits.
+
+    Args:
+        url: where the service is.
+        api_key: None where the service needs none.
+        timeout: seconds of silence that are borne.
+        own_transport: whether requests travel another way, which says itself whom it trusts.
+
+    Raises:
+        InvalidInput: the key, the number or what the environment trusts cannot be used.
+    """
+    return {
+        "base_url": url,
+        "headers": headers(api_key),
+        "timeout": time_limits(timeout),
+        "verify": True if own_transport else trusted(url),
+        "follow_redirects": False,
+        "trust_env": False,
+    }
+
+
+def service_url(text: str) -> httpx.URL:
+    """The service's address, which may have a path in front of `/v1`.
+
+    Raises:
+        InvalidInput: it is no http or https URL, or carries more than an address.
+    """
+    try:
+        url = httpx.URL(text)
+        url.raw_host.decode("ascii").encode("idna")  # as a connection will; a UnicodeError is a ValueError
+    except (httpx.InvalidURL, TypeError, ValueError) as error:
+        raise InvalidInput(f"the service's URL is no URL ({error}); write http://127.0.0.1:3000") from error
+    if url.userinfo:
+        raise InvalidInput("the service's URL holds a name or a password; give the API key as api_key")
+    if url.scheme not in ("http", "https") or not url.host or "%" in url.host or (url.port or 1) > 65535:
+        raise InvalidInput(
+            f"the service's URL is {text!r}; it starts with http:// or https:// and names a host"
+        )
+    if url.query or url.fragment:
+        raise InvalidInput(f"the service's URL is {text!r}; leave out everything from the first ? or #")
+    return url
+
+
+def headers(api_key: str | None) -> dict[str, str]:
+    """What is said with every request.
+
+    Raises:
+        InvalidInput: the key cannot be sent in a header.
+    """
+    said = {"Accept": "application/json", "User-Agent": f"dermfed/{_version()}"}
+    if api_key is None:
+        return said
+    # The key itself stays out of the message.
+    if not api_key or not all("!" <= character <= "~" for character in api_key):
+        raise InvalidInput(
+            "the API key is empty, or holds a space, a line break or a character outside ASCII; "
+            "give it as it was handed out, or None where the service needs none"
+        )
+    return {**said, "Authorization": f"Bearer {api_key}"}
+
+
+def time_limits(timeout: float) -> httpx.Timeout:
+    """Seconds of silence that are borne; fewer for making a connection.
+
+    Raises:
+        InvalidInput: not a positive number.
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise InvalidInput(f"timeout is {timeout!r}; it is a positive number of seconds")
+    return httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
+
+
+def retry_count(retries: int) -> int:
+    """How often a request is sent again.
+
+    Raises:
+        InvalidInput: not a whole number from 0 on.
+    """
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise InvalidInput(f"retries is {retries!r}; it is a whole number, 0 for a single attempt")
+    return retries
+
+
+def trusted(url: httpx.URL) -> ssl.SSLContext | bool:
+    """Which authorities may vouch for the service: those of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or the usual.
+
+    Raises:
+        InvalidInput: the environment names a file that holds no certificates.
+    """
+    if url.scheme != "https":
+        return True
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise InvalidInput(
+            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({error})"
+        ) from error
+
+
+def _version() -> str:
+    try:
+        return version("dermfed")
+    except PackageNotFoundError:  # the folder was copied into an app
+        return "unknown"

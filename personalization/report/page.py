@@ -9,37 +9,50 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from personalization.report.data import FineTuning, ReportData
 from personalization.report.figures.bars import bars
-from personalization.report.figures.fine_tuning import fine_tuning_curves
-from personalization.report.figures.frontier import frontier_curves, frontier_key
-from personalization.report.figures.learning_curves import learning_curves
-from personalization.report.figures.peers import peer_maps
-from personalization.report.figures.pseudo_labels import pseudo_label_curves
+from personalization.report.figures.curves import (
+    fine_tuning_curves,
+    frontier_curves,
+    frontier_key,
+    learning_curves,
+    pseudo_label_curves,
+)
+from personalization.report.figures.peers import peer_maps, similarity_maps
 from personalization.report.figures.reliability import reliability
-from personalization.report.figures.similarity import similarity_maps
 from personalization.report.limits import limits
 from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
 from personalization.report.overview import overview
-from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
-from personalization.report.svg import Panel
+from personalization.report.svg import MUTED, KeyEntry, Panel, key_entry, series_colour
 from personalization.report.table import Table
 from personalization.report.tables.answers import conclusions_table, release, triage_table
-from personalization.report.tables.calibration import calibration_table, tones_table, working_point_table
-from personalization.report.tables.calibration_error import calibration_error_table
-from personalization.report.tables.classes import class_table, class_tables_over_clients
-from personalization.report.tables.clients import client_tables
-from personalization.report.tables.communication import communication_tables
-from personalization.report.tables.differences import differences_table
-from personalization.report.tables.frontier import frontier_table
+from personalization.report.tables.calibration import (
+    calibration_error_table,
+    calibration_table,
+    ood_table,
+    tones_table,
+    working_point_table,
+)
 from personalization.report.tables.intersections import intersection_tables
 from personalization.report.tables.left_out import harms, left_out_tables
-from personalization.report.tables.ood import ood_table
 from personalization.report.tables.patterns import pattern_tables
-from personalization.report.tables.probe import probe_tables
-from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
-from personalization.report.tables.selection import selection_table
+from personalization.report.tables.run import (
+    census_tables,
+    client_tables,
+    communication_tables,
+    facts,
+    probe_tables,
+    silent_clients,
+    stages_table,
+)
+from personalization.report.tables.selection import frontier_table, selection_table
 from personalization.report.tables.served import served_table
-from personalization.report.tables.subgroups import figures_table, recall_table
-from personalization.report.tables.unseen import unseen_tables
+from personalization.report.tables.subgroups import (
+    class_table,
+    class_tables_over_clients,
+    differences_table,
+    figures_table,
+    recall_table,
+    unseen_tables,
+)
 from registry.bundle.labels import malignant_classes
 from registry.bundle.text import PAGE_FOLDER
 from training.errors import DataError

@@ -19,8 +19,7 @@ from training.data.dataset import SPLITS, Examples, Split
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
 from training.models.classifier import ENCODER_BATCH
-from training.models.export import as_bytes
-from training.models.graph_parts import EncoderPart, HeadPart
+from training.models.export import EncoderPart, HeadPart, as_bytes
 from training.progress import Watch, unwatched
 from training.rounds.client.embed import ENCODER, features_digest, rows_of
 from training.rounds.requests import EVALUATION_BATCH

@@ -58,8 +58,7 @@ from training.messages.message import (
     Update,
     named,
 )
-from training.models.export import GRAPH, as_tensor, set_temperature, temperatures_of
-from training.models.graph_parts import split_graph
+from training.models.export import GRAPH, as_tensor, set_temperature, split_graph, temperatures_of
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import EMBED, Blocks, EvaluateRequest, add_blocks, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums

@@ -6,7 +6,7 @@ FHIR's own parameter `_format` goes before the header `Accept`; its `json` is FH
 from collections.abc import Iterable
 from typing import Final
 
-from serving.fhir.elements import OWN, Element, clean
+from serving.fhir.bundle import OWN, Element, clean
 from serving.protocol.problems import NotAcceptable, ProblemResponse
 
 FHIR: Final = "application/fhir+json"

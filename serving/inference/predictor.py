@@ -3,8 +3,11 @@
 In three steps: `decode` blocks, in a thread, while a process of its own decodes; the model's run is up to
 `serving.inference.batcher`, which may batch several lesions; and `build_diagnosis` is a pure function of
 both.
+
+Where the model looked: the map of the most probable class, or why there is none.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,17 +23,66 @@ from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPic
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph, Outputs
-from registry.bundle.pictures.rule import Placement, placement
+from registry.bundle.pictures.rule import Placement, overlay_png, placement, relevance
 from registry.records import Version
 from serving.decoding.messages import Decode, decode_here
 from serving.inference.device import Device
-from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
-from serving.inference.reasons import outcome, reasons, route_warnings
-from serving.inference.tone import skin_angle, tone_warnings
+from serving.inference.reasons import outcome, reasons, route_warnings, skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters, RouteReason, route_of
 from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
-from serving.protocol.schemas import AnsweringModel, Diagnosis
+from serving.protocol.schemas import AnsweringModel, Diagnosis, Explanation, PictureMap
+
+_SWITCHED_OFF: Final = (
+    "Maps are switched off in this service; its operator can set DERMFED_SERVE_EXPLAIN=true."
+)
+_NO_MAP: Final = "The model of this version cannot tell where it looked."
+
+
+def explanation(
+    outputs: Outputs, where: Sequence[Placement], manifest: BundleManifest, *, has_map: bool
+) -> Explanation:
+    """The maps of the most probable class, or why there are none.
+
+    Args:
+        outputs: the model's, as a batch of one.
+        where: what the model saw of each picture.
+        manifest: of the version that answers.
+        has_map: whether its model has one, which it was asked for where the operator has switched maps on.
+    """
+    if outputs.map is None:
+        return Explanation(code=None, maps=[], limits=[], why_not=_SWITCHED_OFF if has_map else _NO_MAP)
+    chosen = int(outputs.probabilities[0].argmax())
+    of_pictures = outputs.map if manifest.case is None else outputs.map[0]
+    shares = relevance(of_pictures[:, chosen])
+    return Explanation(
+        code=manifest.labels[chosen].code,
+        maps=[_of_picture(grid, one) for grid, one in zip(shares, where, strict=True)],
+        limits=_limits(shares),
+    )
+
+
+def _of_picture(grid: NDArray[np.float64], where: Placement) -> PictureMap:
+    return PictureMap(
+        box=[round(edge, 6) for edge in where.box],
+        grid=[[round(float(cell), 3) for cell in row] for row in grid],
+        png=base64.b64encode(overlay_png(grid, where)).decode(),
+    )
+
+
+def _limits(shares: NDArray[np.float64]) -> list[str]:
+    """What the maps do not say."""
+    said = [
+        "Not validated: it is not shown that this model's answers depend on where its maps point.",
+        "The map shows where in the picture the answer comes from, not why. It does not say whether the "
+        "answer is right.",
+        f"It is coarse: {shares.shape[1]} x {shares.shape[2]} cells, and what lies between their middles is "
+        "drawn smooth.",
+    ]
+    if not shares.any():
+        said.append("Nothing in what was sent speaks for this answer more than for others.")
+    return said
+
 
 SAME_FILE: Final = (
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."

@@ -13,8 +13,14 @@ from registry.outcomes.metrics import SubgroupReport, released_report
 from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
-from serving.monitoring.drift import DriftRow, decisions, drift_metrics, drift_table
-from serving.monitoring.drift_counting import BackgroundDriftCounter, DriftCounters
+from serving.monitoring.drift import (
+    BackgroundDriftCounter,
+    DriftCounters,
+    DriftRow,
+    decisions,
+    drift_metrics,
+    drift_table,
+)
 from serving.monitoring.field import FieldLooker, FieldView, field_metrics
 from serving.monitoring.outcomes import AnswerKeeper, kept_answer
 from serving.protocol.parameters import Parameters, subgroup_of

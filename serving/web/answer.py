@@ -20,8 +20,7 @@ from PIL import Image
 from registry.bundle.manifest import Guarantee
 from registry.bundle.pictures.rule import Placement, frame_size, pixel_box
 from serving.protocol.fields import PROBABILITY, Unit, facts
-from serving.protocol.schemas import Answer, Diagnosis, MissingInput
-from serving.protocol.triage import headline, shown
+from serving.protocol.schemas import Answer, Diagnosis, MissingInput, headline, shown
 from serving.web.rendering import NOT_KNOWN, percent, plain
 
 _TITLES: Final[Mapping[str, str]] = {

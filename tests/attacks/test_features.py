@@ -32,8 +32,7 @@ from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast, reply
 from training.models import build_model
 from training.models.classifier import float_state
-from training.models.export import GRAPH, as_tensor, export_graph
-from training.models.graph_parts import split_graph
+from training.models.export import GRAPH, as_tensor, export_graph, split_graph
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST, EvaluateRequest
 

@@ -31,8 +31,7 @@ from tests.training.conftest import FEDERATE
 from training.algorithms.release_store import FolderReleases, MemoryReleases
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast
-from training.models.export import GRAPH, as_tensor, export_graph
-from training.models.graph_parts import split_graph
+from training.models.export import GRAPH, as_tensor, export_graph, split_graph
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.ledger import is_first_request
 from training.rounds.requests import EMBED, EvaluateRequest

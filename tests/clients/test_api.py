@@ -25,7 +25,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from clients.api import AsyncDermFed, DermFed, Diagnosis, errors
-from clients.api.retries import retry_after, wait_before_next
+from clients.api.requests import retry_after, wait_before_next
 from tests.clients.both_clients import NAMES, connector, told_apart
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from personalization.report.measures import Estimate
 from personalization.report.numerals import duration, interval, number, size, with_interval
 from personalization.report.overview import overview
 from personalization.report.tables.calibration import calibration_table
-from personalization.report.tables.run_facts import census_tables
+from personalization.report.tables.run import census_tables
 from personalization.report.tables.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count

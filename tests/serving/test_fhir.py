@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from registry.bundle.labels import Coding, Label, short
-from serving.fhir.bundle import fhir_bundle
-from serving.fhir.elements import UNCERTAIN, clean, components, properties
+from serving.fhir.bundle import UNCERTAIN, clean, components, fhir_bundle, properties
 from serving.fhir.negotiation import prefers_fhir
 from serving.http.openapi import describe
 from serving.protocol.fields import Coded, Fact, Unit, example

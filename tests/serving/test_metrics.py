@@ -15,8 +15,7 @@ from registry.bundle.counts.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
 from serving.metrics import Metrics, forget_dead_workers, sum_over_workers
 from serving.monitoring import drift
-from serving.monitoring.drift import counts_of
-from serving.monitoring.drift_counting import LOG_ODDS_EDGES
+from serving.monitoring.drift import LOG_ODDS_EDGES, counts_of
 from serving.web.operator_page import reliability
 
 
@@ -165,7 +164,7 @@ WORKER = """
 import sys
 import numpy as np
 from serving.metrics import Metrics
-from serving.monitoring.drift_counting import DriftCounters, log_odds_values
+from serving.monitoring.drift import DriftCounters, log_odds_values
 
 metrics, n = Metrics(), int(sys.argv[1])
 drift = DriftCounters(metrics)

@@ -6,8 +6,7 @@ from matplotlib.axes import Axes
 
 from personalization.report.measures import ALL, Estimate, Malignant, Measure, estimate, present, total
 from personalization.report.numerals import Unit, listed, with_interval
-from personalization.report.palette import INK, MUTED, series_colour
-from personalization.report.svg import Panel, drawn
+from personalization.report.svg import INK, MUTED, Panel, drawn, series_colour
 from registry.bundle.counts.counting import Block
 
 _EARLIER = 0.35  # opacity of a stage that was not the last

@@ -4,8 +4,7 @@ from matplotlib.axes import Axes
 
 from personalization.report.measures import estimate
 from personalization.report.numerals import number, pictures, whole, with_interval
-from personalization.report.palette import INK, MUTED
-from personalization.report.svg import Panel, drawn
+from personalization.report.svg import INK, MUTED, Panel, drawn
 from personalization.report.table import Row, Table, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.metrics.calibration import reliability as reliability_of

@@ -1,13 +1,19 @@
-"""The calibration of every model: temperature, prediction sets, and the working point."""
+"""The calibration of every model: temperature, prediction sets, and the working point.
+
+Calibration error by subgroup, before and after calibration: ECE and MCE.
+
+Out-of-distribution detection: the distance above which each model flags a picture.
+"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from personalization.calibration.at_thresholds import fewest_needed
 from personalization.calibration.conformal import examples_needed
 from personalization.calibration.working_point import WorkingPoint
-from personalization.report.data import CalibratedModel
-from personalization.report.measures import ALL, Estimate, present, total
-from personalization.report.numerals import interval, number, threshold, whole
+from personalization.report.data import CalibratedModel, ReportData
+from personalization.report.measures import ALL, Estimate, estimate, present, total
+from personalization.report.numerals import interval, listed, number, threshold, whole
 from personalization.report.served import cleared, routes, suspicious
 from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
@@ -146,3 +152,70 @@ def _of(found: Estimate, n: int) -> Cell:
     if not n:
         return Cell(number(None), "no such test pictures")
     return Cell(number(found.value, "percent"), f"{interval(found, 'percent')}; of {whole(n)}")
+
+
+def calibration_error_table(data: ReportData) -> Table | None:
+    """Both errors before and after the last calibration; None where there was none, or nothing to compare."""
+    stages = list(data.counts)
+    calibrated = [of.stage for of in data.facts if of.kind == "calibrate" and of.stage in stages[1:]]
+    if not calibrated:
+        return None
+    after = calibrated[-1]
+    before = stages[stages.index(after) - 1]
+    earlier, later = (_with_all(data.counts[stage]) for stage in (before, after))
+    rows = []
+    for name, block in later.items():
+        n = int(block.point.n)
+        cells = [
+            cell(estimate(error, of[name])) if name in of else Cell("–")
+            for error in ("ece", "mce")
+            for of in (earlier, later)
+        ]
+        rows.append(Row(name, (Cell(whole(n)), *cells), is_total=name == ALL))
+    return Table(
+        f"Calibration error after {before} and after {after}, with 95 % intervals",
+        ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after"),
+        tuple(rows),
+    )
+
+
+def _with_all(blocks: Mapping[str, Block]) -> dict[str, Block]:
+    return {**present(blocks), ALL: total(blocks)}
+
+
+_OOD_COLUMNS = (
+    "model",
+    "trained on pictures",
+    "of classes",
+    "calibration pictures",
+    "of known pictures flagged, at most",
+    "flagged above distance",
+    "flagged on test",
+)
+
+
+def ood_table(data: ReportData) -> Table | None:
+    """One row per model with a detector; None where none has one."""
+    models = {
+        name: facts["novelty"]
+        for of in data.facts
+        for name, facts in (of.facts.get("models") or {}).items()
+        if facts.get("novelty")
+    }
+    codes = [label.code for label in data.labels]
+    rows = tuple(_ood_row(name, facts, codes) for name, facts in models.items())
+    return Table("Pictures unlike those trained on", _OOD_COLUMNS, rows) if rows else None
+
+
+def _ood_row(name: str, facts: Mapping[str, Any], codes: Sequence[str]) -> Row:
+    missing = [code for code in codes if code not in facts["classes"]]
+    threshold = facts["threshold"]
+    cells = (
+        Cell(whole(facts["trained_on"])),
+        Cell(f"{len(facts['classes'])} of {len(codes)}", f"without {listed(missing)}" if missing else ""),
+        Cell(whole(facts["n"])),
+        Cell(number(facts["rate"], "percent")),
+        Cell("flags none", "too few pictures") if threshold is None else Cell(f"{threshold:.1f}"),
+        Cell(number(facts.get("flagged"), "percent")),
+    )
+    return Row(name, cells)

@@ -7,7 +7,7 @@ from personalization.report.data import ReportData
 from personalization.report.measures import Estimate
 from personalization.report.numerals import ABSENT, whole
 from personalization.report.table import Cell, Row, Table, cell, texts
-from personalization.report.tables.differences import figure_title
+from personalization.report.tables.subgroups import figure_title
 
 FIGURES = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
 

@@ -3,9 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.report.data import Round, in_order, present
-from personalization.report.figures.heat_map import outline_caption, outlined
-from personalization.report.figures.peers import peer_maps, peer_shares
-from personalization.report.figures.similarity import similarity_maps
+from personalization.report.figures.peers import (
+    outline_caption,
+    outlined,
+    peer_maps,
+    peer_shares,
+    similarity_maps,
+)
 
 COMMUNITIES = {"isic": ("i0", "i1"), "ham": ("h0", "h1"), "pad": ("p",)}
 FACTS = {"by_community": {name: {"clients": list(of)} for name, of in COMMUNITIES.items()}}

@@ -15,7 +15,7 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone import ToneRange, ToneRanges, skin_tone_angle
 from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
-from serving.inference.tone import SIDE, skin_angle, tone_warnings
+from serving.inference.reasons import SIDE, skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
 from tests.case_bundles import case_bundle
 from tests.serving.conftest import encode

@@ -24,25 +24,23 @@ from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.metrics import Metrics
 from serving.monitoring.drift import (
-    FEWEST,
-    SHIFTED,
-    Merged,
-    compare,
-    counts_of,
-    decisions,
-    drift_metrics,
-    drift_table,
-    expected,
-)
-from serving.monitoring.drift_counting import (
     DISTANCE_EDGES,
+    FEWEST,
     LOG_ODDS_EDGES,
+    SHIFTED,
     TOGETHER,
     BackgroundDriftCounter,
     DriftCounters,
+    Merged,
     coarse_distances,
     coarse_scores,
+    compare,
+    counts_of,
+    decisions,
     distance_values,
+    drift_metrics,
+    drift_table,
+    expected,
     log_odds_values,
 )
 from serving.releases.loading import LoadedRelease

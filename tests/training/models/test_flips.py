@@ -13,8 +13,7 @@ from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, initial_model
 from training.models.cases import Network
 from training.models.classifier import CaseBatch, FrozenBatchNormClassifier
-from training.models.export import export_graph
-from training.models.graph_parts import EncoderPart, split_graph
+from training.models.export import EncoderPart, export_graph, split_graph
 
 SIZE = 16
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))

@@ -10,8 +10,15 @@ from registry.bundle.errors import GraphError
 from registry.bundle.model import OUTPUTS, Graph
 from tests.training.models.test_export_cases import CASE, MODEL, SIZE, trained
 from training.models import initial_model
-from training.models.export import answer, export_graph, graph_inputs, set_temperature
-from training.models.graph_parts import EncoderPart, HeadPart, split_graph
+from training.models.export import (
+    EncoderPart,
+    HeadPart,
+    answer,
+    export_graph,
+    graph_inputs,
+    set_temperature,
+    split_graph,
+)
 
 WITHOUT_FACTS = CaseInput(slots=3, kinds=("close-up", "dermoscopic"))
 

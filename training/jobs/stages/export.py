@@ -33,8 +33,7 @@ from training.messages.message import (
 )
 from training.models import ModelConfig
 from training.models.encoders.sources import find_weights
-from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
-from training.models.graph_parts import split_graph
+from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences, split_graph
 from training.rounds.requests import TEST
 from training.rounds.server.ask import Traffic, ask_all
 

@@ -2,20 +2,18 @@
 
 import pytest
 
-from personalization.report.figures.peers import peer_maps
-from personalization.report.figures.similarity import similarity_maps
+from personalization.report.figures.peers import peer_maps, similarity_maps
 from personalization.report.page import render_report
-from personalization.report.tables.calibration_error import calibration_error_table
-from personalization.report.tables.classes import class_tables_over_clients
-from personalization.report.tables.clients import client_tables
-from personalization.report.tables.communication import communication_tables
-from personalization.report.tables.differences import differences_table
+from personalization.report.tables.calibration import calibration_error_table, ood_table
 from personalization.report.tables.intersections import intersection_tables
 from personalization.report.tables.left_out import left_out_tables
-from personalization.report.tables.ood import ood_table
 from personalization.report.tables.patterns import pattern_tables
-from personalization.report.tables.probe import probe_tables
-from personalization.report.tables.unseen import unseen_tables
+from personalization.report.tables.run import client_tables, communication_tables, probe_tables
+from personalization.report.tables.subgroups import (
+    class_tables_over_clients,
+    differences_table,
+    unseen_tables,
+)
 
 
 @pytest.mark.parametrize(

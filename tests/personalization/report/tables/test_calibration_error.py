@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from personalization.report import StageFacts
-from personalization.report.tables.calibration_error import calibration_error_table
+from personalization.report.tables.calibration import calibration_error_table
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
 

@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.differences import differences_table, probability
+from personalization.report.tables.subgroups import differences_table, probability
 
 TOLD = [
     {

@@ -14,8 +14,14 @@ from training.errors import JobError
 from training.models import ModelConfig, build_model, initial_model
 from training.models.classifier import as_inputs
 from training.models.encoders.several import middle_of, principal, triangle
-from training.models.export import answer, export_graph, graph_inputs, largest_differences
-from training.models.graph_parts import EncoderPart, split_graph
+from training.models.export import (
+    EncoderPart,
+    answer,
+    export_graph,
+    graph_inputs,
+    largest_differences,
+    split_graph,
+)
 from training.models.saliency import cell_rule
 
 SIZE = 32
