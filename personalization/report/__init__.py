@@ -6,7 +6,7 @@ run_report.py, data.py  from a run's result to plain records
 page.py                 the template filled
 overview.py, limits.py  the head of the page, and its caveats
 tables/, table.py       tables, and their cells
-figures/, svg.py, palette.py  figures as inline SVG, and their colours
+figures/, svg.py        figures as inline SVG, and their colours
 measures.py, served.py, numerals.py  what is shown, with intervals and units
 comparison.py           comparison of several runs
 """

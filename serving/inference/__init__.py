@@ -3,6 +3,6 @@
 - `predictor`: decoding a picture for a version, and building the diagnosis from the model's outputs.
 - `batcher`: the dynamic batcher and its threads.
 - `device`: on what models run.
-- `quality`: whether a picture can be judged; `tone`: whether it contradicts the declared skin tone.
-- `reasons`: why the decision is what it is.
+- `quality`: whether a picture can be judged.
+- `reasons`: why the decision is what it is; whether the picture contradicts the declared skin tone.
 """

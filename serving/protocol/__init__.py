@@ -1,6 +1,6 @@
 """The protocol between the service and its callers.
 
 - `parameters`: the parameters of a request, and which version of a release answers for a declared skin tone.
-- `schemas`: the shape of a diagnosis; `fields`: how FHIR and the page show a field of it; `triage`: in words.
+- `schemas`: the shape of a diagnosis; triage in words; `fields`: how FHIR and the page show a field.
 - `documents`: the shape of every other answer; `problems`: of every error.
 """

@@ -5,7 +5,7 @@
 - `encoders`: where an encoder's weights come from
 - `patches`: pictures as patches, for masked modelling
 - `lora`, `probe`: adapters; heads on a frozen encoder's features
-- `export`, `graph_parts`, `saliency`: the ONNX graph, that in two parts, class activation maps in it
+- `export`, `saliency`: the ONNX graph, whole and in two parts; class activation maps in it
 """
 
 from training.models.build import ModelConfig, build_model, initial_model
