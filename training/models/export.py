@@ -5,7 +5,7 @@ The graph takes uint8 pictures, or cases, and gives `probabilities`, `logits` (d
 cells it gives a `map` too, where each class's logit comes from (`class_activation`), which the temperature
 does not touch. See `registry.bundle.model`. The temperature of a case is that of its pattern; the
 embedding of one is the mean of its pictures' features, by which an unfamiliar picture is known whatever else
-is given. What the encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
+is given. What the encoder makes of pictures has a name in the graph, at which `split_graph` cuts it in two.
 Of the machine, its folders and its user nothing is in the graph: torch leaves stack traces in it.
 
 An exported graph in two parts: what the encoder makes of a picture, and what follows from that.
