@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_761,
-    "modules": 513,
+    "lines of code": 60_683,
+    "modules": 488,
     "folders": 66,
-    "imports, in thousandths of code": 115,
-    "words of the dialect in docstrings": 489,
-    "lines of tests": 84_937,
+    "imports, in thousandths of code": 113,
+    "words of the dialect in docstrings": 118,
+    "lines of tests": 84_955,
     "lines of benchmarks": 5_908,
     "recipes": 45,
     "decision records": 20,
-    "words of docs": 63_657,
+    "words of docs": 63_708,
     "words of the dialect in docs": 18,
 }
 
