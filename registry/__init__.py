@@ -1,7 +1,7 @@
 """The model registry: versions, releases, gates, signatures and audit, and the bundle that a model is.
 
-It imports no torch: whoever serves or audits a model installs it without the training half. Layers, from the
-top; each imports those below it alone:
+It imports no torch: a machine that serves or audits models installs it without the training half. Layers,
+from the top; each imports those below it alone:
 
 1. `cli`: the commands `dermfed-registry` and `dermfed-outcomes`.
 2. `registry`: `Registry`, the one class that everything outside uses.

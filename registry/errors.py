@@ -72,7 +72,7 @@ class GateRefusal(Refused):
 
     Attributes:
         report: what every gate said.
-        comparison: the release that was refused beside the one that runs.
+        comparison: the release that was refused compared with the running one.
     """
 
     def __init__(self, message: str, report: "GateReport", comparison: "Comparison | None" = None) -> None:
@@ -86,7 +86,7 @@ class AliasMoved(Refused):
 
     Attributes:
         report: what every gate says of the release that the promotion would make now; None of a rollback.
-        comparison: that release beside the one that runs now; None of a rollback.
+        comparison: that release compared with the running one; None of a rollback.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class KeyEnded(Refused):
 
 
 class PersonRefused(Refused):
-    """Nobody who may do this has signed it with their key."""
+    """No person who may do this has signed it."""
 
 
 class SignatureRefused(Refused):
-    """Nobody who is trusted has signed the version."""
+    """No trusted key has signed the version."""
 
 
 class BundleRefused(Refused):

@@ -149,7 +149,7 @@ class Answering:
 
     Attributes:
         version: the number of the version.
-        own: whether it is the subgroup's own; False for the version for everybody.
+        own: whether it is the subgroup's own; False for the global version.
         n: test pictures of the subgroup; None where it is not disclosed, as the next two.
         n_malignant: malignant ones.
         n_other: those that are not.

@@ -9,7 +9,7 @@ A key may do what its scopes say:
 - `read`: see what is served, and its model cards;
 - `operate`: see the service's metrics and the operator's view.
 
-A rotated key and the one in its place are both good for a while, so that whoever uses it can change over
+A rotated key and the one in its place are both good for a while, so that its users can change over
 without a refused request.
 """
 

@@ -221,7 +221,7 @@ def require_approved(
 def require_approvers(connection: Connection, gate: ApprovalsGate | None, context: AuditContext) -> None:
     """Checks that the registry knows as many approvers as a gate set would ask for, before it is in force.
 
-    Otherwise nobody could ever change it, or add the people who are missing.
+    Otherwise no person could ever change it, or add the people who are missing.
 
     Raises:
         ApprovalsMissing: it knows fewer.
@@ -348,7 +348,7 @@ def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
     Approvals of theirs that were not used yet count no more.
 
     Raises:
-        NotFound: there is nobody of this name with a key that holds.
+        NotFound: there is no person of this name with a valid key.
         PersonRefused: an operator has to sign it, or this is the last operator.
     """
     with writing(engine) as connection:
@@ -390,7 +390,7 @@ def _same_to_see(name: str, other: str) -> bool:
 
 
 def person_issues(connection: Connection, events: Sequence[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
-    """Finds events that nobody has signed who might do this, and people who are not as events tell.
+    """Finds events without a signature by a person who may do this, and people who differ from the events.
 
     Args:
         connection: the database.

@@ -93,7 +93,7 @@ SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
 
 
 def moment(time: datetime | None) -> str:
-    """A time in UTC, to the second, as people are told it."""
+    """A time in UTC, to the second, as people read it."""
     return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -135,7 +135,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Release:
-    """The versions that answer together: one for everybody, and at most one for each subgroup.
+    """The versions that answer together: a global one, and at most one for each subgroup.
 
     Attributes:
         id: unique over all models.
@@ -153,7 +153,7 @@ class Release:
 
     @property
     def everybody(self) -> Version:
-        """The global version, for whoever has none of their own."""
+        """The global version, for subgroups without their own."""
         return self.versions[0]
 
     def for_subgroup(self, name: str) -> Version | None:
@@ -190,11 +190,11 @@ class Canary:
     """A release that gets a share of the requests, next to the one that an alias points to.
 
     Attributes:
-        alias: beside which alias.
+        alias: of which alias.
         release: it.
         beside: the id of the release that the alias points to.
         share: of the requests, between 0 and 1.
-        subgroup: of whose requests, by the declared skin tone; None for everybody's.
+        subgroup: of whose requests, by the declared skin tone; None for all requests.
         mirror: whether its answers are only compared: what the alias points to answers all requests.
         event: the id of the event by which it runs so.
         since: when that was.
@@ -263,7 +263,7 @@ class Event:
         versions: the numbers added, withdrawn, or named in the promotion; empty for `rolled-back`.
         release: the release that the alias points to since; None where it was stopped. Of `canary-started`
             the canary's.
-        before: the release that it pointed to before; of a canary, that beside which it runs.
+        before: the release that it pointed to before; of a canary, the release that it accompanies.
         reason: why, if it was said.
         gates: what the gates said of the promotion.
         overridden: whether a gate refused and was overridden.
@@ -299,7 +299,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody whom the registry knows by a public key.
+    """A person whom the registry knows by a public key.
 
     Attributes:
         name: as events call them.

@@ -642,7 +642,7 @@ class Registry:
         return people.approve_person(self._engine, self._context(), person)
 
     def people(self) -> tuple[records.Person, ...]:
-        """Everybody whom the registry knows, those whose key was revoked too."""
+        """All people whom the registry knows, those whose key was revoked too."""
         return self._read(queries.all_people)
 
     def revoke_person(self, who: str, *, reason: str | None = None) -> records.Person:

@@ -7,7 +7,7 @@ the index names is read, so names, links and modes of entries mean nothing.
 
 An event in the registry holds a user's name and a machine's, and its reason may name people. An archive
 goes to others. So what is exported of an event is a list of chosen facts, not the event without some of it;
-the hash of the whole event is left out too, since who knows all else of it can find a name by trying
+the hash of the whole event is left out too, since a reader who knows the rest of it can find a name by trying
 (`docs/decisions/048-exports-name-nobody.md`).
 """
 
@@ -73,9 +73,9 @@ class ExportedEvent(Frozen):
     """What an archive contains of an event.
 
     Attributes:
-        reason: why; None unless whoever exported asked for reasons.
+        reason: why; None unless the export was asked for reasons.
         gates: what the gates said, without the names of people.
-        key: the fingerprint of the key that signed it, as its registry says; None where nobody did. The
+        key: the fingerprint of the key that signed it, as its registry says; None if it is not signed. The
             signature itself stays there.
     """
 

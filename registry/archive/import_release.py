@@ -133,7 +133,7 @@ def import_release(
 ) -> Imported:
     """Stores the versions and trusted signatures of a release read from an archive; again changes nothing.
 
-    With `trust`, each version needs a valid signature of somebody trusted, unless `allow_unsigned`.
+    With `trust`, each version needs a valid signature by a trusted key, unless `allow_unsigned`.
 
     Raises:
         InvalidName: the model has a name that the registry cannot take.

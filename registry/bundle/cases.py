@@ -100,7 +100,7 @@ class NumberFact(Frozen):
         return self
 
     def read(self, text: str) -> float:
-        """The number that a text stands for; NaN where it is not known.
+        """The number that a text represents; NaN where it is not known.
 
         Raises:
             ValueError: it is no number, or out of bounds.
@@ -144,7 +144,7 @@ class CategoryFact(Frozen):
         return self
 
     def read(self, text: str) -> float:
-        """The index of the value that a text stands for; NaN where it is not known.
+        """The index of the value that a text represents; NaN where it is not known.
 
         Raises:
             ValueError: it is none of the values.
@@ -426,7 +426,7 @@ class GivenCase:
 
     @property
     def pictures(self) -> tuple[str, ...]:
-        """The kind of each picture, `unknown` where nobody said it."""
+        """The kind of each picture, `unknown` if not declared."""
         return tuple(UNKNOWN_KIND if one == UNSAID else self.case.kinds[one - 1] for one in self.kinds)
 
     @property
@@ -455,7 +455,7 @@ def read_given(
 
     Args:
         case: what the model takes; None for a model of single pictures.
-        kinds: of the pictures, in their order; None where nobody said it.
+        kinds: of the pictures, in their order; None if not declared.
         facts: texts by the facts' names.
 
     Raises:

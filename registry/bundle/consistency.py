@@ -1,6 +1,6 @@
 """Consistency of a bundle: numbers of its calibration and its test that contradict each other.
 
-A bundle's counts are the word of whoever uploads it, until a signature says whose they are. What is refused
+A bundle's counts are the claim of its uploader, until a signature says whose they are. What is refused
 here no pictures could have given: parts that do not add up to the whole, histograms of another number of
 pictures, intervals narrower than so many lesions make them, limits that so few lesions cannot prove.
 """

@@ -79,7 +79,7 @@ def _warnings(
     scale: str | None,
     pattern: Pattern | None,
 ) -> Iterator[str]:
-    """What has to be known of the prediction set, of the model that answered, and of the malignancy."""
+    """What must be known of the prediction set, of the model that answered, and of the malignancy."""
     subgroup = manifest.subgroup
     full = "the prediction set holds every class and promises nothing."
     if subgroup.is_global and skin_tone is None:

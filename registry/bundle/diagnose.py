@@ -29,7 +29,7 @@ class Question:
 
     Attributes:
         images: its pictures as the model sees them, `(pictures, size, size, 3)` uint8 RGB.
-        given: what is given beside them; None for a model of single pictures, which is shown one.
+        given: the facts given with them; None for a model of single pictures, which is shown one.
         with_map: whether it is asked where in the pictures the answer comes from, too.
     """
 
@@ -45,8 +45,8 @@ def kinds_of(
 
     Args:
         pictures: the bytes of each.
-        kinds: as was said, None where nobody did.
-        case: what the model takes; None for a model of single pictures, which is not told.
+        kinds: as declared, None if not.
+        case: what the model takes; None for a model of single pictures, which does not get them.
 
     Raises:
         ValueError: a DICOM file contradicts what was said.

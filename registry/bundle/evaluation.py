@@ -354,7 +354,7 @@ class ReferenceHistograms(ScoreHistograms):
     Attributes:
         distances: the distance from the training pictures, one count per distance bin; None where nothing is
             called unfamiliar.
-        by_subgroup: those of single subgroups, in the model for everybody.
+        by_subgroup: those of single subgroups, in the global model.
     """
 
     distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)

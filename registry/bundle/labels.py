@@ -31,9 +31,9 @@ class Coding(Frozen):
 
     Attributes:
         system: the system's URI, as FHIR names it.
-        version: its edition; None where nobody said.
+        version: its edition; None if unknown.
         code: the code there.
-        display: the name that the system gives the code; the name of the class where nobody said.
+        display: the name that the system gives the code; the name of the class if unknown.
         certain: whether published lists agree on the code; else a terminologist has to look first.
     """
 
@@ -127,7 +127,7 @@ class Subgroup(Frozen):
     """The subgroup that a model is for.
 
     Attributes:
-        name: the subgroup's name; `global` is the model for everybody.
+        name: the subgroup's name; `global` is the global model.
         scale: the scale of the skin tones below; None for the global model, and for one of several scales.
         values: the declared skin tones that are this subgroup; empty for the global model, and for one of
             several scales.
@@ -150,7 +150,7 @@ class Subgroup(Frozen):
 
     @property
     def is_global(self) -> bool:
-        """Whether the model is for everybody."""
+        """Whether it is the global model."""
         return self.name == GLOBAL
 
     @property

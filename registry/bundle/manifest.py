@@ -1,4 +1,4 @@
-"""`bundle.json`: everything a model needs beside its graph, what its test showed, and its lineage.
+"""`bundle.json`: everything a model needs in addition to its graph, what its test showed, and its lineage.
 
 Nothing in it depends on when or where it was written unless that is given (`lineage.created`), so that the
 same job gives the same digest. Arrays are text, little-endian float32 in base64, which comes back to the last
@@ -84,7 +84,7 @@ _LARGEST = 2000  # characters of a key or a signature; those of P-521 are far sm
 
 
 class Attestation(Frozen):
-    """A signature of whoever measured the figures.
+    """A signature by the key of the run that measured the metrics.
 
     Attributes:
         public_key: of the key, in PEM (SubjectPublicKeyInfo).
@@ -127,7 +127,7 @@ class EncoderOrigin(Frozen):
         name: the timm model.
         source: as the job named it: a file, `package:…` or `hub:…`.
         sha256: of the file of weights.
-        licence: under which they are given; None where nobody said.
+        licence: under which they are given; None if unknown.
     """
 
     name: str
@@ -428,12 +428,12 @@ class BundleManifest(Frozen):
     Attributes:
         schema_version: of this text.
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
-            None where that is not told.
+            None if not measured.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked. Nothing is
             routed by it.
         patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the
-            subgroup's tones, or of those of every subgroup for the global model; None where nobody counted
-            them. No tone is represented then.
+            subgroup's tones, or of those of every subgroup for the global model; None if
+            not counted. No tone is represented then.
         case: which pictures and facts of a case the model takes; None for a model of single pictures.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
             for.
@@ -664,7 +664,7 @@ def without_attestation(manifest: BundleManifest) -> BundleManifest:
 def attested(manifest: BundleManifest) -> bytes:
     """What is signed of a manifest: its job, data, model and figures, and all of it without the signature.
 
-    Canonical JSON. The last digest covers the others: they are there for whoever reads a statement.
+    Canonical JSON. The last digest covers the others: they are for readers of a statement.
     """
     bare = without_attestation(manifest)
     record = bare.model_dump(mode="json", include={"evaluation", "reference"})

@@ -7,7 +7,8 @@ name.
 
 Every kind keeps the same rule:
 
-- Ours are never replaced: asked for one of our names, a table answers with ours, and imports nobody else's.
+- Ours are never replaced: asked for one of our names, a table answers with ours, and imports no other
+package's.
 - A name that two others claim is an error that names both. Listing all parts tells of a claim to one of ours.
 - Others' code is imported when its part is asked for, or when all parts are listed; what is wrong with it is
   an error only then.

@@ -261,7 +261,7 @@ def contradicted_by(angle: float, tone: str, scale: str, ranges: Mapping[str, To
 
 
 def skin_pixels(colours: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which pixels of a picture in CIELAB are taken for skin beside the lesion, `(height, width)`.
+    """Which pixels of a picture in CIELAB are taken for skin next to the lesion, `(height, width)`.
 
     Left out are the ellipse in the middle, dark corners, reflections, hair and other thin lines, and what is
     grey or has no colour of skin (skin is redder and yellower than grey).

@@ -9,8 +9,8 @@ A name must not look like another: `dark` with a Cyrillic `а` must be no second
 UTS 39 (Unicode Security Mechanisms) and are weaker. A word is of one of the scripts whose letters are drawn
 like Latin ones (its "moderately restrictive" level). And two names are alike if they are equal without regard
 to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like a Latin one has given way
-to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not told apart, nor are letters of
-scripts that are not listed here.
+to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not distinguished, nor are letters
+of scripts that are not listed here.
 """
 
 import difflib
@@ -69,7 +69,7 @@ def shown(text: str, longest: int = LONGEST) -> str:
 
 
 def shown_name(text: str) -> str:
-    """A name as it is shown within a line, which says more beside it: as `shown`, and short."""
+    """A name as it is shown within a line that says more: as `shown`, and short."""
     return shown(text, LONGEST_NAME)
 
 

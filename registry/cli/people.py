@@ -53,7 +53,7 @@ def people_add(call: Call, name: _Name, public: _Public, roles: _Roles) -> None:
 
     An uploader adds, imports, tags and notes versions; an approver approves releases; an operator promotes,
     overrides gates, rolls back, stops, withdraws, sets gates, collects garbage, registers people and makes
-    API keys. The first person is an operator; from then on all of this has to be signed, and an operator
+    API keys. The first person is an operator; from then on all of this must be signed, and an operator
     signs for each further person. Compare the fingerprint with the person, by telephone or on paper.
 
     Where a gate set asks for approvals, a person takes as many (`people approve`). Exit code 1 if they are

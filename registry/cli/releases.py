@@ -254,7 +254,7 @@ def promote(
     --expect.
 
     With --share the alias stays, and the release that results answers a share of the requests: until it is
-    promoted in full, the alias moves, or `canary end`. With --mirror too it answers nobody: what it would
+    promoted in full, the alias moves, or `canary end`. With --mirror too it answers no request: what it would
     have answered is only compared. The gates are the same. Again with another share changes that.
 
     With --prevalence answers have predictive values for these subgroups. It stays until another is stated.

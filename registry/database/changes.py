@@ -197,13 +197,13 @@ def insert_event(
     before: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Event:
-    """Appends an event to the hash chain, signed where the context has somebody who signs.
+    """Appends an event to the hash chain, signed if the context has a signer.
 
     `details` are facts of the kind's own. Those of added versions and of the release's members are added to
     them here.
 
     Raises:
-        InvalidName: the actor has a name that nobody could read in history.
+        InvalidName: the actor has a name that cannot be read in history.
         PersonRefused: it takes a person of a role, and none has signed it.
     """
     check_title("actor", context.actor)

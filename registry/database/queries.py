@@ -1,6 +1,6 @@
 """The queries of the registry: rows of the tables as records, running canaries, and people.
 
-Which canary runs is told by events alone: the newest event of an alias that moves it, or starts or ends a
+Which canary runs follows from events alone: the newest event of an alias that moves it, or starts or ends a
 canary, decides. Who may do what is decided by the role of the person whose key has signed it.
 """
 
@@ -414,7 +414,7 @@ _PURPOSE: Final = b"dermfed canary 1: "
 
 
 def running_canary(connection: Connection, model: str, alias: str) -> Canary | None:
-    """The canary beside an alias; None where none runs, or a version of it was withdrawn."""
+    """The canary of an alias; None where none runs, or a version of it was withdrawn."""
     query = (
         select(*EventRow.__table__.columns)
         .where(EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(CANARY_MOVES))
@@ -459,9 +459,9 @@ def ended_with(canary: Canary | None) -> dict[str, Any]:
 def _key(connection: Connection, first: int) -> bytes | None:
     """The key of a canary: of all that its first event says, and the registry's id; None without that event.
 
-    An event tells its microsecond and the hash of the one before it, of which the service tells nobody
-    anything. Whoever reads the database can compute the key. The event's own hash would not do: heads of the
-    chain are kept elsewhere and may be published.
+    An event tells its microsecond and the hash of the one before it, which the service
+    discloses to no caller. A reader of the database can compute the key. The event's own hash would not do:
+    heads of the chain are kept elsewhere and may be published.
     """
     columns = [
         type_coerce(column, String).label(column.name) if column.name == "time" else column
@@ -475,7 +475,7 @@ def _key(connection: Connection, first: int) -> bytes | None:
 
 
 class Signatory(Protocol):
-    """Somebody who signs what they do.
+    """A person who signs what they do.
 
     Attributes:
         fingerprint: sha256 of their public key.
@@ -495,7 +495,7 @@ class Signatory(Protocol):
 
 
 def all_people(connection: Connection) -> tuple[Person, ...]:
-    """Everybody whom the registry knows, revoked ones too, in the order of adding."""
+    """All people whom the registry knows, revoked ones too, in the order of adding."""
     query = select(*PersonRow.__table__.columns).order_by(PersonRow.id)
     return tuple(
         Person(row.name, row.fingerprint, row.public_key, tuple(row.roles), row.created, row.revoked)
@@ -504,12 +504,12 @@ def all_people(connection: Connection) -> tuple[Person, ...]:
 
 
 def active_people(connection: Connection) -> dict[str, Person]:
-    """Everybody whose key is not revoked, by its fingerprint."""
+    """All people whose key is not revoked, by its fingerprint."""
     return {one.fingerprint: one for one in all_people(connection) if one.revoked is None}
 
 
 def acting_person(connection: Connection, kind: EventKind, signatory: Signatory | None) -> Person | None:
-    """Who does this: the person of the signing key; None where the registry knows nobody.
+    """Who does this: the person of the signing key; None if the registry knows no people.
 
     Raises:
         PersonRefused: the registry knows people, and none of them who may do this has signed it.

@@ -98,7 +98,7 @@ class RequiredSubgroupsGate(NumericGate):
     tests of the release name, and those that they call absent.
 
     A name is not enough: a subgroup called `dark` over light tones would represent it. `tones` says over
-    which tones a subgroup is, at least; where the running release has one of the same name, it has to be
+    which tones a subgroup is, at least; where the running release has one of the same name, it must be
     over the same.
     """
 

@@ -87,7 +87,7 @@ class GateSet(Frozen):
         return tuple(self._judge(gate, case) for gate in self.gates)
 
     def _judge(self, gate: GateConfig, case: Case) -> GateResult:
-        """The result of one gate, refused where it judged nothing of what has to be judged.
+        """The result of one gate, refused where it judged nothing of what must be judged.
 
         That is where the set says that the gate must apply, and where the running release was judged by it:
         leaving metrics, labels or guarantees out would else be a way around the gate.

@@ -274,7 +274,7 @@ def _share(x: int, n: int) -> Share:
 
 
 def corrected(answered: Counts, outcomes: Counts, x: Counts, hit: Flags) -> Share:
-    """The share of the strata `hit` among all x, estimated for everybody who was answered.
+    """The share of the strata `hit` among all x, estimated for all who got an answer.
 
     The N_s are fixed. What is uncertain is the share x/n of each stratum, whose exact limits (Clopper and
     Pearson 1934) are quantiles of Beta(x, n − x + 1) and Beta(x + 1, n − x). The lower end of the interval

@@ -125,8 +125,8 @@ def compose(
 
     Raises:
         NotFound: `before` has no version for a subgroup that is to be left out.
-        ReleaseRefused: no version is named and none left out, two are named for one subgroup, or the one
-            for everybody is to be left out.
+        ReleaseRefused: no version is named and none left out, two are named for one subgroup, or the global
+            one is to be left out.
     """
     if not named and not without:
         raise ReleaseRefused(f"no version of {model} is named; name at least one, such as 1")
@@ -179,7 +179,7 @@ def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest
 
     Raises:
         NotFound: a prevalence is stated for a subgroup that it does not know.
-        ReleaseRefused: no version is for everybody, two are for the same skin tone, their labels
+        ReleaseRefused: no version is global, two are for the same skin tone, their labels
             differ, or two subgroups have names that look alike.
     """
     _one_for_everybody(candidate)

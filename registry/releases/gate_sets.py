@@ -170,7 +170,7 @@ def approve_gates(
 
 
 def takes_the_place_of(place: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether a set of one model and alias may be asked in place of another; empty stands for all."""
+    """Whether a set of one model and alias may be asked in place of another; empty means all."""
     overlap = all(not one or not two or one == two for one, two in zip(place, other, strict=True))
     narrower = [not part for part in place] <= [not part for part in other]  # as `narrowest_first` has them
     return overlap and narrower
@@ -252,7 +252,7 @@ def _rows(connection: Connection, model: str) -> list[Row[Any]]:
 
 
 def newest_row(connection: Connection, model: str, alias: str) -> Row[Any] | None:
-    """The set that a model is asked under an alias, of the narrowest kind; None where nobody has set any."""
+    """The set that a model is asked under an alias, of the narrowest kind; None if none is set."""
     newest = newest_sets(connection)
     return next((newest[place] for place in narrowest_first(model, alias) if place in newest), None)
 

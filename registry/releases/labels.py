@@ -2,11 +2,11 @@
 
 A tag is a short name that many versions may have; a note is a text that stays. Neither changes what answers.
 
-Withdrawn versions are refused, and versions that share the model file of one are told.
+Withdrawn versions are refused, and versions that share the model file of one are reported.
 
 The bundle decides: withdrawn is a version, by the digest of its bundle. The same `model.onnx` under another
-manifest may be the mend, where thresholds or a calibration were at fault, or the same harm again; nobody but
-a person can tell. So it is never promoted in silence: that takes a reason, which history keeps.
+manifest may be the mend, where thresholds or a calibration were at fault, or the same harm again; only a
+person can decide. So it is never promoted in silence: that takes a reason, which history keeps.
 """
 
 from collections.abc import Iterator, Sequence

@@ -90,7 +90,7 @@ class Promotion:
 
     Attributes:
         event: the event; None where the alias points to exactly this already.
-        comparison: the new release beside the one that it replaced; None where nothing changed.
+        comparison: the new release compared with the one that it replaced; None where nothing changed.
     """
 
     event: Event | None

@@ -33,7 +33,7 @@ class Share:
 
     Attributes:
         share: of the requests, above 0 and below 1; of a mirrored one also 1.
-        subgroup: by the declared skin tone; None for everybody's.
+        subgroup: by the declared skin tone; None for all requests.
         mirror: whether its answers are only compared.
     """
 
@@ -57,7 +57,7 @@ class Share:
 def check_share(
     candidate: Candidate, manifests: Mapping[int, BundleManifest], alias: str, share: Share
 ) -> None:
-    """Checks that a candidate can answer a share beside what runs.
+    """Checks that a candidate can answer a share of requests while the current release answers the rest.
 
     Args:
         candidate: the release.
@@ -66,7 +66,7 @@ def check_share(
         share: whose requests.
 
     Raises:
-        ReleaseRefused: nothing runs beside which it could, or exactly this does.
+        ReleaseRefused: no release is current, or this one is.
         NotFound: it knows no such subgroup.
     """
     if candidate.before is None:
@@ -112,7 +112,7 @@ def start(
 ) -> Event:
     """Starts a canary, or changes the share of the one that runs, within a transaction.
 
-    Whoever got the canary before still does where the share rises: its key stays.
+    Requests that got the canary before still do where the share rises: its key stays.
     """
     before = candidate.before
     assert before is not None, "check_share has been asked"
@@ -142,12 +142,12 @@ def start(
 
 
 def end_canary(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
-    """Ends the canary beside an alias: the release that the alias points to answers everybody again.
+    """Ends the canary of an alias: the release that the alias points to answers all requests again.
 
     Args:
         engine: of the database.
         model: the model's name.
-        alias: beside which alias.
+        alias: of which alias.
         context: who ends it and why.
 
     Raises:

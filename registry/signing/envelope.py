@@ -36,7 +36,7 @@ class Envelope:
     Attributes:
         payload: the statement, byte by byte.
         signature: of `signed_bytes(payload)`.
-        hint: the sha256 of the public key's PEM text, in hex; None beside a certificate.
+        hint: the sha256 of the public key's PEM text, in hex; None with a certificate.
         certificate: the signer's certificate as DER; None beside a hint.
     """
 
@@ -151,7 +151,7 @@ _SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": Fa
 
 
 class _StatementRecord(BaseModel):
-    """A part of a statement; parts that verifiers are to ignore may stand beside."""
+    """A part of a statement; parts that verifiers are to ignore may be added."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -83,7 +83,7 @@ class Trust:
 
 
 def trust_in_keys(keys: Iterable[ec.EllipticCurvePublicKey], beside: "Trust | None" = None) -> Trust:
-    """Trust in these keys, and in whatever is trusted beside."""
+    """Trust in these keys, and in the keys trusted in addition."""
     known = {} if beside is None else beside.keys
     return Trust(
         {**known, **{hint_of(key): key for key in keys}}, () if beside is None else beside.certificates
@@ -186,7 +186,7 @@ def read_trust(files: Sequence[Path]) -> Trust:
     """Reads the trusted public keys and certificates in these files, each of which may hold several.
 
     Raises:
-        KeyUnusable: a file holds none, or something that nobody should trust a signature by.
+        KeyUnusable: a file holds none, or a key that is too weak to trust.
     """
     keys: dict[str, ec.EllipticCurvePublicKey] = {}
     certificates: list[x509.Certificate] = []
@@ -300,7 +300,7 @@ def verify_plainly(key: ec.EllipticCurvePublicKey, kind: str, payload: bytes, si
 
 
 def write_key_pair(file: Path, password: str | None) -> tuple[Path, str]:
-    """Writes a new private key of P-256 (PKCS 8, its owner's alone) and, beside it, its public half.
+    """Writes a new private key of P-256 (PKCS 8, its owner's alone) and, next to it, its public half.
 
     Returns:
         the file of the public key, and its fingerprint.
@@ -376,7 +376,7 @@ class CheckedSignature:
     """The result of verifying one signature.
 
     Attributes:
-        verdict: `valid`: a trusted key signed these files; `unknown`: nobody who is trusted; `forged`: it is
+        verdict: `valid`: a trusted key signed these files; `unknown`: no trusted key did; `forged`: it is
             not what it claims to be.
         identity: whose it is if it is valid, else whose it claims to be; None where it does not say.
         why: what is wrong with it; empty for `valid`.

@@ -3,7 +3,7 @@
 After Mitchell et al. 2019, "Model Cards for Model Reporting" (FAT* 2019). A card contains nothing that the
 bundle does not. The names of its keys are documented in `docs/registry.md`. First the card itself, then what
 it says in sentences (what the model is for, how its answers are used, what is unknown of it), then its
-standing: whether anything is wrong or has to be known before relying on it.
+standing: whether anything is wrong or must be known before relying on it.
 """
 
 import math

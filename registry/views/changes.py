@@ -223,7 +223,7 @@ def figure_changes(before: BundleManifest, after: BundleManifest) -> tuple[Figur
 def _changes_by_kind(
     block: tuple[Part, str | None], rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]
 ) -> Iterator[FigureChange]:
-    """The figures of each kind of malignancy, of both versions; sensitivity also where it is not told."""
+    """The metrics by kind of malignancy of both versions; sensitivity also if not disclosed."""
     for kind in kinds:
         of_kind = [row.get("by_kind", {}).get(kind, {}) for row in rows]
         for name in OF_A_KIND:

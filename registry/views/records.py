@@ -71,7 +71,7 @@ class EventView:
         id: of the event.
         title: what was done, to which versions and which alias.
         time, actor: when and by whom.
-        signature: how sure that is; empty where nobody in particular needs to have done it.
+        signature: how sure that is; empty if no signature is needed.
         details: what was recorded with it, a line each.
         gates: the verdict of each gate, a line each.
         overridden: whether a gate refused and was overridden.

@@ -102,7 +102,7 @@ class NoisyCounts:
 
         Args:
             counts: in `LOGIT_BINS`, of one picture of each patient.
-            histogram: whether it is told, if there is any.
+            histogram: whether it is disclosed, if there is any.
             both_kinds: whether the labels are malignant and others.
         """
         told = sides = None

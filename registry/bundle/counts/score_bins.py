@@ -32,7 +32,7 @@ class ScoreBins:
     Attributes:
         name: as in a manifest.
         edges: rising, from 0 to 1, `(bins + 1,)` float64.
-        middles: the score that stands for each bin, `(bins,)`.
+        middles: the score that represents each bin, `(bins,)`.
     """
 
     name: str

@@ -10,7 +10,8 @@ are not whole. n pictures that are not independent are worth n / deff that are, 
 
 **Limits from a variance** (`Moments`; Korn & Graubard 1998). A metric f of variance V is as certain as a
 proportion of n = f̃ (1 − f̃) / V independent pictures, and has the exact limits of f n of n. They lie within 0
-and 1, and are as skew as those of a proportion. In n, a smoothed f̃ stands for f, with the variance that it
+and 1, and are as skew as those of a proportion. In n, f is replaced by a smoothed f̃, with the variance that
+it
 would have: of a class of few pictures that are answered all alike, f would be certain. The variance of a mean
 Σ_k w_k f_k is Σ_jk R_jk w_j w_k √(V_j V_k), with R the correlation of the metrics.
 
@@ -280,7 +281,7 @@ class Sample(Generic[C]):
     Attributes:
         counts: of a block, or a confusion matrix alone.
         effect: that of the block which they are, or are a part of.
-        noise: the variance of the noise on each number that was told; sums of rows are without.
+        noise: the variance of the noise on each released number; sums of rows are without.
     """
 
     counts: C

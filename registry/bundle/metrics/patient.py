@@ -123,10 +123,10 @@ class PatientFigures:
     """What counts of one subgroup.
 
     Attributes:
-        n: test pictures; None where it is not told, as the next two.
+        n: test pictures; None if not disclosed, as the next two.
         n_malignant: malignant ones.
         n_other: those that are not.
-        figures: of `FIGURES`, and of `AT_WORKING_POINT` where they are told, by name.
+        figures: of `FIGURES`, and of `AT_WORKING_POINT` where they are disclosed, by name.
         by_kind: of each kind of malignancy where there are several; None of one that is too few to tell.
     """
 

@@ -209,7 +209,7 @@ def intersections(
 ) -> dict[str, Any]:
     """By column, value and subgroup: pictures, accuracy, balanced accuracy and sensitivity for malignancy.
 
-    None stands for an intersection of which clients disclosed fewer than `FEWEST` pictures; each client
+    None represents an intersection of which clients disclosed fewer than `FEWEST` pictures; each client
     suppresses its own small cells.
 
     Args:
@@ -344,7 +344,7 @@ def over_clients(
 ) -> dict[str, Any]:
     """Each client's figures as `by_client`, and their means as `over_clients`, ready for JSON.
 
-    Beside a mean stand its interval, the median and the population standard deviation
+    With a mean come its interval, the median and the population standard deviation
     sqrt((1/C) Σ_c (f_c − mean)²) over the C clients that define the figure, and C as `clients`.
 
     A figure that a client's test pictures do not define (AUROC with one class) is None there and left out
@@ -353,7 +353,8 @@ def over_clients(
     Args:
         blocks: each client's counts.
         communities: names of groups of clients and who is in them; gives `by_community`, each figure a mean
-            over the clients of the community that have counts. A community of which nobody has any is absent.
+            over the clients of the community that have counts. A community of which no client has any is
+            absent.
         codes: the codes of the classes, in the order of the counts; gives `by_class`, each figure a mean over
             the `clients` that have the class.
 

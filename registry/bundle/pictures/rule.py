@@ -2,7 +2,7 @@
 
 The same bytes and rule give the same pixels. What is done, in this order:
 
-1. the format is told by content, never by name: JPEG, PNG, WebP, or a photograph in a DICOM file
+1. the format is recognized by content, never by name: JPEG, PNG, WebP, or a photograph in a DICOM file
    (`registry.bundle.pictures.dicom`), nothing else;
 2. the number of pixels is read from the header, and refused above the ceiling before any is decoded;
 3. a JPEG is decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that is no smaller than asked (`draft`);
