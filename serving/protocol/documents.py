@@ -31,7 +31,9 @@ class ServedVersion(Answer):
     """One version that is served: whom it is for, by which tones of which scale."""
 
     version: Annotated[int, Field(description="its number in the registry", examples=[3])]
-    subgroup: Annotated[str, Field(description="whom it is for; `global` is everybody", examples=["dark"])]
+    subgroup: Annotated[
+        str, Field(description="the subgroup that it is for; `global` is the global model", examples=["dark"])
+    ]
     scale: Annotated[
         str | None,
         Field(description="of its tones; null for all tones, or several scales", examples=["fitzpatrick"]),
@@ -46,7 +48,7 @@ class ServedVersion(Answer):
             default_factory=dict,
             exclude_if=lambda tones: not tones,
             description="the declared tones that are routed to it, by scale: those that its calibration had "
-            "patients of; not there where it is for everybody",
+            "patients of; absent of the global version",
             examples=[{"fitzpatrick": ["V", "VI"]}],
         ),
     ]

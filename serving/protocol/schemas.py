@@ -182,15 +182,18 @@ class AnsweringModel(Answer):
     version: Annotated[int, Field(description="its version there", examples=[3])]
     subgroup: Annotated[
         str,
-        Field(description="whom this version is for; `global` is everybody", examples=["dark"]),
+        Field(
+            description="the subgroup that this version is for; `global` is the global model",
+            examples=["dark"],
+        ),
         Fact(fhir=Coded("subgroup", "Subgroup it is for")),
     ]
     digest: Annotated[str, Field(description="of its bundle, `sha256:…`", examples=["sha256:" + "0" * 64])]
     route: Annotated[
         Route,
         Field(
-            description="why this one answered; every route but `declared` means the model for everybody, "
-            "and no promise for the subgroup",
+            description="why this one answered; every route but `declared` means the global model, "
+            "and no guarantee for the subgroup",
             examples=["declared"],
         ),
     ]
@@ -444,7 +447,7 @@ class Explanation(Answer):
     limits: Annotated[
         list[str],
         Field(
-            description="what the maps do not say, to be shown beside them",
+            description="what the maps do not say, to be shown with them",
             examples=[
                 ["Not validated: it is not shown that this model's answers depend on where its maps point."]
             ],
@@ -539,7 +542,7 @@ class Diagnosis(Answer):
         Explanation | None,
         Field(
             exclude_if=lambda explanation: explanation is None,
-            description="where the model looked; not there where nobody asked (`explain=true`)",
+            description="where the model looked; absent unless asked for (`explain=true`)",
             examples=[None],
         ),
         Fact(optional=True),
