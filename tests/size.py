@@ -23,11 +23,11 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_683,
+    "lines of code": 60_688,
     "modules": 488,
     "folders": 66,
     "imports, in thousandths of code": 113,
-    "words of the dialect in docstrings": 118,
+    "words of the dialect in docstrings": 23,
     "lines of tests": 84_955,
     "lines of benchmarks": 5_908,
     "recipes": 45,
