@@ -52,7 +52,7 @@ def two_scales(tiny, tmp_path):
     """A job over two hospitals of which one declares Fitzpatrick types and the other tones of MILK10k."""
     manifests = []
     for number, scale in enumerate(("fitzpatrick", "milk10k")):
-        drawn = Synthetic(pictures=60, size=32, seed=number, prefix=scale).manifest(tmp_path / scale)
+        drawn = Synthetic(pictures=600, size=32, seed=number, prefix=scale).manifest(tmp_path / scale)
         rows = drawn.rows
         if scale == "milk10k":  # drawn as Fitzpatrick types, from light to dark
             rows = [
