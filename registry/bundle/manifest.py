@@ -494,10 +494,10 @@ class BundleManifest(Frozen):
         return None if self.working_point is None else self.working_point.threshold_bin
 
     def counts_for(self, skin_tone: str | None, scale: str | None) -> GroupCounts:
-        """The test counts that tell most of a person of this tone.
+        """The most specific test counts for a person of this skin tone; empty if there are none.
 
-        Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
-        not tested on that by itself, those of everybody; of a subgroup's model none for other tones.
+        For the global model: those of the tested subgroup that represents the tone, else those of all
+        patients. For a subgroup's model: its own if its test represents the tone, else none.
         """
         if self.evaluation is None:
             return GroupCounts()

@@ -154,7 +154,7 @@ class Outputs:
         logits: `(batch, classes)` float32, divided by the temperature.
         embedding: `(batch, features)` float32.
         map: `(batch, classes, rows, columns)` float32, of cases `(batch, slots, classes, rows, columns)`;
-            None where nobody asked, or the graph has none.
+            None if not requested, or if the graph has none.
     """
 
     probabilities: NDArray[np.float32]

@@ -257,8 +257,8 @@ def summarise(
             one more name, which counts in the total.
         labels: the classes, for the figures per class.
         fair_over: the subgroups that fairness compares.
-        details: more to say of a subgroup (`coverage`, `epoch`), put beside its figures; its `intervals` join
-            theirs.
+        details: more to say of a subgroup (`coverage`, `epoch`), added to its metrics; its
+            `intervals` are merged with theirs.
         traits: the columns whose intersections with subgroups were asked for, and their values as far as they
             are known beforehand.
 

@@ -114,7 +114,7 @@ def open_picture(content: bytes) -> Image.Image:
         UnsupportedPicture: a picture, but not JPEG, PNG or WebP, nor a photograph in a DICOM file; or one,
             and the extra `dicom` is not installed.
         PictureTooLarge: so many pixels that Pillow will not look further.
-        TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
+        TruncatedPicture: the bytes end before the picture does, as far as can be detected without decoding.
         DamagedPicture: the header does not decode.
     """
     kind = picture_format(content)
