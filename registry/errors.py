@@ -15,8 +15,8 @@ RegistryError
 │   ├── VersionWithdrawn   the version was withdrawn and may answer no more
 │   ├── AlarmClosed        the alarm was closed already
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
-│   ├── PersonRefused      nobody who may do this has signed it
-│   ├── SignatureRefused   nobody who is trusted has signed the version
+│   ├── PersonRefused      no person who may do this has signed it
+│   ├── SignatureRefused   no trusted key has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
 ├── ArchiveError           a release's file cannot be read or written

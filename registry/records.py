@@ -153,7 +153,7 @@ class Release:
 
     @property
     def everybody(self) -> Version:
-        """The global version, for subgroups without their own."""
+        """The global version, for requests whose subgroup has no version of its own."""
         return self.versions[0]
 
     def for_subgroup(self, name: str) -> Version | None:
@@ -194,7 +194,7 @@ class Canary:
         release: it.
         beside: the id of the release that the alias points to.
         share: of the requests, between 0 and 1.
-        subgroup: of whose requests, by the declared skin tone; None for all requests.
+        subgroup: of whose requests, by the declared skin tone; None if not restricted to a subgroup.
         mirror: whether its answers are only compared: what the alias points to answers all requests.
         event: the id of the event by which it runs so.
         since: when that was.

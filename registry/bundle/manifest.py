@@ -84,7 +84,7 @@ _LARGEST = 2000  # characters of a key or a signature; those of P-521 are far sm
 
 
 class Attestation(Frozen):
-    """A signature by the key of the run that measured the metrics.
+    """A signature over the metrics, by the key of those who measured them.
 
     Attributes:
         public_key: of the key, in PEM (SubjectPublicKeyInfo).
@@ -428,7 +428,7 @@ class BundleManifest(Frozen):
     Attributes:
         schema_version: of this text.
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
-            None if not measured.
+            None if not recorded.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked. Nothing is
             routed by it.
         patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the

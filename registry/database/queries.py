@@ -459,9 +459,9 @@ def ended_with(canary: Canary | None) -> dict[str, Any]:
 def _key(connection: Connection, first: int) -> bytes | None:
     """The key of a canary: of all that its first event says, and the registry's id; None without that event.
 
-    An event tells its microsecond and the hash of the one before it, which the service
-    discloses to no caller. A reader of the database can compute the key. The event's own hash would not do:
-    heads of the chain are kept elsewhere and may be published.
+    An event records its microsecond and the hash of the event before it, which the service discloses to no
+    caller. A reader of the database can compute the key. The event's own hash would not do: heads of the
+    chain are kept elsewhere and may be published.
     """
     columns = [
         type_coerce(column, String).label(column.name) if column.name == "time" else column

@@ -190,7 +190,7 @@ def _move_away(
     withdrawn: Mapping[int, Sequence[int]],
     context: AuditContext,
 ) -> Event | None:
-    """Moves the alias if its release holds a withdrawn version, or ends the canary of it that does."""
+    """Moves the alias if its release has a withdrawn version, or ends its canary if that has one."""
     release = current_release(connection, model, alias)
     if release is None or release.id not in withdrawn:
         if canary is None or canary.release.id not in withdrawn:

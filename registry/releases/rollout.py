@@ -33,7 +33,7 @@ class Share:
 
     Attributes:
         share: of the requests, above 0 and below 1; of a mirrored one also 1.
-        subgroup: by the declared skin tone; None for all requests.
+        subgroup: by the declared skin tone; None if not restricted to a subgroup.
         mirror: whether its answers are only compared.
     """
 
@@ -112,7 +112,8 @@ def start(
 ) -> Event:
     """Starts a canary, or changes the share of the one that runs, within a transaction.
 
-    Requests that got the canary before still do where the share rises: its key stays.
+    Pictures that the canary answered are still answered by it when the share rises: its
+    key stays.
     """
     before = candidate.before
     assert before is not None, "check_share has been asked"

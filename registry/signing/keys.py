@@ -186,7 +186,8 @@ def read_trust(files: Sequence[Path]) -> Trust:
     """Reads the trusted public keys and certificates in these files, each of which may hold several.
 
     Raises:
-        KeyUnusable: a file holds none, or a key that is too weak to trust.
+        KeyUnusable: a file contains none, or a key or certificate that cannot be read or is of a kind
+            that is not accepted.
     """
     keys: dict[str, ec.EllipticCurvePublicKey] = {}
     certificates: list[x509.Certificate] = []

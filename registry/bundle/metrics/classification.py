@@ -180,7 +180,7 @@ def auprcs(counts: Counts) -> Figure:
 
 
 def auprc(counts: Counts) -> Figure:
-    """The mean of `auprcs` over the classes for which it is defined."""
+    """The mean of `auprcs` over the classes for which it is given."""
     return mean_defined(auprcs(counts))
 
 
