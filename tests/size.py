@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_688,
+    "lines of code": 60_712,
     "modules": 488,
     "folders": 66,
     "imports, in thousandths of code": 113,
     "words of the dialect in docstrings": 16,
-    "lines of tests": 84_955,
+    "lines of tests": 84_968,
     "lines of benchmarks": 5_908,
     "recipes": 45,
     "decision records": 20,

@@ -7,9 +7,10 @@ number of its pictures, and with the option `codes` of `dermfed-data import csv`
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 
-from clients.data.manifests.manifest import IMAGE_KIND, Manifest
+from clients.data.manifests.manifest import IMAGE_KIND, Row
 from registry.bundle.cases import KNOWN, read_kind
 
 EXAMPLES = 3  # pictures that a line names
@@ -64,12 +65,12 @@ class UnreadCells:
         return [f"{reason}: {pictures(images)}" for _, (reason, images) in ordered]
 
 
-def unread_facts(manifest: Manifest) -> UnreadCells:
+def unread_facts(rows: Iterable[Row]) -> UnreadCells:
     """What ages, sexes, sites and kinds of picture of a manifest cannot be read as facts of a lesion."""
     readers: dict[str, Callable[[str], object]] = {name: fact.read for name, fact in KNOWN.items()}
     readers[IMAGE_KIND] = read_kind
     found = UnreadCells()
-    for row in manifest.rows:
+    for row in rows:
         for column, read in readers.items():
             value = row.value(column)
             try:
@@ -79,9 +80,20 @@ def unread_facts(manifest: Manifest) -> UnreadCells:
     return found
 
 
-def codes_option(codes: Mapping[str, Mapping[str, str]]) -> str:
-    """The option of `dermfed-data import csv` that maps values; a proposal to be looked at."""
-    return f"--option 'codes={json.dumps(codes, ensure_ascii=False)}'"
+def codes_option(
+    codes: Mapping[str, Mapping[str, str]], known: Mapping[str, Mapping[str, str]] | None = None
+) -> str:
+    """The option of `dermfed-data import csv` that maps values, quoted for a shell: a proposal to check.
+
+    Args:
+        codes: by column and value what each may mean.
+        known: what the option says already, which is kept: given twice, only the last one would count.
+    """
+    before = known or {}
+    both = {
+        name: {**before.get(name, {}), **codes.get(name, {})} for name in dict.fromkeys([*before, *codes])
+    }
+    return f"--option {shlex.quote(f'codes={json.dumps(both, ensure_ascii=False)}')}"
 
 
 def pictures(images: list[str]) -> str:

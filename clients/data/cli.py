@@ -33,7 +33,7 @@ from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
 from clients.data.inspect.quality import quality_of, quality_page
 from clients.data.inspect.tones import check_tones, measure_tones, tone_table
-from clients.data.manifests.csv_file import read_manifest, scan_manifests, write_manifest
+from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
 from clients.data.output import LISTED, listing, listing_by_cause, write_atomically
 from clients.data.partition.partition import partition_manifest
@@ -282,7 +282,7 @@ def link(
             raise ClientDataError(
                 "two manifests have one name, under which both would be written; rename one"
             )
-        read = scan_manifests([manifest.absolute() for manifest in manifests]).manifest
+        read = joined(each)
         digests, broken, fingerprints = read_all(read, fingerprints=True)
         same = same_pictures(digests, fingerprints)
         linked = link_manifest(read, same)

@@ -126,12 +126,21 @@ class CsvTable(TableAdapter):
         images = images_of([line[self.image] for line in lines], folder, notes=notes)
         rows: list[Row] = []
         unread = UnreadCells()
+        dropped: Counter[tuple[str, str]] = Counter()
         for line, image in zip(self._emptied(lines, notes), images, strict=True):
-            rows.append(self._row(line, image, unread))
+            rows.append(self._row(line, image, unread, dropped))
+        notes += [
+            Note(
+                f"{column}: {count} cells say {value!r}, which is taken for not known (`codes`)",
+                f"{count} cells of a column are taken for not known (`codes`)",
+            )
+            for (column, value), count in (+dropped).items()
+        ]
         if unread:
+            option = codes_option(unread.codes, self.codes)
             raise AdapterError(
                 f"{path} has {len(unread.lines)} values that cannot be read:\n{listing(unread.lines)}\n"
-                f"mend the table{f', or map them: {codes_option(unread.codes)}' if unread.codes else ''}"
+                f"mend the table{f', or map them: {option}' if unread.codes else ''}"
             )
         columns = [*COLUMNS, *self.extra.values()]
         cells = [{column: row.value(column) for column in columns} for row in rows]
@@ -141,11 +150,10 @@ class CsvTable(TableAdapter):
         if self.label is not None and unlabelled:
             text = f"{unlabelled} of {len(rows)} cells are empty: no label"
             notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
-        if unread := unread_facts(Manifest.of(rows, folder)):
+        if unread := unread_facts(rows):
             text = f"{len(unread.lines)} values are no age, sex, site or kind of picture that is known"
-            shown = (
-                f"{listing(unread.lines)}\nlook at this proposal, and map them: {codes_option(unread.codes)}"
-            )
+            option = codes_option(unread.codes, self.codes)
+            shown = f"{listing(unread.lines)}\nlook at this proposal, and map them: {option}"
             notes.append(Note(f"{path.name}: {text}:\n{shown}", f"a table: {text}"))
         return Manifest.of(rows, folder, notes)
 
@@ -197,21 +205,32 @@ class CsvTable(TableAdapter):
         options = ("label", "skin_tone", "lesion_id", "patient_id", "site", "split")
         return {option: column for option in options if (column := getattr(self, option)) is not None}
 
-    def _row(self, line: Mapping[str, str], image: str, unread: UnreadCells) -> Row:
-        """The row of a line; values that cannot be read go to `unread`."""
+    def _row(
+        self,
+        line: Mapping[str, str],
+        image: str,
+        unread: UnreadCells,
+        dropped: Counter[tuple[str, str]],
+    ) -> Row:
+        """The row of a line; values that cannot be read go to `unread`, those made empty to `dropped`."""
+
+        def coded(column: str, text: str) -> str:
+            code = self._coded(column, text)
+            dropped[column, text] += 1 if text and not code else 0
+            return code
 
         def cell(option: str) -> str:
             column = getattr(self, option)
             text = line[column] if column else ""
             pattern = self.patterns.get(option)  # type: ignore[call-overload]
             if not text or pattern is None:
-                return self._coded(option, text)
+                return coded(option, text)
             found = re.search(pattern, text)
             if found is None:
                 reason = f"{option} {text!r} does not match the pattern {pattern!r}"
                 unread.add(option, text, reason, image, mapped=False)
                 return ""
-            return self._coded(option, found[1] or "")
+            return coded(option, found[1] or "")
 
         label, tone = cell("label"), cell("skin_tone")
         known = self.codes.get("label")
@@ -232,7 +251,7 @@ class CsvTable(TableAdapter):
             patient_id=cell("patient_id"),
             site=cell("site"),
             split=cell("split"),
-            extra={name: self._coded(name, line[column]) for column, name in self.extra.items()},
+            extra={name: coded(name, line[column]) for column, name in self.extra.items()},
         )
 
     def _coded(self, column: str, text: str) -> str:

@@ -212,15 +212,17 @@ def scan_manifests(paths: Sequence[Path]) -> Scan:
     scans = [scan_manifest(path) for path in paths]
     if len(scans) == 1:
         return scans[0]
-    folder = scans[0].manifest.folder
-    rows = [
-        replace(row, image=relocate(row.image, scan.manifest.folder, folder))
-        for scan in scans
-        for row in scan.manifest.rows
-    ]
-    notes = [note for scan in scans for note in scan.manifest.notes]
     problems = [f"{path}: {text}" for path, scan in zip(paths, scans, strict=True) for text in scan.problems]
-    return Scan(Manifest.of(rows, folder, notes), tuple(problems))
+    return Scan(joined([scan.manifest for scan in scans]), tuple(problems))
+
+
+def joined(manifests: Sequence[Manifest]) -> Manifest:
+    """The rows of several manifests in one, from the folder of the first."""
+    folder = manifests[0].folder
+    rows = [
+        replace(row, image=relocate(row.image, one.folder, folder)) for one in manifests for row in one.rows
+    ]
+    return Manifest.of(rows, folder, [note for one in manifests for note in one.notes])
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:

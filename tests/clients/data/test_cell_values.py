@@ -1,9 +1,12 @@
 """Values that cannot be read: what is proposed for them, and that they are listed by value with counts."""
 
+import json
+import shlex
+
 import pytest
 
 from clients.data.cell_values import UnreadCells, codes_option, propose, unread_facts
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import Row
 
 
 @pytest.mark.parametrize(
@@ -37,10 +40,10 @@ def test_what_a_value_may_mean(column, value, proposed):
     assert propose(column, value) == proposed
 
 
-def test_values_are_listed_once_with_how_many_pictures_have_them(tmp_path):
+def test_values_are_listed_once_with_how_many_pictures_have_them():
     ages = ["85+", "40", "85+", "", "85+", "x", "85+"]
     rows = [Row(f"{n}.jpg", site="back", extra={"age": age, "sex": "w"}) for n, age in enumerate(ages)]
-    found = unread_facts(Manifest.of(rows, tmp_path))
+    found = unread_facts(rows)
     open_end, other, sex = found.lines
     assert open_end.startswith("age '85+' is no number; it is a number from 0 to 120 years, or empty: ")
     assert open_end.endswith("4 pictures (0.jpg, 2.jpg, 4.jpg, ...)")
@@ -48,7 +51,14 @@ def test_values_are_listed_once_with_how_many_pictures_have_them(tmp_path):
     assert sex.startswith("sex 'w' ")
     assert found.codes == {"age": {"85+": "85", "x": ""}, "sex": {"w": "female"}}
     assert codes_option({"sex": {"männlich": "male"}}) == """--option 'codes={"sex": {"männlich": "male"}}'"""
-    assert not unread_facts(Manifest.of([Row("a.jpg", site="back", extra={"age": "40"})], tmp_path))
+    assert not unread_facts([Row("a.jpg", site="back", extra={"age": "40"})])
+
+
+def test_the_option_keeps_the_codes_that_there_are_and_holds_in_a_shell():
+    given = codes_option({"age": {"l'an 40": "40"}}, {"label": {"m": "MEL"}, "age": {"85+": "85"}})
+    _, option = shlex.split(given)
+    codes = {"label": {"m": "MEL"}, "age": {"85+": "85", "l'an 40": "40"}}
+    assert json.loads(option.removeprefix("codes=")) == codes
 
 
 def test_what_is_not_mapped_is_listed_all_the_same():

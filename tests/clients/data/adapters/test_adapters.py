@@ -126,8 +126,11 @@ def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path: Path
     )
     assert tone.startswith("skin tone '7'")
     assert tone.endswith("2 pictures (images.zip::images/2.jpg, images.zip::images/3.jpg)")
-    assert proposal.endswith("""'codes={"label": {"odd": "odd"}, "skin_tone": {"7": ""}}'""")
+    assert proposal.endswith("""'codes={"label": {"mel": "MEL", "odd": "odd"}, "skin_tone": {"7": ""}}'""")
     codes = {"label": {"mel": "MEL", "odd": "NV"}, "skin_tone": {"7": ""}}
+    notes = "\n".join(make_adapter("csv", {**options, "codes": codes}).manifest(tmp_path).notes)
+    assert "skin_tone: 2 cells say '7', which is taken for not known (`codes`)" in notes
+    assert notes.count("(`codes`)") == 1, "what becomes another value is not dropped"
     rows = imported("csv", tmp_path, **options, codes=codes).rows
     assert [(row.label, row.skin_tone) for row in rows] == [
         ("NV", "1"), ("MEL", ""), ("NV", ""), ("MEL", "2"), ("NV", ""),
