@@ -265,6 +265,7 @@ def running(
         uvicorn.Config(build_app(settings, source), http="h11", ws="none", log_config=None, access_log=False)
     )
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio's own sockets have it
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
