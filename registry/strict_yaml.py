@@ -1,9 +1,10 @@
-"""Reads YAML that people write: plain data alone, no key twice, and every error with its line.
+"""Reads YAML that people write: plain data alone, no key twice, no surprises, every error with its line.
 
 PyYAML takes the last of two equal keys without a word. Job files, gate sets and federation files are read
 here, so that a setting is never lost because another one of its name stands further down.
 """
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -51,6 +52,28 @@ def _described(error: yaml.MarkedYAMLError) -> str:
     return f"{where}{problem} ({error.context} that begins in line {begun.line + 1})"
 
 
+_SURPRISING = {
+    "bool": re.compile(r"yes|no|on|off", re.IGNORECASE),
+    "int": re.compile(r"[-+]?0[0-7_]+|.*:.*"),  # 010 is 8, 12:30 is 750
+    "float": re.compile(r".*:.*"),
+}
+
+
+def _refuse_surprising(node: yaml.Node) -> None:
+    """Refuse an unquoted scalar that YAML 1.1 takes for another value than it looks like.
+
+    Raises:
+        ConstructorError: it is one, such as `no` (false), `010` (8) or `12:30` (750).
+    """
+    kind = node.tag.removeprefix("tag:yaml.org,2002:")
+    if not isinstance(node, yaml.ScalarNode) or node.style or kind not in _SURPRISING:
+        return
+    if _SURPRISING[kind].fullmatch(node.value):
+        taken = {"bool": "true or false", "int": "another number", "float": "another number"}[kind]
+        problem = f"`{node.value}` is {taken} to YAML; put text in quotes, or write the value itself"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
 class _TwiceError(yaml.MarkedYAMLError):
     """A key stands twice in one mapping."""
 
@@ -79,7 +102,8 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """The value of a node."""
+        """The value of a node; refused where people mean another than YAML makes of it."""
+        _refuse_surprising(node)
         try:
             return super().construct_object(node, deep)
         except UNREADABLE as error:
