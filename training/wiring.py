@@ -93,7 +93,9 @@ def train(
             MetricsLog(folder.metrics, progress) as metrics_log,
             tracked(job, out, metrics_log.log),
         ):
-            result = run_stages(job, dataset, engine, metrics_log, out, registrar, attest=attest)
+            result = run_stages(
+                job, dataset, engine, metrics_log, out, registrar, attest=attest, notes=leak_notes(dataset)
+            )
     finally:
         engine.close()
     data = report_data(result)

@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+from PIL import Image
 
 from clients.data.synthetic.write import write_synthetic
 
@@ -13,7 +14,7 @@ WAYS = ("--check", "the log", "the report", "summary.json")
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
-    write_synthetic(folder, pictures=120, size=32, seed=2)
+    write_synthetic(folder, pictures=120, size=64, seed=2)
     return folder
 
 
@@ -90,6 +91,21 @@ def test_what_is_not_used_is_told_everywhere(train_command, hospital, tmp_path, 
     for way in WAYS:
         for word in words:
             assert word in " ".join(told[way].split()), f"{way} does not tell: {word}"
+
+
+def test_a_picture_that_two_clients_have_is_told_everywhere(train_command, hospital, tmp_path, pictures):
+    def change(place, row):
+        row["clinic"] = "north" if place < 60 else "south"
+        row |= {name: f"{row['clinic']} {row[name]}" for name in ("lesion_id", "patient_id")}
+        if place == 119:
+            first = next(iter(sorted(pictures.glob("**/*.png"))))
+            row["image"] = str(tmp_path / "again.jpg")
+            Image.open(first).convert("RGB").save(row["image"], quality=85)
+
+    job = hospital(change, image_size=64, clients={"by": "column", "column": "clinic"})
+    told = told_everywhere(train_command, job, tmp_path)
+    for way in WAYS:
+        assert "1 pairs of near-duplicates are at two clients" in " ".join(told[way].split()), way
 
 
 def test_causes_are_counted_apart_and_rows_that_the_job_does_not_want_are_told(

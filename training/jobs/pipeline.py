@@ -188,11 +188,12 @@ def run_stages(
     dismissed: Mapping[str, str] = NOBODY,
     attest: Attest = unsigned,
     left_out: Mapping[str, str] = NOBODY,
+    notes: Sequence[str] = (),
 ) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
 
     `dismissed` are clients that took part and are asked no more, and since when. `attest` signs the figures
-    of bundles. `left_out` are sites that never took part, and why.
+    of bundles. `left_out` are sites that never took part, and why. `notes` go to the log and to the report.
 
     Raises:
         TrainingError: whatever stops the run; all that was finished stays in `out`.
@@ -200,7 +201,7 @@ def run_stages(
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    for line in (*model_notes(job, model), *notes_on_data(job, dataset, census)):
+    for line in (*model_notes(job, model), *notes_on_data(job, dataset, census), *notes):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
@@ -237,7 +238,7 @@ def run_stages(
         **summarise_run(job, context, finished),
         "unused": {name: unused.record() for name, unused in unused_by(dataset, census).items()},
         **({"left_out": dict(left_out)} if left_out else {}),
-        "notes": notes_on_data(job, dataset, census, to_owner=False),
+        "notes": [*notes_on_data(job, dataset, census, to_owner=False), *notes],
     }
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
@@ -278,6 +279,11 @@ def notes_on_data(job: Job, dataset: Dataset, census: Census, *, to_owner: bool 
             f"each hospital withholds what is of fewer than {least} patients of one split, subgroup or class "
             "(privacy.min_count): patients of a rare skin tone or diagnosis may be missing from figures and "
             "from their subgroup's training, and only the hospital's log says how many"
+        )
+    if job.engine.name == "nvflare":
+        told.append(
+            "pictures and patients of two hospitals are not compared: a patient at both may be in one's "
+            "training and in the other's test"
         )
     return [*told, *gaps(census, dataset.labels)]
 
