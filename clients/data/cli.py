@@ -225,14 +225,16 @@ def check(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """List every picture and row that is wrong; exit with 1 if there are any.
+    """List every picture and row that is wrong; exit with 1 if any of it stops a job.
 
     Missing or broken pictures, impossible values, lesions on both sides of a split or at two patients, and
-    pictures that appear under two lesions or with two diagnoses, also where they were saved again, resized or
-    cropped (near-duplicates; `dermfed-data link` keeps them together). Several manifests are also checked
-    against each other. With --cases also impossible kinds, ages, sexes and sites, and pictures of one lesion
-    that contradict each other. Of each cause twenty pictures are shown; --json has all. Picture files next to
-    the manifest's that no line names are reported, but are no problem.
+    pictures that appear under two lesions or with two diagnoses, also where they were saved again, resized
+    or cropped (near-duplicates; `dermfed-data link` keeps them together). Several manifests are also checked
+    against each other. Copies, lesions at two patients and contradicting diagnoses may stay, as published
+    data have them: the last lines say what a job makes of them. With --cases also impossible kinds, ages,
+    sexes and sites, and pictures of one lesion that contradict each other. Of each cause twenty pictures are
+    shown; --json has all. Picture files next to the manifest's that no line names are reported, but are no
+    problem.
     """
     with _explained():
         if near_duplicates and not can_fingerprint():
@@ -242,16 +244,15 @@ def check(
             case=CasesConfig().input if cases else None,
             near_duplicates=near_duplicates and can_fingerprint(),
         )
-    found = f"{len(report.problems)} problems" if report.problems else "no problems"
     for note in report.notes:
         _say(note)
     if report.unlisted.count:
         _say(f"note: beside those of {_listed(manifests)}, {report.unlisted}")
-    lines = [*_problem_lines(report), f"{_listed(manifests)}: {report.pictures} pictures, {found}"]
+    lines = [*_problem_lines(report), f"{_listed(manifests)}: {report.pictures} pictures, {report.summary}"]
     if report.codes:
         _say(f"look at this proposal, and map them as the table is imported: {codes_option(report.codes)}")
-    _answer(asdict(report), "\n".join(lines), as_json)
-    if report.problems:
+    _answer({**asdict(report), "stopping": report.stopping}, "\n".join(lines), as_json)
+    if report.stopping:
         raise typer.Exit(REFUSED)
 
 

@@ -2,11 +2,11 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,30 +37,64 @@ _LARGER = PictureRule(size=DECODED)  # for fingerprints
 
 
 @dataclass(frozen=True)
+class Kind:
+    """A kind of problem: what it is, what to do about it, and whether a job runs with it."""
+
+    title: str
+    next: str
+    may_stay: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "value": Kind("Rows that say something impossible", "Mend the cell, or leave it empty."),
+    "picture": Kind(
+        "Pictures that are missing or broken",
+        "Fetch them again, mend the column image, or leave the rows out, as “on_broken: skip” in a job does.",
+    ),
+    "straddling": Kind(
+        "Lesions, patients or duplicates on both sides of a split",
+        "Give them one split, or leave the column empty: a job then deals them whole.",
+    ),
+    "case": Kind(
+        "Pictures of a lesion that contradict each other, or facts that cannot be read",
+        "Mend the table; an empty cell contradicts nothing.",
+    ),
+    "duplicate": Kind(
+        "The same picture under different lesions",
+        "A job keeps them on one side of a split; remove all but one, or give them one lesion_id.",
+        may_stay=True,
+    ),
+    "near-duplicate": Kind(
+        "Pictures that are alike but for how they were saved, under different lesions",
+        "A job may split them, and its figures be too good: look, and keep them together by "
+        "“dermfed-data link”.",
+        may_stay=True,
+    ),
+    "contradiction": Kind(
+        "One picture with two diagnoses",
+        "A job learns both; find out which is right, and mend or remove the other row.",
+        may_stay=True,
+    ),
+    "lesion": Kind(
+        "One lesion at two patients",
+        "A job takes them for one patient; mend patient_id, or give the lesions ids of their own.",
+        may_stay=True,
+    ),
+}
+"""The kinds of problems. Published data have some that cannot be mended from outside: those may stay."""
+
+
+@dataclass(frozen=True)
 class ManifestProblem:
     """One problem of a row or a picture.
 
     Attributes:
-        kind: `value` (a row says something impossible), `picture` (missing or broken), `straddling` (one
-            lesion, patient or duplicate group on both sides of a split), `duplicate` (the same file under
-            different lesions), `case` (what cannot be a kind or a fact, or pictures of a lesion that
-            contradict each other), `near-duplicate` (pictures that are alike but for how they were saved,
-            under different lesions), `contradiction` (one picture with two diagnoses), `lesion` (one lesion
-            at two patients).
+        kind: one of `KINDS`.
         text: where and what.
         cause: of a picture that cannot be used, what it shares with others; empty for all other problems.
     """
 
-    kind: Literal[
-        "value",
-        "picture",
-        "straddling",
-        "duplicate",
-        "case",
-        "near-duplicate",
-        "contradiction",
-        "lesion",
-    ]
+    kind: str
     text: str
     cause: str = ""
 
@@ -84,6 +118,21 @@ class CheckReport:
     unlisted: UnlistedPictures = NONE_UNLISTED
     near_duplicates: bool = False
     codes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def stopping(self) -> int:
+        """How many of the problems stop a job."""
+        return sum(not KINDS[problem.kind].may_stay for problem in self.problems)
+
+    @property
+    def summary(self) -> str:
+        """How many problems there are, and of those that may stay what a job makes of them."""
+        if not self.problems:
+            return "no problems"
+        stopping = f"{self.stopping or 'no'} problems that stop a job"
+        staying = Counter(problem.kind for problem in self.problems if KINDS[problem.kind].may_stay)
+        lines = [f"  {count} {kind}: {KINDS[kind].next}" for kind, count in staying.items()]
+        return "\n".join([f"{stopping}; {staying.total()} that may stay:", *lines] if lines else [stopping])
 
 
 def check_manifest(

@@ -1,7 +1,7 @@
 """The quality of a manifest: counts with their thin cells, what is missing or broken, and what to do."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -11,7 +11,7 @@ from statistics import median
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from clients.data.inspect.check import CheckReport, ManifestProblem, check_manifest
+from clients.data.inspect.check import KINDS, CheckReport, ManifestProblem, check_manifest
 from clients.data.inspect.presence import COLUMNS as HOSPITALS
 from clients.data.labels.taxonomy import describe
 from clients.data.manifests.csv_file import scan_manifests
@@ -34,39 +34,6 @@ TO_TELL = 30  # pictures; of fewer, figures of a group are withheld or say next 
 FEWEST_PATIENTS: int = PrivacyConfig().min_count  # of fewer, a client tells nothing
 ALWAYS = ("label", "skin_tone", "lesion_id", "patient_id")  # told of, if no cell is filled, too
 SMALL = 128  # pixels of the shorter side, what the recipes for use look at
-
-# What is to be done about each kind of problem; a kind that is not here is told with its texts alone.
-NEXT: Mapping[str, tuple[str, str]] = {
-    "value": ("Rows that say something impossible", "Mend the cell, or leave it empty."),
-    "picture": (
-        "Pictures that are missing or broken",
-        "Fetch them again, mend the column image, or leave the rows out, as “on_broken: skip” in a job does.",
-    ),
-    "straddling": (
-        "Lesions, patients or duplicates on both sides of a split",
-        "Give them one split, or leave the column empty: a job then deals them whole.",
-    ),
-    "duplicate": (
-        "The same picture under different lesions",
-        "Give the rows one lesion_id, or one duplicate_group, or remove all but one.",
-    ),
-    "near-duplicate": (
-        "Pictures that are alike but for how they were saved, under different lesions",
-        "Look at them; “dermfed-data link” writes a manifest that keeps them on one side of a split.",
-    ),
-    "contradiction": (
-        "One picture with two diagnoses",
-        "Find out which is right, and mend or remove the other row.",
-    ),
-    "lesion": (
-        "One lesion at two patients",
-        "Mend the patient_id, or give the lesions ids of their own.",
-    ),
-    "case": (
-        "Pictures of a lesion that contradict each other, or facts that cannot be read",
-        "Mend the table; an empty cell contradicts nothing.",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -107,6 +74,7 @@ class Finding:
         next: what to do.
         causes: the problems by cause, each with its number, the most frequent first.
         texts: where, with names of files; not shown where names are hidden.
+        may_stay: whether a job runs with it.
     """
 
     title: str
@@ -114,6 +82,7 @@ class Finding:
     next: str
     causes: tuple[tuple[str, int], ...] = ()
     texts: tuple[str, ...] = ()
+    may_stay: bool = False
 
 
 @dataclass(frozen=True)
@@ -252,10 +221,14 @@ def _broken(report: CheckReport) -> tuple[Finding, ...]:
         by_kind.setdefault(problem.kind, []).append(problem)
     findings = []
     for kind, problems in by_kind.items():
-        title, what = NEXT.get(kind, (f"Problems of the kind {kind}", "See the texts below."))
+        about = KINDS[kind]
         causes = Counter(problem.cause for problem in problems if problem.cause)
         texts = tuple(problem.text for problem in problems)
-        findings.append(Finding(title, len(problems), what, tuple(causes.most_common()), texts))
+        findings.append(
+            Finding(
+                about.title, len(problems), about.next, tuple(causes.most_common()), texts, about.may_stay
+            )
+        )
     return tuple(findings)
 
 
