@@ -6,5 +6,6 @@ table.py, report.py       arrays per picture; what became of all pictures
 cli.py                    `dermfed-data`
 adapters/ manifests/ pictures/ labels/ partition/ inspect/ synthetic/  one step each
 cell_values.py            values that cannot be read, and what each may mean
+taxonomy.py               what the known codes of diagnoses mean, and whether they are malignant
 errors.py, output.py      used by all
 """

@@ -52,11 +52,20 @@ class UnreadCells:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, column: str, value: str, reason: str, image: str, *, mapped: bool = True) -> None:
-        """Note a value that cannot be read, why, of which picture, and whether `codes` may map it."""
+    def add(
+        self,
+        column: str,
+        value: str,
+        reason: str,
+        image: str,
+        *,
+        mapped: bool = True,
+        means: str | None = None,
+    ) -> None:
+        """Note a value that cannot be read, why, of which picture, whether `codes` may map it and to what."""
         self._found.setdefault((column, value), (reason, []))[1].append(image)
         if mapped:
-            self.codes.setdefault(column, {})[value] = propose(column, value)
+            self.codes.setdefault(column, {})[value] = means or propose(column, value)
 
     @property
     def lines(self) -> list[str]:

@@ -8,35 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from clients.data.adapters import derm7pt, ham10000, isic2020, pad_ufes_20
+from clients.data.adapters.known_names import known_code
 from clients.data.errors import LabelError
-from clients.data.labels.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from clients.data.output import listing
+from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 
 Asked = Literal["malignancy", "diagnoses"]
 LEFT_OUT = ("null", "", "none")  # how a person says that a label's pictures are left out
 
 _FOLDED = {label.code for label in (BENIGN, MALIGNANT)}
-_BRITISH = {
-    "naevus": "NV",
-    "melanocytic naevus": "NV",
-    "seborrhoeic keratosis": "BKL",
-    "squamous cell carcinoma": "SCC",
-    "actinic keratosis": "AK",
-}
-
-
-def _names() -> dict[str, str]:
-    """The code of each name in small letters."""
-    published = (derm7pt.CODES, ham10000.CODES, isic2020.DIAGNOSES, pad_ufes_20.CODES, _BRITISH)
-    names = {name.lower(): code for codes in published for name, code in codes.items() if code in TAXONOMY}
-    names |= {label.name.lower(): code for code, label in TAXONOMY.items()}
-    return names | {code.lower(): code for code in (*TAXONOMY, *_FOLDED)}
-
-
-def known_code(label: str) -> str | None:
-    """The code that a label means; None for one that is not known."""
-    return _names().get(" ".join(label.lower().split()))
 
 
 @dataclass(frozen=True)

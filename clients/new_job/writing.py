@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from clients.data.labels.taxonomy import describe
+from clients.data.taxonomy import describe
 from clients.new_job.answers import Answers
 from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests

@@ -14,12 +14,14 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from clients.data.adapters.adapter import TableAdapter
+from clients.data.adapters.known_names import known_code
 from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
 from clients.data.cell_values import UnreadCells, codes_option, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.output import Note, listing
+from clients.data.taxonomy import describe
 from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
 
@@ -33,8 +35,7 @@ class CsvTable(TableAdapter):
         label: the column with the diagnosis.
         codes: by column of the manifest what values of the table become, whatever their case:
             `{"label": {"Melanom": "MEL"}, "sex": {"w": "female"}, "age": {"85+": "85"}}`; empty for not
-            known. A diagnosis that it does not name is refused where it names any; other values stay as they
-            are.
+            known. Where it names any diagnosis, one without a known code is refused; others stay as they are.
         skin_tone: the column with the skin tone.
         scale: the scale of that column.
         lesion_id: the column with the lesion.
@@ -150,8 +151,13 @@ class CsvTable(TableAdapter):
         if self.label is not None and unlabelled:
             text = f"{unlabelled} of {len(rows)} cells are empty: no label"
             notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
-        if unread := unread_facts(rows):
-            text = f"{len(unread.lines)} values are no age, sex, site or kind of picture that is known"
+        unread = unread_facts(rows)
+        for row in rows:
+            if row.label and describe(row.label).malignancy == "unknown":
+                reason = f"label {row.label!r} is no diagnosis whose meaning is known"
+                unread.add("label", row.label, reason, row.image, means=known_code(row.label))
+        if unread:
+            text = f"{len(unread.lines)} values are no fact (age, sex, site, kind) or diagnosis that is known"
             option = codes_option(unread.codes, self.codes)
             shown = f"{listing(unread.lines)}\nlook at this proposal, and map them: {option}"
             notes.append(Note(f"{path.name}: {text}:\n{shown}", f"a table: {text}"))
@@ -234,9 +240,10 @@ class CsvTable(TableAdapter):
 
         label, tone = cell("label"), cell("skin_tone")
         known = self.codes.get("label")
-        if label and known is not None and label not in known.values():
-            reason = f"diagnosis {label!r} is not in `codes`; {nearest(label, list(known))}"
-            unread.add("label", label, reason, image)
+        named = known is None or label in known.values() or describe(label).malignancy != "unknown"
+        if label and not named:
+            reason = f"diagnosis {label!r} is not in `codes`"
+            unread.add("label", label, reason, image, means=known_code(label))
         if tone and self.scale:
             try:
                 tone = read_tone(tone, self.scale)

@@ -13,7 +13,6 @@ from PIL import Image
 
 from clients.data.inspect.check import KINDS, CheckReport, ManifestProblem, check_manifest
 from clients.data.inspect.presence import COLUMNS as HOSPITALS
-from clients.data.labels.taxonomy import describe
 from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.manifest import (
     IMAGE_KIND,
@@ -25,6 +24,7 @@ from clients.data.manifests.manifest import (
 )
 from clients.data.output import LISTED
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
+from clients.data.taxonomy import describe
 from registry.bundle.cases import UNKNOWN
 from registry.bundle.skin_tone import SCALES
 from registry.bundle.text import PAGE_FOLDER

@@ -1,6 +1,5 @@
 """Classes, subgroups and traits of a job's pictures, from the rows of manifests.
 
-taxonomy.py   what the known codes mean, and whether they are malignant
 label_map.py  from codes to classes, of one source or several; pictures of no subgroup, counted by why
 subgroups.py  the subgroup of each picture, and columns whose intersections with subgroups are evaluated
 """

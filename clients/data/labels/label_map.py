@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from clients.data.errors import LabelError
 from clients.data.filtering import Picture
-from clients.data.labels.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from clients.data.manifests.manifest import Row
 from clients.data.output import listing
 from clients.data.sources import Source
+from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.labels import Label, Malignancy
 from training.data.settings import LabelMap
 from training.data.unused import NO_TONE, NO_VALUE, OTHER_VALUE, SCALE, TONE

@@ -137,6 +137,19 @@ def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path: Path
     ]  # fmt: skip
 
 
+def test_csv_proposes_the_codes_of_diagnoses_that_have_one_and_then_takes_known_codes(tmp_path: Path) -> None:
+    archive(tmp_path, *"1234")
+    (tmp_path / "t.csv").write_text("image,dx\n1,Melanom\n2,NÄVUS\n3,Warze\n4,BCC\n")
+    options = {"table": "t.csv", "label": "dx"}
+    notes = "\n".join(make_adapter("csv", options).manifest(tmp_path).notes)
+    assert "label 'Warze' is no diagnosis whose meaning is known: 1 picture" in notes
+    assert "'BCC'" not in notes
+    assert """'codes={"label": {"Melanom": "MEL", "NÄVUS": "NV", "Warze": "Warze"}}'""" in notes
+    codes = {"label": {"Melanom": "MEL", "NÄVUS": "NV", "Warze": "BEN_OTH"}}
+    manifest = make_adapter("csv", {**options, "codes": codes}).manifest(tmp_path)
+    assert (manifest.values("label"), manifest.notes) == (["MEL", "NV", "BEN_OTH", "BCC"], ())
+
+
 def test_csv_takes_a_part_of_a_cell(tmp_path: Path) -> None:
     archive(tmp_path, "10_left", "10_right", "x")
     (tmp_path / "t.csv").write_text("image,eye\n10_left,a\n10_right,\n")

@@ -2,7 +2,7 @@ import pytest
 
 from clients.data.errors import LabelError
 from clients.data.labels.label_map import DROPPED, UNLABELLED, assign_classes
-from clients.data.labels.taxonomy import TAXONOMY
+from clients.data.taxonomy import TAXONOMY
 
 
 def test_without_a_map_the_codes_that_occur_are_the_classes_in_sorted_order() -> None:
