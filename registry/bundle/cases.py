@@ -14,6 +14,7 @@ all. Which ones some are does not matter: calibration draws them.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
@@ -107,6 +108,8 @@ class NumberFact(Frozen):
         """
         if text.strip().lower() in UNKNOWN:
             return math.nan
+        if self.unit == "years" and (said := _DICOM_AGE.fullmatch(text.strip())):
+            text = f"{int(said[1]) / _IN_A_YEAR[said[2]]:.3f}"
         try:
             number = float(text)
         except ValueError:
@@ -150,9 +153,9 @@ class CategoryFact(Frozen):
             ValueError: it is none of the values.
         """
         word = text.strip()
-        if word.lower() in UNKNOWN:
-            return math.nan
         word = word if word in self.values else canonical(self.name, word)
+        if word.lower() in UNKNOWN or (self.name == "sex" and word.lower() in {*_OTHER_SEX} - {*self.values}):
+            return math.nan
         if word not in self.values:
             raise ValueError(
                 f"{self.name} {text.strip()!r} is none that is known; {nearest(word, list(self.values))}, or "
@@ -163,6 +166,12 @@ class CategoryFact(Frozen):
     def write(self, value: float) -> str | None:
         """The value of an index; None for NaN."""
         return None if math.isnan(value) else self.values[int(value)]
+
+
+# An age as DICOM has it (PS3.5, 6.2: AS), `018M`: days, weeks, months or years.
+_DICOM_AGE: Final = re.compile(r"(\d{3})([DWMY])")
+_IN_A_YEAR: Final = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
+_OTHER_SEX: Final = ("o", "other")  # as DICOM has it: models know two, and are told nothing
 
 
 Fact = Annotated[NumberFact | CategoryFact, Field(discriminator="kind")]

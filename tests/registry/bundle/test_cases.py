@@ -15,6 +15,7 @@ from registry.bundle.cases import (
     SEX,
     SITE,
     CaseInput,
+    CategoryFact,
     pattern_of,
     read_given,
     read_kind,
@@ -157,3 +158,25 @@ def test_a_pattern_within_what_a_model_takes():
     assert not read_pattern("overview").within(PATTERN_CASE)
     assert not read_pattern("close-up+context").within(PATTERN_CASE.model_copy(update={"facts": ()}))
     assert not read_pattern("close-up+dermoscopic").within(PATTERN_CASE.model_copy(update={"slots": 1}))
+
+
+@pytest.mark.parametrize(
+    ("text", "years"),
+    [("085Y", 85), ("018M", 1.5), ("006W", 0.115), ("010D", 0.027), ("42", 42), ("1.5", 1.5)],
+)
+def test_an_age_as_dicom_writes_it_is_of_its_unit(text, years):
+    assert AGE.read(text) == pytest.approx(years, abs=0.001)
+
+
+@pytest.mark.parametrize("text", ["18M", "85Y", "018m", "1000Y", "18 months"])
+def test_an_age_in_another_unit_is_never_taken_for_years(text):
+    with pytest.raises(ValueError, match="is no number"):
+        AGE.read(text)
+
+
+def test_a_sex_that_a_model_does_not_know_is_not_known():
+    assert [math.isnan(SEX.read(text)) for text in ("O", "other", "")] == [True] * 3
+    assert [SEX.write(SEX.read(text)) for text in ("F", "M")] == ["female", "male"]
+    assert CategoryFact(name="sex", values=("female", "male", "other")).read("other") == 2
+    with pytest.raises(ValueError, match="none that is known"):
+        SEX.read("diverse")
