@@ -4,7 +4,7 @@
 whether or not earlier ones are answered. Beside them four callers with another key send hostile pictures,
 each the next one when it is answered: first none, then JPEGs of two thousand scans, the same inside DICOM,
 lossless WebP of seven thousand pixels a side, and at last pictures that a mutator makes of sound ones (of
-DERMFED_DATA where it is set, else drawn ones).
+DERMFED_DATA where it is set, else drawn ones), and of DICOM, HEIC and AVIF.
 
 A good picture is lost
 where no answer comes within a minute, or one that is neither 200 nor 503.
@@ -42,8 +42,8 @@ HOSTILE_CALLERS = 4
 PATIENCE = 60.0
 """Seconds that a caller waits for an answer."""
 
-MUTATED = 2000
-"""Pictures that the mutator makes; then they come again."""
+MUTATED, ARCHIVED = 2000, 300
+"""Pictures that the mutator makes, of those of cameras and of archives and phones; then they come again."""
 
 
 @dataclass
@@ -185,6 +185,7 @@ class Watch:
 
 def phases(scans: int, side: int) -> dict[str, list[tuple[str, bytes]]]:
     """Hostile pictures by what they are, each with its media type."""
+    from tests.serving.hostile.archived import archived
     from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
     from tests.serving.hostile.mutated import mutated
     from tests.serving.hostile.real import real_pictures
@@ -197,6 +198,7 @@ def phases(scans: int, side: int) -> dict[str, list[tuple[str, bytes]]]:
         "the same in DICOM": [("application/dicom", dicom_scan_bomb(scans, side))],
         "lossless WebP": [("image/webp", memory_bomb(side))],
         "mutated": [(one.kind, one.content) for one in mutated(sound, MUTATED)],
+        "mutated DICOM, HEIC and AVIF": [(one.kind, one.content) for one in mutated(archived(), ARCHIVED)],
     }
 
 
@@ -205,11 +207,12 @@ def main(
     mutated: Annotated[float, typer.Option(help="Seconds of the phase with mutated pictures.")] = 600,
     scans: Annotated[int, typer.Option(help="Of a JPEG that is mostly scans.")] = 2000,
     side: Annotated[int, typer.Option(help="Pixels of its sides.")] = 7000,
+    only: Annotated[str, typer.Option(help="Measure only phases whose name holds this.")] = "",
 ) -> None:
     """Ask for good pictures while hostile ones are sent."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        for kind, sent in phases(scans, side).items():
+        for kind, sent in [one for one in phases(scans, side).items() if only in one[0]]:
             rows.append(measure(Path(tempfile.mkdtemp(dir=name)), kind, sent, seconds, mutated))
     print_conditions(
         "Good pictures while hostile ones are sent",
@@ -246,7 +249,9 @@ def measure(
         ask = f"{url}/v1/diagnoses"
         rate = asyncio.run(capacity(ask, keys[0], good, min(5.0, seconds))) / 2
         watch = Watch(service.pid)
-        heard = asyncio.run(phase(ask, keys, good, rate, mutated if kind == "mutated" else seconds, sent))
+        heard = asyncio.run(
+            phase(ask, keys, good, rate, mutated if kind.startswith("mutated") else seconds, sent)
+        )
         heard.memory = watch.end()
     return heard.row(kind)
 

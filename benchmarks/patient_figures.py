@@ -37,7 +37,7 @@ from recipe_runs import (
     shown_pair,
 )
 
-from clients.data.labels.taxonomy import describe
+from clients.data.taxonomy import describe
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import malignancy_auroc, malignant_sensitivity
 

@@ -106,9 +106,12 @@ def _is_whole(row: Mapping[str | None, object]) -> bool:
     return None not in row and None not in row.values()
 
 
+SHOWN = 3  # pictures that a message names
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".dcm")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".hif", ".avif", ".dcm")
+NOT_READ = (*(".tif", ".tiff", ".bmp", ".gif", ".jp2", ".jxl", ".psd", ".pdf", ".dng", ".raf"), ".cr2",
+".cr3", ".nef", ".arw", ".orf", ".rw2")  # fmt: skip
 
 # What no other picture would change: the key, the options or the URL are wrong.
 OF_ALL = (ConnectionFailed, Unauthorized, Forbidden, NotFound, UnexpectedAnswer)
@@ -116,8 +119,9 @@ STOPPING = (*OF_ALL, InvalidParameter)
 
 HELP = """Ask the diagnosis service about pictures.
 
-PICTURE_OR_FOLDER is a JPEG, PNG, WebP or DICOM file, or a folder: all of these in it and below, in order of
-their names, hidden ones left out. One picture gives a readable answer, several give a line each, in order.
+PICTURE_OR_FOLDER is a JPEG, PNG, WebP, HEIC, AVIF or DICOM file, or a folder: all of these in it and below,
+in order of their names, hidden ones left out; pictures of other formats are named on standard error. One
+picture gives a readable answer, several give a line each, in order.
 
 A model that takes cases may be given more of one lesion: a second picture and facts. --cases asks about many
 lesions, by a CSV file with a row each: `case` (a name), `image`, `close_up`, `dermoscopic`, `overview`
@@ -207,6 +211,12 @@ def diagnose(
     top: Annotated[
         int | None, typer.Option("--top", metavar="N", min=1, help="Only so many findings.")
     ] = None,
+    frame: Annotated[
+        str | None,
+        typer.Option(
+            "--frame", metavar="N", help="Of DICOM files of several frames this one, or all as one lesion."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Answer in JSON: an object for one picture, else an array.")
     ] = False,
@@ -246,7 +256,10 @@ def diagnose(
     single = cases is None and pictures is not None and len(pictures) == 1 and pictures[0].is_file()
     if of_one and not (single or (dermoscopic and not pictures and cases is None)):
         _stop(f"--{', --'.join(of_one)} are of one lesion; give one picture of it, or --cases FILE for many")
-    parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
+    parameters = {
+        **{"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale},
+        **{"model": model, "top": top, "frame": frame},
+    }
     try:
         lesions = _lesions(pictures or [], kind, dermoscopic, facts if of_one else {}, cases)
         single = single or (not pictures and cases is None)
@@ -368,6 +381,16 @@ def _files(arguments: Sequence[Path]) -> list[Path]:
         found = [file for path in arguments for file in (sorted(_below(path)) if path.is_dir() else [path])]
     except OSError as error:
         _stop(f"{on_one_line(str(error.filename))} cannot be read ({error.strerror})")
+    others = [file for file in found if file.suffix.lower() in NOT_READ and file not in arguments]
+    found = [file for file in found if file not in others]
+    if others:
+        shown = ", ".join(on_one_line(str(file)) for file in others[:SHOWN])
+        more = ", ..." if len(others) > SHOWN else ""
+        print(
+            f"dermfed-diagnose: {len(others)} pictures are left out, since no service reads their format "
+            f"({shown}{more}); convert them to JPEG, e.g. with `magick in.tif out.jpg`",
+            file=sys.stderr,
+        )
     if not found:
         _stop(
             f"{', '.join(map(str, arguments))}: no picture is there (a file ending in {', '.join(SUFFIXES)})"
@@ -379,7 +402,7 @@ def _below(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+            if name.lower().endswith((*SUFFIXES, *NOT_READ)) and not name.startswith("."):
                 yield Path(place, name)
 
 

@@ -68,6 +68,8 @@ class ServeSettings(BaseModel):
         providers: on what models run: `cuda` or `tensorrt` is a GPU, `cpu` the processor.
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
         explain: whether `explain=true` is answered with maps of where the model looked; not validated.
+        burned_in: whether DICOM files are answered that say that texts are burned into their pixels, with a
+            warning; else they are refused.
         outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
             none are. `DERMFED_OUTCOMES_URL`.
         prefix: the path under which a proxy has the service, such as `/derm`, for links and the description;
@@ -108,6 +110,7 @@ class ServeSettings(BaseModel):
     providers: DeviceKind = "cpu"
     device_bytes: int | None = Field(None, ge=2**26)
     explain: bool = False
+    burned_in: bool = False
     outcomes_url: str | None = Field(None, min_length=1, repr=False)
     prefix: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     cors_origins: tuple[str, ...] = ()

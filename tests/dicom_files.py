@@ -14,7 +14,7 @@ PATIENT = "Doe^Jane"
 
 
 def dicom_file(
-    pixels: np.ndarray | bytes,
+    pixels: np.ndarray | bytes | list[bytes],
     photometric: str = "RGB",
     syntax: str = uid.ExplicitVRLittleEndian,
     *,
@@ -29,7 +29,8 @@ def dicom_file(
     """A file that holds a photograph.
 
     Args:
-        pixels: `(rows, columns)` or `(rows, columns, 3)`, or a JPEG, or samples packed as they are to lie.
+        pixels: `(rows, columns)` or `(rows, columns, 3)`, or what a frame, or each of several, is packed as,
+            or samples packed as they are to lie.
         photometric: what the samples are.
         syntax: the transfer syntax.
         size: columns and rows, where `pixels` does not say.
@@ -63,7 +64,7 @@ def dicom_file(
         pixels = (pixels.transpose(2, 0, 1) if planar else pixels).tobytes()
     encapsulated = uid.UID(syntax).is_encapsulated
     dataset.PixelData = (
-        encapsulate([pixels], fragments_per_frame=fragments)
+        encapsulate(pixels if isinstance(pixels, list) else [pixels], fragments_per_frame=fragments)
         if encapsulated
         else pixels + bytes(len(pixels) % 2)
     )

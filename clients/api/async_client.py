@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import anyio.to_thread
@@ -77,6 +77,7 @@ class AsyncDermFed:
         model: str | None = None,
         top: int | None = None,
         explain: bool = False,
+        frame: int | Literal["all"] | None = None,
     ) -> Diagnosis:
         """Ask about one lesion, as `DermFed.diagnose` does. A path or an open file is read in a thread.
 
@@ -94,6 +95,7 @@ class AsyncDermFed:
             "model": model,
             "top": top,
             "explain": "true" if explain else None,
+            "frame": frame,
         }
         call = await anyio.to_thread.run_sync(diagnosis_call, image, parameters, kinds, facts or {})
         return read_diagnosis(await self._send(call, self._retries))

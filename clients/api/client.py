@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -83,13 +83,14 @@ class DermFed:
         model: str | None = None,
         top: int | None = None,
         explain: bool = False,
+        frame: int | Literal["all"] | None = None,
     ) -> Diagnosis:
         """Ask about one picture, or, where the model takes cases, about several of one lesion and facts.
 
         Args:
-            image: the picture's bytes (JPEG, PNG, WebP or DICOM), a path on disk (a text is always a path,
-                never a URL), or an open binary file, which is read to its end. Of a case, one of which it is
-                not known of what kind it is.
+            image: the picture's bytes (JPEG, PNG, WebP, HEIC, AVIF or DICOM), a path on disk (a text is
+                always a path, never a URL), or an open binary file, which is read to its end. Of a case, one
+                of which it is not known of what kind it is.
             close_up: a close-up of the lesion.
             dermoscopic: a dermoscopic picture of it.
             overview: a picture that shows where it is.
@@ -100,6 +101,8 @@ class DermFed:
             model: which model; may be left out where the service has but one.
             top: list only so many findings. The prediction set is never cut.
             explain: ask where in each picture the model looked, too: `explanation` of the answer.
+            frame: of a DICOM file that holds several the one that is meant, counted from 1; `all` for each as
+                a picture of the lesion.
 
         Raises:
             InvalidInput: the picture cannot be read or is none; nothing was sent.
@@ -115,6 +118,7 @@ class DermFed:
             "model": model,
             "top": top,
             "explain": "true" if explain else None,
+            "frame": frame,
         }
         call = diagnosis_call(image, parameters, kinds, facts or {})
         return read_diagnosis(self._send(call, self._retries))

@@ -2,7 +2,7 @@
 
 DermFedError
 ├── InvalidInput              a URL, key or argument that cannot be used; nothing was sent
-│   ├── NotAPicture           the bytes are no JPEG, PNG, WebP or DICOM
+│   ├── NotAPicture           the bytes are no picture that the service reads
 │   └── UnreadablePicture     the picture's file cannot be read
 ├── ConnectionFailed          the service cannot be reached, or dropped the connection
 ├── TimedOut                  the service was silent for too long
@@ -31,7 +31,7 @@ class InvalidInput(DermFedError, ValueError):
 
 
 class NotAPicture(InvalidInput):
-    """The bytes are no JPEG, PNG, WebP or DICOM; nothing was sent."""
+    """The bytes are no JPEG, PNG, WebP, HEIC, AVIF or DICOM; nothing was sent."""
 
 
 class UnreadablePicture(InvalidInput):

@@ -76,7 +76,7 @@ def diagnosis_call(
 
     Raises:
         UnreadablePicture: a file cannot be read.
-        NotAPicture: no JPEG, PNG, WebP or DICOM by its first bytes.
+        NotAPicture: none of the formats that the service reads, by its first bytes.
         InvalidInput: a fact has the name of a parameter.
     """
     given = {name: str(value) for name, value in parameters.items() if value is not None}
@@ -121,7 +121,7 @@ def media_type(content: bytes) -> str:
     """The picture's media type, detected from its first bytes.
 
     Raises:
-        NotAPicture: no JPEG, PNG, WebP or DICOM.
+        NotAPicture: none of the formats that the service reads.
     """
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
@@ -131,8 +131,14 @@ def media_type(content: bytes) -> str:
         return "image/webp"
     if content[128:132] == b"DICM":
         return "application/dicom"
+    if content[4:8] == b"ftyp":
+        brands = {content[at : at + 4] for at in (8, *range(16, min(content[3], 64), 4))}
+        if brands & {b"heic", b"heix", b"heim", b"heis"}:
+            return "image/heic"
+        if b"avif" in brands:
+            return "image/avif"
     what = f"begins with {bytes(content[:8])!r}" if content else "is empty"
-    raise NotAPicture(f"the picture {what}: no JPEG, PNG or WebP; convert it to one of these")
+    raise NotAPicture(f"the picture {what}: no JPEG, PNG, WebP, HEIC, AVIF or DICOM; convert it to JPEG")
 
 
 def read_picture(image: Image) -> bytes:

@@ -162,7 +162,8 @@ def diagnose(
 def main(
     bundle: Annotated[Path, typer.Argument(help="A bundle's folder, e.g. runs/first/bundles/global.")],
     picture: Annotated[
-        list[Path] | None, typer.Argument(help="A JPEG, PNG, WebP or DICOM file, of no kind in particular.")
+        list[Path] | None,
+        typer.Argument(help="A picture (JPEG, PNG, WebP, HEIC, AVIF, DICOM), of no kind in particular."),
     ] = None,
     close_up: Annotated[list[Path] | None, typer.Option(help="A close-up of the lesion.")] = None,
     dermoscopic: Annotated[list[Path] | None, typer.Option(help="A dermoscopic picture of it.")] = None,

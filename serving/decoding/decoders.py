@@ -160,13 +160,13 @@ class Decoders:
             "dermfed_decoders_killed_total, and in the log for who sends them"
         ]
 
-    def decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
+    def decode(self, content: bytes, rule: PictureRule, frame: int | None = None) -> DecodedPicture:
         """Decodes a picture that no request waits for; blocks until it is done or refused.
 
         Raises:
             PictureError, PictureTooCostly, NoDecoder: as the function that `submit` gives.
         """
-        return self.submit(lambda decode: decode(content, rule), BACKGROUND).result()
+        return self.submit(lambda decode: decode(content, rule, frame), BACKGROUND).result()
 
     def submit(self, work: Callable[[Decode], Result], key: Key) -> "Future[Result]":
         """Does something in a thread that has a worker, when it is the key's turn.
@@ -243,12 +243,12 @@ class Decoders:
             self._used = {key: used for key, used in self._used.items() if key in active or used > least}
             self._changed.notify()  # this thread may run a model first
 
-    def _decode(self, content: bytes, rule: PictureRule) -> DecodedPicture:
+    def _decode(self, content: bytes, rule: PictureRule, frame: int | None = None) -> DecodedPicture:
         """Decodes a picture in a worker, which is replaced when it ended or has done enough."""
         decoder, keep = None, False
         try:
             decoder = self._take()
-            found = decoder.ask(content, rule, self.seconds)
+            found = decoder.ask(content, rule, self.seconds, frame)
             full = isinstance(found, Refused) and found.error == "MemoryError"
             keep = decoder.questions < ENOUGH and not full
         except NoTemplateError as error:

@@ -1,8 +1,8 @@
 """What the service and a worker say to each other, and the decoded picture that comes of it.
 
-A question is one packet: how long the picture is, and its picture rule as JSON. The picture lies in memory
-that both share, and its pixels take its place there. An answer is one packet of JSON, which is read strictly:
-a worker may have been taken over by what it decoded.
+A question is one packet: how long the picture is, which frame is meant, and its picture rule as JSON. The
+picture lies in memory that both share, and its pixels take its place there. An answer is one packet of JSON,
+which is read strictly: a worker may have been taken over by what it decoded.
 """
 
 import struct
@@ -31,8 +31,8 @@ LONGEST_PACKET: Final = 65536
 LONGEST: Final = 1000
 """Characters of a sentence from a worker."""
 
-QUESTION: Final = struct.Struct("<Q")
-"""The bytes of the picture; the rule follows."""
+QUESTION: Final = struct.Struct("<QI")
+"""The bytes of the picture, and the number of the frame that is meant, 0 for none; the rule follows."""
 
 Sentence = Annotated[str, Field(max_length=LONGEST)]
 
@@ -53,9 +53,11 @@ class Pixels(Frozen):
     Attributes:
         width: of the picture as it was sent, in pixels.
         height: likewise.
-        unused_profile: why its colour profile was not applied; None where it has none, or it was.
-        on_its_side: whether it is looked at with its sides exchanged, by the turn that EXIF asks for.
+        unused_profile: why its colours were not converted as it declares them; None where they were.
+        on_its_side: whether it is looked at with its sides exchanged, by the turn that it declares.
         transparent: the share of its pixels that are transparent, from 0 to 1; the model sees them white.
+        frames: how many there are in the file.
+        burned_in: whether the file says that texts are in its pixels.
     """
 
     model_config = ConfigDict(strict=True)
@@ -65,6 +67,8 @@ class Pixels(Frozen):
     unused_profile: Sentence | None = None
     on_its_side: bool = False
     transparent: float = Field(0.0, ge=0, le=1)
+    frames: int = Field(1, ge=1, le=2**31)
+    burned_in: bool = False
 
 
 class Refused(Frozen):
@@ -103,17 +107,17 @@ class DecodedPicture:
         return (found.height, found.width) if found.on_its_side else (found.width, found.height)
 
 
-Decode = Callable[[bytes, PictureRule], DecodedPicture]
-"""Decodes the bytes of a picture by a picture rule; raises `PictureError`."""
+Decode = Callable[[bytes, PictureRule, int | None], DecodedPicture]
+"""Decodes the bytes of a picture by a picture rule, or a frame of it; raises `PictureError`."""
 
 
-def decode_here(content: bytes, rule: PictureRule) -> DecodedPicture:
+def decode_here(content: bytes, rule: PictureRule, frame: int | None = None) -> DecodedPicture:
     """Decodes in this process, without limits on time and memory; the service itself never does.
 
     Raises:
         PictureError: as `registry.bundle.pictures.rule.decode_picture`.
     """
-    image = open_picture(content)
+    image = open_picture(content, frame)
     width, height = image.size  # before the decoder scales down
     why = unused_profile(image)
     pixels = decode_opened(image, rule)
@@ -124,6 +128,8 @@ def decode_here(content: bytes, rule: PictureRule) -> DecodedPicture:
             unused_profile=None if why is None else why[:LONGEST],
             on_its_side=lies_on_its_side(image),
             transparent=transparent_share(image),
+            frames=image.info.get("frames", 1),
+            burned_in=image.info.get("burned_in", False),
         ),
         pixels,
     )

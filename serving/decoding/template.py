@@ -41,6 +41,8 @@ _PACKAGES: Final = (
     "pydantic",
     "typing_extensions",
     "pydicom",
+    "pi_heif",
+    "_pi_heif",
     "pyseccomp",
 )
 
@@ -106,7 +108,9 @@ class Decoder:
             return False
         return False
 
-    def ask(self, content: bytes, rule: PictureRule, seconds: float) -> DecodedPicture | Refused:
+    def ask(
+        self, content: bytes, rule: PictureRule, seconds: float, frame: int | None = None
+    ) -> DecodedPicture | Refused:
         """Asks it to decode a picture; afterwards nothing of it is left in the shared memory.
 
         Args:
@@ -114,6 +118,7 @@ class Decoder:
             rule: by which it is decoded.
             seconds: of one core that the answer may take, to the next whole one; `WALL` times as many by the
                 clock.
+            frame: which of several in the file.
 
         Raises:
             DecoderEnded: there is no answer, and there will be none.
@@ -123,7 +128,7 @@ class Decoder:
         try:
             self._limit(seconds)
             self._shared[: len(content)] = np.frombuffer(content, np.uint8)
-            self._line.send(QUESTION.pack(len(content)) + rule.model_dump_json().encode())
+            self._line.send(QUESTION.pack(len(content), frame or 0) + rule.model_dump_json().encode())
             answer = ANSWER.validate_json(self._line.recv(LONGEST_PACKET) or self._gone())
         except TimeoutError as error:
             self.kill()
@@ -253,7 +258,7 @@ class Template:
             return
         roots: list[str] = []
         for package in _PACKAGES:
-            with suppress(ModuleNotFoundError):  # pydicom and pyseccomp need not be there
+            with suppress(ModuleNotFoundError):  # pydicom, pi_heif and pyseccomp need not be there
                 roots += import_roots([package])
         try:
             ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -9,6 +9,7 @@ is given to no other process while the service still means the worker.
 A worker decodes one picture after the other that it is sent, and can do nothing else.
 """
 
+import base64
 import gc
 import io
 import mmap
@@ -145,10 +146,10 @@ def work(line: int, shared: int, memory: int, rules: Any, parent: int) -> None:
 
 def decode(question: bytes, shared: NDArray[np.uint8]) -> Pixels | Refused:
     """Decodes the picture of a question, which lies in the shared memory, and puts its pixels there."""
-    (length,) = QUESTION.unpack_from(question)
+    length, frame = QUESTION.unpack_from(question)
     rule = PictureRule.model_validate_json(question[QUESTION.size :])
     try:
-        found = decode_here(shared[:length].tobytes(), rule)
+        found = decode_here(shared[:length].tobytes(), rule, frame or None)
     except PictureError as error:
         return Refused(error=_known(error), said=str(error)[:LONGEST])
     except MemoryError:
@@ -171,7 +172,7 @@ def _warm_up() -> None:
     shared = np.zeros(PIXELS, np.uint8)
     for content in samples():
         shared[: len(content)] = np.frombuffer(content, np.uint8)
-        decode(QUESTION.pack(len(content)) + rule, shared)
+        decode(QUESTION.pack(len(content), 0) + rule, shared)
     for name in ("ascii", "cp1252", "idna", "latin-1", "utf-16", "utf-32", "utf-8-sig"):
         b"".decode(name)
 
@@ -198,6 +199,7 @@ def samples() -> list[bytes]:
         ("PNG", Image.new("I;16", (20, 20), 900), {}),
         ("WEBP", colour, {"exif": exif}),
         ("WEBP", colour.convert("RGBA"), {"lossless": True}),
+        ("AVIF", colour, {"exif": exif}),
     ]
     found: list[bytes] = []
     for form, image, options in saved:
@@ -205,8 +207,19 @@ def samples() -> list[bytes]:
         image.save(file, form, **options)
         found.append(file.getvalue())
     # What is cut is refused, and saying why needs code as well.
-    found += _dicom()
+    found += [*_dicom(), base64.b85decode(_HEIC)]
     return [*found, *(one[: len(one) * 2 // 3] for one in found)]
+
+
+# Eight pixels by eight of one colour: what decodes HEIC writes none.
+_HEIC: Final = (
+    b"0000SW^{RQXk}?*00000ZE0pPXk}?*ZE0a<0004eZDn*}000000000XXk=`10000000000aA{+700000000000000000000B57=I"
+    b"V*mgE07O6l0RRC200001pa1~?00000001)p001LtX>Mi!000000RR916=`l}WdZ;I000310BCk&F#rGn01j|zbZr0t000010002|"
+    b"X>f9I0002oX>en20001WXm(>m0RwOV0058x000009`FGC{rLC*01pFT0096PKmiN^|NjGU00093kN^M!000939=ZZRVE_RDDMA4O"
+    b"18@KU0|1Z!00RI30{|YNAb|yz>aLpR;31&EfB*mtfB*mk0EA)y0RRR>0l{;@i2wiq6Ju{|a&BX6cmM$a4FCp!0000KX>)L800000"
+    b"0000$0000$0000eV{Bn?00008000010000800001|NsBU00002|NsBU000020000GaA|mH000000|*ER0000OX>e^}0000000001"
+    b"009Mo0s{qv0000xZDe6|0000lC;_h%A!K7f_z?GIq2K(M`<#>fSF!2N$VWiH(jb7FKuD8aPzx3ifQNRaR^0d"
+)
 
 
 def _dicom() -> list[bytes]:

@@ -17,10 +17,10 @@ from serving.decoding.messages import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import DIAGNOSES, document, request_id
-from serving.http.upload import FIELD, Upload, check_format, read_upload
-from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
+from serving.http.upload import FIELD, MAX_PICTURES, Upload, check_format, read_upload
+from serving.inference.predictor import Decoded, LoadedVersion, Source, build_diagnosis, decode, decode_frame
 from serving.monitoring.decision_log import PendingEntry
-from serving.protocol.parameters import Parameters, read_case, read_parameters, select_subgroup
+from serving.protocol.parameters import ALL_FRAMES, Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
@@ -119,6 +119,7 @@ class Diagnoses:
             parameters,
             settings.max_pixels,
             explain=parameters.explain and settings.explain,
+            burned_in=settings.burned_in,
         )
         decoded, outputs = await service.batcher.infer(loaded, decode_in, request.state.key)
         await service.may_leave(loaded.version)
@@ -131,9 +132,8 @@ class Diagnoses:
             request_id=request_id(request),
             prevalence=release.prevalence,
         )
-        pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(
-            release, loaded, parameters, pictures, decoded, outputs, diagnosis, request.state.key
+            release, loaded, parameters, decoded, outputs, diagnosis, request.state.key
         )
         return DiagnosisResult(diagnosis, loaded, parameters, after_response, decoded)
 
@@ -146,6 +146,7 @@ def prepare(
     decode_one: Decode = decode_here,
     *,
     explain: bool = False,
+    burned_in: bool = False,
 ) -> Decoded:
     """Decodes an upload for one version's model, after checking formats; blocks, so run it in a thread.
 
@@ -153,11 +154,26 @@ def prepare(
         InvalidParameter: the model does not take what was sent.
         NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
     """
-    contents = [picture.content for picture in upload.pictures]
-    given = read_case(loaded.manifest, contents, said_kinds(upload, parameters), parameters.facts)
     for picture in upload.pictures:
         check_format(picture.content, picture.declared)
-    return decode(loaded, contents, max_pixels, given, decode_one, explain=explain)
+    sources, kinds = list[Source](), list[Kind | None]()
+    for picture, kind in zip(upload.pictures, said_kinds(upload, parameters), strict=True):
+        frames: Sequence[int | None] = [parameters.frame]
+        if parameters.frame == ALL_FRAMES:
+            rule = loaded.manifest.picture
+            first = decode_frame(
+                picture.content, rule.model_copy(update={"max_pixels": max_pixels}), 1, decode_one
+            )
+            frames = range(1, first.answer.frames + 1)
+        sources += [(picture.content, frame) for frame in frames]
+        kinds += [kind] * len(frames)
+        if len(sources) > MAX_PICTURES:
+            raise InvalidParameter(
+                f"the files hold more than {MAX_PICTURES} frames, and no model takes more; name one by "
+                "`frame`"
+            )
+    given = read_case(loaded.manifest, [content for content, _ in sources], kinds, parameters.facts)
+    return decode(loaded, sources, max_pixels, given, decode_one, explain=explain, burned_in=burned_in)
 
 
 def said_kinds(upload: Upload, parameters: Parameters) -> list[Kind | None]:

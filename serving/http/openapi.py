@@ -22,7 +22,7 @@ from registry.environment import own_version
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, operation_outcome
 from serving.http.middleware import POLICY, policy_for
-from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES
+from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES, MEDIA_TYPES
 from serving.protocol import problems
 from serving.protocol.documents import Card, GivenOutcome, Models, OutcomeTaken, ProblemDocument, Readiness
 from serving.protocol.fields import example
@@ -31,7 +31,7 @@ from serving.protocol.schemas import DISCLAIMER, Diagnosis
 from serving.settings import ServeSettings
 from serving.state import ServiceState
 
-PICTURES: Final = ("image/jpeg", "image/png", "image/webp", "application/dicom", BYTES)
+PICTURES: Final = (*(name for name in MEDIA_TYPES if name != "image/jpg"), BYTES)
 FORM_SCHEMA: Final = "DiagnosisForm"
 JSON: Final = "application/json"
 
@@ -77,7 +77,7 @@ OPERATIONS: Final = (
         "diagnoses",
         "Diagnose one lesion",
         Diagnosis,
-        f"{KEYED} {BODY} not-an-image not-found not-acceptable too-costly no-decoder busy deadline",
+        f"{KEYED} {BODY} not-an-image burned-in not-found not-acceptable too-costly no-decoder busy deadline",
         "The body is a form with files, or a picture itself; a model that takes cases may be sent several of "
         f"one lesion ({', '.join(KINDS)}), and facts ({', '.join(KNOWN)}, or others that it takes; see GET "
         f"/v1/models). A form holds at least one file and at most {MAX_PICTURES}, which together may be as "

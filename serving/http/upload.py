@@ -86,6 +86,9 @@ MEDIA_TYPES: Final[Mapping[str, Format]] = {
     "image/jpg": "JPEG",
     "image/png": "PNG",
     "image/webp": "WebP",
+    "image/heic": "HEIC",
+    "image/heif": "HEIC",
+    "image/avif": "AVIF",
     "application/dicom": "DICOM",
 }
 
@@ -176,8 +179,8 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
         return await _from_form(request, max_bytes)
     if not _may_be_a_picture(declared):
         raise WrongMediaType(
-            f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
-            f"image/png, image/webp, application/dicom or {BYTES}, or a form ({FORM}) with a file `{FIELD}`"
+            f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as "
+            f"{', '.join(MEDIA_TYPES)} or {BYTES}, or a form ({FORM}) with a file `{FIELD}`"
         )
     content = await read_body(request, max_bytes, _too_large(max_bytes), "picture")
     return Upload((UploadedPicture(content, declared),))

@@ -9,7 +9,7 @@ Where the model looked: the map of the most probable class, or why there is none
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,14 +23,21 @@ from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPic
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import Graph, Outputs
-from registry.bundle.pictures.rule import Placement, overlay_png, placement, relevance
+from registry.bundle.pictures.rule import PictureRule, Placement, overlay_png, placement, relevance
 from registry.records import Version
-from serving.decoding.messages import Decode, decode_here
+from serving.decoding.messages import Decode, DecodedPicture, decode_here
 from serving.inference.device import Device
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons, route_warnings, skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters, RouteReason, route_of
-from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
+from serving.protocol.problems import (
+    BodyTooLarge,
+    BurnedIn,
+    InvalidParameter,
+    NotAnImage,
+    ProblemResponse,
+    WrongMediaType,
+)
 from serving.protocol.schemas import AnsweringModel, Diagnosis, Explanation, PictureMap
 
 _SWITCHED_OFF: Final = (
@@ -89,6 +96,12 @@ SAME_FILE: Final = (
 )
 
 
+BURNED_IN: Final = (
+    "The DICOM file says that texts are burned into the picture: they may name the patient, and the model "
+    "may have looked at them."
+)
+
+
 @dataclass(frozen=True)
 class LoadedVersion:
     """A version whose model is loaded.
@@ -127,6 +140,10 @@ class LoadedVersion:
         return cls(version, bundle.manifest, graph, lone_graph)
 
 
+Source = tuple[bytes, int | None]
+"""The bytes of a file, and which of several frames in it is meant."""
+
+
 @dataclass(frozen=True)
 class Decoded:
     """The pictures of a lesion decoded for a model, and what was measured of them.
@@ -137,6 +154,8 @@ class Decoded:
         skin_angle: the typology angle of the skin, degrees; None where the version does not use it.
         same_file: whether two of the pictures are one file.
         where: what the model saw of each picture.
+        sources: of each picture the bytes of its file, and which frame of it is meant.
+        burned_in: whether a file says that texts are in its pixels.
     """
 
     question: Question
@@ -144,38 +163,47 @@ class Decoded:
     skin_angle: float | None = None
     same_file: bool = False
     where: tuple[Placement, ...] = ()
+    sources: tuple[Source, ...] = field(default=(), repr=False)
+    burned_in: bool = False
 
 
 def decode(
     loaded: LoadedVersion,
-    pictures: Sequence[bytes],
+    pictures: Sequence[Source],
     max_pixels: int,
     given: GivenCase | None = None,
     decode_one: Decode = decode_here,
     *,
     explain: bool = False,
+    burned_in: bool = False,
 ) -> Decoded:
     """Decodes pictures by the version's picture rule, within the service's limit of pixels.
 
     Args:
         loaded: the version that they are for.
-        pictures: the bytes of each.
+        pictures: the bytes of each, and which frame is meant.
         max_pixels: the limit, for each.
         given: the case's other inputs; None for a model of single pictures.
         decode_one: decodes each; by default in this process.
         explain: whether a map of where the model looked is requested; ignored where the model has none.
+        burned_in: whether texts may be in the pixels.
 
     Raises:
-        NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
+        NotAnImage, WrongMediaType, BodyTooLarge, BurnedIn: a picture cannot be shown to a model.
+        InvalidParameter: a frame is named, and no file holds several.
     """
     rule = loaded.manifest.picture
     bounded = rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
-    decoded, qualities, where = [], [], []
-    for content in pictures:
-        try:
-            picture = decode_one(content, bounded)
-        except PictureError as error:
-            raise picture_problem(error) from error
+    decoded, qualities, where, several, texts = [], [], [], False, False
+    for content, frame in pictures:
+        picture = decode_frame(content, bounded, frame, decode_one)
+        several |= picture.answer.frames > 1
+        texts |= picture.answer.burned_in
+        if texts and not burned_in:
+            raise BurnedIn(
+                "the DICOM file says that texts are burned into its pixels, which may name the patient and "
+                "mislead the model; send a copy without them"
+            )
         decoded.append(picture.pixels)
         where.append(placement(*picture.looked_at, rule))
         qualities.append(
@@ -188,14 +216,32 @@ def decode(
                 picture.answer.transparent,
             )
         )
+    if not several and any(frame not in (None, 1) for _, frame in pictures):
+        raise InvalidParameter(
+            "`frame` names a frame, and no picture that was sent holds several; leave it out"
+        )
     shown = _skin_shown(decoded, given)
     return Decoded(
         Question(np.stack(decoded), given, with_map=explain and loaded.has_map),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
-        same_file=len(pictures) > 1 and len(set(pictures)) < len(pictures),
+        same_file=len(set(pictures)) < len(pictures),
         where=tuple(where),
+        sources=tuple(pictures),
+        burned_in=texts,
     )
+
+
+def decode_frame(content: bytes, rule: PictureRule, frame: int | None, decode_one: Decode) -> DecodedPicture:
+    """Decodes one picture.
+
+    Raises:
+        NotAnImage, WrongMediaType, BodyTooLarge: it cannot be.
+    """
+    try:
+        return decode_one(content, rule, frame)
+    except PictureError as error:
+        raise picture_problem(error) from error
 
 
 def _skin_shown(pictures: Sequence[NDArray[np.uint8]], given: GivenCase | None) -> NDArray[np.uint8] | None:
@@ -273,6 +319,7 @@ def build_diagnosis(
                 *decided.warnings,
                 *route_warnings(route, parameters),
                 *([SAME_FILE] if decoded.same_file else []),
+                *([BURNED_IN] if decoded.burned_in else []),
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],
             **(_of_case(given, decided, loaded.manifest) if given else {}),

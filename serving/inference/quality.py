@@ -259,14 +259,14 @@ def assess_quality(
         height: likewise.
         rule: how the model wants its pictures.
         pixels: the picture as the model sees it, `(size, size, 3)` RGB.
-        unused_profile: why its colour profile was not applied; None where it has none, or it was.
+        unused_profile: why its colours were not converted as it declares them; None where they were.
         transparent: the share of its pixels that are transparent.
     """
     issues: list[QualityIssue] = []
     if unused_profile:
         text = (
-            f"The picture has a colour profile that cannot be used: {unused_profile}. Its colours were taken "
-            "as sRGB, and may be off. Send the picture as the camera made it, or save it in sRGB."
+            f"The colours of the picture are not known: {unused_profile}. They were taken as sRGB, and may "
+            "be off. Send the picture as the camera made it, or save it in sRGB."
         )
         issues.append(QualityIssue("colours-unknown", False, text))
     if passed := TRANSPARENT.passed(transparent):

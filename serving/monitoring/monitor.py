@@ -94,7 +94,6 @@ class Monitoring:
         release: LoadedRelease,
         loaded: LoadedVersion,
         parameters: Parameters,
-        contents: Sequence[bytes],
         decoded: Decoded,
         outputs: Outputs,
         diagnosis: Diagnosis,
@@ -106,15 +105,14 @@ class Monitoring:
             release: the release of that version.
             loaded: the version that answered.
             parameters: what the request declared.
-            contents: the bytes of the pictures that were sent.
-            decoded: them as the version's model saw it.
+            decoded: the pictures as the version's model saw them.
             outputs: the model's outputs, as a batch of one.
             diagnosis: the answer.
             key: the id of the API key that asked.
         """
         everybody = release.versions[GLOBAL].manifest
         subgroup = subgroup_of(release.subgroups, everybody, parameters.skin_tone, parameters.skin_tone_scale)
-        answered = AnsweredPicture(loaded, subgroup, parameters, contents, decoded, diagnosis)
+        answered = AnsweredPicture(loaded, subgroup, parameters, decoded, diagnosis)
         return BackgroundTask(self._observe, answered, outputs, release, key)
 
     def health_issues(self) -> list[str]:

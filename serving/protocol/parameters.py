@@ -72,6 +72,12 @@ class Asked(BaseModel):
         json_schema_extra={"enum": [*KINDS, "unknown", ""]},
         examples=["close-up"],
     )
+    frame: str = Field(
+        description="Of a DICOM file that holds several frames the one that is meant, from 1 on; or `all`: "
+        "each is a picture of the lesion, where the model takes cases.",
+        json_schema_extra={"pattern": "^([1-9][0-9]{0,8}|all)?$"},
+        examples=["1"],
+    )
     explain: Literal["true", "false", ""] = Field(
         description="With `true` the answer has a map of where in each picture the model looked, as "
         "`explanation`; one in FHIR has none.",
@@ -80,6 +86,8 @@ class Asked(BaseModel):
 
 
 NAMES: Final = tuple(Asked.model_fields)
+ALL_FRAMES: Final = 0
+"""In place of a frame's number: each frame is a picture of the lesion."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class Parameters:
         image_kind: of what kind the picture `image` is; None where it was not sent.
         facts: what else the form says, by name: facts, if the model takes them.
         explain: whether a map of where the model looked is asked for.
+        frame: of a file that holds several the one that is meant; `ALL_FRAMES` for each.
     """
 
     skin_tone: str | None = None
@@ -103,6 +112,7 @@ class Parameters:
     image_kind: Kind | None = None
     facts: Mapping[str, str] = field(default_factory=dict, repr=False)
     explain: bool = False
+    frame: int | None = None
 
 
 def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -> Parameters:
@@ -134,6 +144,7 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
         kind,
         facts,
         _explain(given.get("explain", "")),
+        _frame(given.get("frame", "")),
     )
 
 
@@ -209,6 +220,14 @@ def _explain(text: str) -> bool:
     if text.lower() not in said:
         raise InvalidParameter(f"`explain` is {text[:40]!r}; it is `true` or `false`")
     return said[text.lower()]
+
+
+def _frame(text: str) -> int | None:
+    if text in ("", "all"):
+        return ALL_FRAMES if text else None
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) < 10**9):
+        raise InvalidParameter(f"`frame` is {text[:40]!r}; it is a whole number from 1 on, or `all`")
+    return int(text)
 
 
 Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]

@@ -159,6 +159,12 @@ class WrongMediaType(ProblemResponse):
     status, name, title = 415, "unsupported-media-type", "Unsupported media type"
 
 
+class BurnedIn(ProblemResponse):
+    """A DICOM file says that texts are burned into its pixels."""
+
+    status, name, title = 422, "burned-in", "Texts are burned into the picture"
+
+
 class InvalidParameter(ProblemResponse):
     """A parameter cannot be what it is."""
 

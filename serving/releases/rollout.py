@@ -77,15 +77,13 @@ class AnsweredPicture:
         loaded: the version that answered.
         subgroup: of the declared tone, as figures call it.
         parameters: what the request declared.
-        contents: the bytes of the pictures that were sent.
-        decoded: them as the version's model saw them.
+        decoded: the pictures as the version's model saw them.
         diagnosis: production's answer.
     """
 
     loaded: LoadedVersion
     subgroup: str
     parameters: Parameters
-    contents: Sequence[bytes] = field(repr=False)
     decoded: Decoded = field(repr=False)
     diagnosis: Diagnosis
 
@@ -199,7 +197,7 @@ class Rollout:
         candidate = release.versions[routed.subgroup]
         if candidate.version.digest == answered.loaded.version.digest:
             return  # it is in production
-        if not await _is_within(canary, answered.contents[0]):
+        if not await _is_within(canary, answered.decoded.sources[0][0]):
             return
         try:
             given = given_again(candidate, answered.decoded.question.given)
@@ -207,7 +205,7 @@ class Rollout:
             self._comparisons.left_out(model, "not-taken")
             return
         if same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture):
-            answered = replace(answered, contents=())
+            answered = replace(answered, decoded=replace(answered.decoded, sources=()))
         if self._metrics.requests_waiting or not self._enqueue((answered, candidate, routed.reason, given)):
             self._comparisons.left_out(model, "busy")
 
@@ -239,9 +237,15 @@ class Rollout:
         timed: bool,
     ) -> None:
         decoded, production = answered.decoded, answered.diagnosis
-        if answered.contents:
-            pixels = self._settings.max_pixels
-            decoded = decode(candidate, answered.contents, pixels, given, self._decode_one)
+        if decodes := bool(decoded.sources):
+            decoded = decode(
+                candidate,
+                decoded.sources,
+                self._settings.max_pixels,
+                given,
+                self._decode_one,
+                burned_in=True,
+            )
         else:
             decoded = replace(decoded, question=Question(decoded.question.images, given))
         outputs = ask(candidate.graph, [decoded.question])
@@ -249,7 +253,7 @@ class Rollout:
             candidate, decoded, outputs, answered.parameters, reason, request_id=production.id
         )
         self._comparisons.compared(answered.subgroup, production, made)
-        if timed and not answered.contents:
+        if timed and not decodes:
             # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
             # just took is not counted: it would have been the first to see the picture.
             before = _run_seconds(answered.loaded.graph, answered.decoded.question)

@@ -210,7 +210,7 @@ def test_a_picture_in_every_form(serve, tmp_path):
     [
         (b"", errors.NotAPicture, "is empty"),
         (b"GIF89a", errors.NotAPicture, "GIF89a"),
-        (b"RIFF\x04\x00\x00\x00WAVE", errors.NotAPicture, "no JPEG, PNG or WebP"),
+        (b"RIFF\x04\x00\x00\x00WAVE", errors.NotAPicture, "no JPEG, PNG, WebP, HEIC"),
         ("http://elsewhere.test/lesion.jpg", errors.NotAPicture, "is a URL"),
         ("FILE:///lesion.jpg", errors.NotAPicture, "is a URL"),
         ("no-such-file.jpg", errors.UnreadablePicture, "No such file"),

@@ -307,6 +307,16 @@ def test_files_and_folders_together_each_once(command, server, folder, picture):
     assert len(server.asked) == 4
 
 
+def test_pictures_of_other_formats_in_a_folder_are_named_and_phones_are_sent(command, server, tmp_path):
+    for name in ("a.HEIC", "b.tif", "c.jpg", "d.bmp"):
+        write(tmp_path / "in" / name)
+    (tmp_path / "in" / "a.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0heic")
+    ended = command("in", "--json")
+    assert ended.exit_code == 0
+    assert [answer["file"] for answer in json.loads(ended.stdout)] == ["in/a.HEIC", "in/c.jpg"]
+    assert "2 pictures are left out, since no service reads their format (in/b.tif, in/d.bmp)" in ended.stderr
+
+
 def test_text_in_csv_is_no_formula(command, server, tmp_path):
     write(tmp_path / "in" / "a.jpg")
     server.answer = json.loads(json.dumps(DIAGNOSIS))

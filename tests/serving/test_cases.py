@@ -23,7 +23,7 @@ from serving.inference.batcher import run_batch
 from serving.inference.predictor import LoadedVersion
 from serving.releases.loading import warm_up
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_logits, softmax
-from tests.dicom_files import dicom_file, noise
+from tests.dicom_files import dicom_file, noise, saved
 from tests.serving.conftest import Places, encode, paint, release, running
 
 CLOSE, DERM = (encode(paint(colour), "PNG") for colour in ((200, 90, 30), (90, 160, 40)))
@@ -72,6 +72,19 @@ def test_a_case_is_answered_by_its_pictures_kinds_and_facts(service):
     assert "would_help" not in said
     assert said["prediction_set"]["calibration_n"] == 90
     assert not any("promises nothing" in one for one in said["warnings"])
+
+
+def test_each_frame_of_a_file_is_a_picture_of_the_lesion(service):
+    frames = [noise(20, 24, 3, seed=seed) for seed in range(2)]
+    whole = dicom_file(b"".join(one.tobytes() for one in frames), size=(24, 20), NumberOfFrames=2)
+    answer = service.form({"frame": "all"}, files=[("close_up", ("a.dcm", whole, "application/dicom"))])
+    both = service.form({}, files=files(close_up=[saved(one) for one in frames]))
+    assert probabilities(answer) == probabilities(both)
+    assert answer.json()["inputs"]["pictures"] == ["close-up", "close-up"]
+    assert answer.json()["warnings"] == both.json()["warnings"]
+    many = dicom_file(bytes(9 * 20 * 24 * 3), size=(24, 20), NumberOfFrames=9)
+    refused = service.form({"frame": "all"}, files=[("close_up", ("a.dcm", many, "application/dicom"))])
+    assert (refused.status_code, "more than 8 frames" in refused.json()["detail"]) == (422, True)
 
 
 def test_the_rules_are_those_of_what_was_given(service):

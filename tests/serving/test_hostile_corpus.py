@@ -8,6 +8,7 @@ import pytest
 
 from tests.serving.conftest import Places, draw_bundle, encode, paint, read_problem, release
 from tests.serving.hostile.apart import apart
+from tests.serving.hostile.archived import archived
 from tests.serving.hostile.corpus import corpus
 from tests.serving.hostile.mutated import mutated
 from tests.serving.hostile.piece import segment
@@ -77,6 +78,10 @@ def test_pictures_that_a_mutator_has_changed_are_answered_too(service):
     changed = list(mutated([whole for _, whole, _ in SOUND.values()], 11 * 12))
     assert len({one.content for one in changed}) == len(changed)
     assert send(service, changed) == []
+
+
+def test_what_archives_and_phones_have_changed_by_a_mutator_is_answered_too(service):
+    assert send(service, list(mutated(archived(), 11 * 6, seed=2))) == []
 
 
 @pytest.mark.real

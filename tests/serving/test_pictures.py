@@ -1,6 +1,7 @@
 """DICOM files and colour profiles, over HTTP."""
 
 import logging
+import re
 import zlib
 
 import numpy as np
@@ -78,12 +79,12 @@ SEQUENCE, ITEM = b"\x08\0\0\1SQ\0\0\xff\xff\xff\xff", b"\xfe\xff\0\xe0"
 HOSTILE = {
     "a CT": (lambda: dicom_file(PIXELS, SOPClassUID=uid.CTImageStorage), DICOM, 415),
     "two frames": (lambda: dicom_file(PIXELS, NumberOfFrames=2), DICOM, 415),
-    "JPEG 2000": (lambda: dicom_file(JPEG, syntax=uid.JPEG2000, size=(40, 31)), DICOM, 415),
+    "a JPEG as JPEG 2000": (lambda: dicom_file(JPEG, syntax=uid.JPEG2000, size=(40, 31)), DICOM, 400),
+    "big endian": (lambda: GOOD.replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.2\0"), DICOM, 415),
     "a file declared as JPEG": (lambda: GOOD, "image/jpeg", 415),
     "a JPEG declared as a file": (lambda: JPEG, DICOM, 415),
     "nothing": (lambda: b"", DICOM, 400),
     "no preamble": (lambda: GOOD[128:], DICOM, 400),
-    "a program in the preamble": (lambda: b"MZ" + bytes(126) + GOOD[128:], DICOM, 415),
     "a picture in the preamble": (lambda: PNG[:100] + bytes(28) + GOOD[128:], "image/png", 400),
     "a JPEG with a file in it": (lambda: JPEG[:128] + GOOD[128:], "image/jpeg", 400),
     "an archive behind": (lambda: GOOD + b"PK\5\6" + bytes(18), DICOM, 400),
@@ -132,9 +133,64 @@ def test_a_phones_picture_is_answered_as_the_same_colours_in_srgb(service):
     assert probabilities(bare) != expected
 
 
+THREE = [np.asarray(paint(colour, size=(40, 31))) for colour in ((200, 90, 30), (90, 160, 40), (60, 60, 200))]
+SEVERAL = dicom_file(b"".join(one.tobytes() for one in THREE), size=(40, 31), NumberOfFrames=3)
+
+
+@pytest.mark.parametrize("frame", [1, 2, 3])
+def test_a_frame_is_answered_as_its_picture(service, frame):
+    answer = service.diagnose(SEVERAL, DICOM, params={"frame": frame})
+    assert lasting(answer) == lasting(service.diagnose(saved(THREE[frame - 1]), "image/png"))
+    form = service.form({"frame": str(frame)}, files={"image": ("a.dcm", SEVERAL, DICOM)})
+    assert lasting(form) == lasting(answer)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "frame", "status", "said"),
+    [
+        (SEVERAL, DICOM, None, 415, "holds 3 frames; name the one"),
+        (SEVERAL, DICOM, "4", 415, "it holds 3"),
+        (SEVERAL, DICOM, "0", 422, "a whole number from 1 on"),
+        (SEVERAL, DICOM, "last", 422, "a whole number from 1 on"),
+        (SEVERAL, DICOM, "all", 422, "takes one picture|takes pictures without"),
+        (GOOD, DICOM, "2", 415, "it holds 1"),
+        (PNG, "image/png", "2", 422, "no picture that was sent holds several"),
+    ],
+)
+def test_a_frame_that_is_not_there_is_refused(service, problem, content, kind, frame, status, said):
+    params = {} if frame is None else {"frame": frame}
+    assert re.search(said, problem(service.diagnose(content, kind, params=params), status)["detail"])
+
+
+def test_the_first_frame_of_a_picture_is_the_picture(service):
+    for content, kind in ((GOOD, DICOM), (PNG, "image/png")):
+        one = service.diagnose(content, kind, params={"frame": "1"})
+        assert lasting(one) == lasting(service.diagnose(content, kind))
+
+
+def test_a_file_with_texts_in_its_pixels_is_refused_or_answered_with_a_warning(
+    service, serve, problem, registry, bundle, promote
+):
+    """Attack: a picture that shows the patient's name. Control: the same file that says it has none."""
+    named = dicom_file(PIXELS, BurnedInAnnotation="YES")
+    refused = problem(service.diagnose(named, DICOM), 422)
+    assert (refused["type"], "texts are burned" in refused["detail"]) == (
+        "urn:dermfed:problem:burned-in",
+        True,
+    )
+    promote(registry, bundle())
+    with serve(burned_in=True) as taking:
+        plain = lasting(taking.diagnose(dicom_file(PIXELS, BurnedInAnnotation="NO"), DICOM))
+        taken = lasting(taking.diagnose(named, DICOM))
+    (warning,) = [one for one in taken["warnings"] if "burned into the picture" in one]
+    assert {**taken, "warnings": [one for one in taken["warnings"] if one != warning]} == plain
+
+
 def test_a_damaged_profile_is_an_issue_and_changes_no_answer(service):
     bare = lasting(service.diagnose(saved(SKIN), "image/png"))
     damaged = lasting(service.diagnose(saved(SKIN, icc_profile=P3[:200]), "image/png"))
     (issue,) = damaged["quality"]["issues"]
-    assert issue.startswith("The picture has a colour profile that cannot be used: it is damaged")
+    assert issue.startswith(
+        "The colours of the picture are not known: it has a colour profile that cannot be used: it is"
+    )
     assert {**damaged, "quality": bare["quality"]} == bare

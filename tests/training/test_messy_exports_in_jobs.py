@@ -6,9 +6,9 @@ import json
 import pytest
 
 from clients.data.adapters.table import make_adapter
-from clients.data.labels.taxonomy import TAXONOMY
 from clients.data.output import plain_notes
 from clients.data.synthetic.write import write_synthetic
+from clients.data.taxonomy import TAXONOMY
 from tests.messy_exports import EXPORTS, Imports, Refused, picture
 
 READ = [export for export in EXPORTS if isinstance(export.expect, Imports)]

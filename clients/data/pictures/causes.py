@@ -29,8 +29,11 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     (r"no bytes at all", EMPTY),
     (r"holds no such picture", NOT_IN_ARCHIVE),
     (r"bytes end|header promises", "the picture's bytes end early; copy or export the whole file again"),
-    (r"^the picture is [^;:]*, which is not read", ""),
-    (r"bytes that are no picture", "no picture, whatever its name says: JPEG, PNG and WebP are read"),
+    (r"^the picture is [^;:]*, which is (not )?read", ""),
+    (
+        r"bytes that are no picture",
+        "no picture, whatever its name says: JPEG, PNG, WebP, HEIC, AVIF and DICOM are read",
+    ),
     (r"does not decode", "the picture does not decode; open it elsewhere and save it anew"),
     (r"animated", ""),
     (r"pixels", "the picture has more pixels than are accepted; make a smaller copy"),

@@ -18,18 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
+PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".heic", ".avif"})
 """Of pictures that are found by name alone, as published tables name them."""
 
-READ_SUFFIXES = PICTURE_SUFFIXES | {".jpe", ".jfif", ".dcm"}
+READ_SUFFIXES = PICTURE_SUFFIXES | {".jpe", ".jfif", ".heif", ".hif", ".dcm"}
 """Of pictures that may be read: one of these may stand for another."""
 
 SUFFIXES = READ_SUFFIXES | {
     *(
-        ".heic",
-        ".heif",
-        ".hif",
-        ".avif",
         ".tif",
         ".tiff",
         ".bmp",

@@ -102,15 +102,14 @@ class Conversion:
         return self.transform.apply(image)
 
 
-def conversion_of(image: Image.Image) -> Conversion | None:
-    """The conversion for an opened picture; None where its colours are sRGB, or nothing says otherwise.
+def conversion_of(image: Image.Image, profile: bytes | None) -> Conversion | None:
+    """The conversion for an opened picture by a profile; None where its colours are sRGB.
 
     Raises:
         ProfileNotUsed: its profile is broken, not one of those that are looked at, or not for such a picture.
     """
-    if "icc_profile" not in image.info:
+    if profile is None:
         return None
-    profile: bytes | None = image.info["icc_profile"]
     if not profile:
         raise ProfileNotUsed(DAMAGED)
     if len(profile) > MAX_PROFILE:

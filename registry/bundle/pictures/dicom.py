@@ -1,22 +1,24 @@
-"""Photographs in DICOM files, read by pydicom: the one frame of a file as a Pillow image.
+"""Photographs in DICOM files, read by pydicom: one frame of a file as a Pillow image.
 
-Accepted are VL Photographic and Dermoscopic Photography images of one frame, as they are (explicit or
-implicit VR, little endian), deflated, or with a baseline JPEG inside. pydicom walks the data elements; their
-lengths are compared with the bytes there are, and they rise in tag, as the standard asks. Of their values
-the dozen that describe the pixels are read, each strictly in its own representation, and no other: nothing
-about the patient is. A hostile file can make pydicom take gigabytes: the service reads it in a worker that
-has limits on memory and time, and `is_dermoscopic` stops at the first sequence.
+Accepted are visible-light photographs, dermoscopic and microscopic ones, and secondary captures; as they are
+(explicit or implicit VR, little endian), deflated, or compressed by JPEG, JPEG-LS, JPEG 2000 or run lengths.
+pydicom walks the data elements; their lengths are compared with the bytes there are, and they rise in tag, as
+the standard asks. Of their values those that describe the pixels are read, each strictly in its own
+representation, and no other: nothing about the patient is. A hostile file can make pydicom and its decoders
+take gigabytes: the service reads it in a worker that has limits on memory and time, and `is_dermoscopic`
+stops at the first sequence.
 
-A JPEG inside goes the way of every JPEG, draft mode and all. Pixels that lie as they are are unpacked by
-pydicom's decoders, once the picture rule's ceiling has been compared with Rows and Columns. The lowest
-`BitsStored` bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr
-becomes RGB by the equations of JPEG. Look-up tables and windows are not applied. The file's colour profile
-goes where Pillow keeps that of other files, and before that of a JPEG inside.
+A baseline JPEG goes the way of every JPEG, draft mode and all. All other pixels are unpacked by pydicom's
+decoders, once the picture rule's ceiling has been compared with Rows and Columns. The lowest `BitsStored`
+bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr becomes RGB by the
+equations of JPEG, a palette the colours that it names; MONOCHROME1 is white where it is 0. Windows are not
+applied. The file's colour profile goes where Pillow keeps that of other files, and before that of a JPEG.
 
-pydicom comes with the extra `dicom`, and is imported when the first such file is opened.
+pydicom and its decoders come with the extra `dicom`, and are imported when the first such file is opened.
 """
 
 import io
+import logging
 import re
 import zlib
 from collections.abc import Mapping
@@ -35,23 +37,57 @@ from registry.bundle.errors import (
     UnsupportedPicture,
 )
 
+IMPLICIT, EXPLICIT, DEFLATED, JPEG = (
+    *("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.4.50"),
+)
+RUN_LENGTHS: Final = "1.2.840.10008.1.2.5"
+JPEG_2000: Final = tuple(f"1.2.840.10008.1.2.4.{last}" for last in (90, 91, 201, 202, 203))
+
 TRANSFER_SYNTAXES: Final = {
-    "1.2.840.10008.1.2": "Implicit VR Little Endian",
-    "1.2.840.10008.1.2.1": "Explicit VR Little Endian",
-    "1.2.840.10008.1.2.1.99": "Deflated Explicit VR Little Endian",
-    "1.2.840.10008.1.2.4.50": "JPEG Baseline (Process 1)",
+    IMPLICIT: "Implicit VR Little Endian",
+    EXPLICIT: "Explicit VR Little Endian",
+    DEFLATED: "Deflated Explicit VR Little Endian",
+    JPEG: "JPEG Baseline (Process 1)",
+    "1.2.840.10008.1.2.4.51": "JPEG Extended (Process 2 and 4)",
+    "1.2.840.10008.1.2.4.57": "JPEG Lossless (Process 14)",
+    "1.2.840.10008.1.2.4.70": "JPEG Lossless (Process 14, Selection Value 1)",
+    "1.2.840.10008.1.2.4.80": "JPEG-LS Lossless",
+    "1.2.840.10008.1.2.4.81": "JPEG-LS Near-Lossless",
+    **dict(
+        zip(JPEG_2000, ("JPEG 2000 Lossless", "JPEG 2000", *("High-Throughput JPEG 2000",) * 3), strict=True)
+    ),
+    RUN_LENGTHS: "RLE Lossless",
 }
 """The transfer syntaxes that are accepted."""
 
-IMPLICIT, EXPLICIT, DEFLATED, JPEG = TRANSFER_SYNTAXES
+_UNPACKED_BY: Final = {
+    **dict.fromkeys((IMPLICIT, EXPLICIT, DEFLATED), ""),
+    **dict.fromkeys(JPEG_2000, "pylibjpeg"),
+    **{"1.2.840.10008.1.2.4.80": "pyjpegls", "1.2.840.10008.1.2.4.81": "pyjpegls", RUN_LENGTHS: "pydicom"},
+}
+"""pydicom's plugin for each; of JPEG Extended and Lossless it is GDCM."""
 
 UNDEFINED: Final = 0xFFFFFFFF
 """The length of an element that ends with a mark, and a tag behind all others."""
 
 WAY_OUT: Final = "Export it as JPEG or PNG"
 
+_PALETTE: Final = tuple(
+    f"{colour}PaletteColorLookupTable{part}"
+    for part in ("Descriptor", "Data")
+    for colour in ("Red", "Green", "Blue")
+)
 _WANTED: Final = (
-    *("SOPClassUID", "SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
+    *(
+        "SOPClassUID",
+        "BurnedInAnnotation",
+        "ColorSpace",
+        *_PALETTE,
+        "SamplesPerPixel",
+        "PhotometricInterpretation",
+        "PlanarConfiguration",
+        "NumberOfFrames",
+    ),
     *("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation"),
     *("ICCProfile", "PixelData"),
 )
@@ -129,7 +165,9 @@ class Elements:
 
         if (element := self.found.get(name)) is None:
             return b""
-        if element.VR not in (dictionary_VR(name), None) or not isinstance(element.value or b"", bytes):
+        if element.VR not in (*dictionary_VR(name).split(" or "), None) or not isinstance(
+            element.value or b"", bytes
+        ):
             raise DamagedPicture(
                 f"the DICOM file's {named(name)} is not of the value representation {dictionary_VR(name)}; "
                 "write it anew"
@@ -180,29 +218,45 @@ class Elements:
             )
         return found
 
-    def pixels(self, *, is_jpeg: bool) -> bytes:
-        """The pixels as they lie in the file, or the JPEG that they are."""
+    def pixels(self, frame: int, frames: int, *, packed: bool) -> bytes:
+        """The pixels of a frame as they lie in the file, or what they are packed as."""
         from pydicom.encaps import get_frame
 
         element = self.found.get("PixelData")
         if element is None or element.VR not in ("OB", "OW", None) or not isinstance(element.value, bytes):
             raise DamagedPicture(f"the DICOM file has no {named('PixelData')}. {WAY_OUT}")
-        if (element.length == UNDEFINED) != is_jpeg:
+        if (element.length == UNDEFINED) != packed:
             raise DamagedPicture(
                 "the DICOM file's pixels are not written as its transfer syntax says; write it anew"
             )
-        try:
-            return get_frame(element.value, 0, number_of_frames=1) if is_jpeg else element.value
-        except (ValueError, EOFError) as error:
-            raise DamagedPicture(
-                "the DICOM file's compressed pixels are not those of one frame; write it anew"
-            ) from error
+        if packed:
+            try:
+                found: bytes = get_frame(element.value, frame - 1, number_of_frames=frames)
+                return found
+            except (ValueError, EOFError, IndexError) as error:
+                raise DamagedPicture(
+                    f"the DICOM file's compressed pixels are not those of {frames} frames; write it anew"
+                ) from error
+        return bytes(element.value)
+
+
+_BEGINNINGS: Final = tuple(
+    bytes((8, 0, number, 0)) for number in (0, 1, 5, 8, 0x12, 0x16)
+)  # of data sets without a head: length of the group, its character set, type, date, class
+
+
+def is_dicom(content: bytes) -> bool:
+    """Whether bytes begin as a DICOM file does: behind a preamble of any kind, or without one."""
+    meta = content.startswith((b"\2\0\0\0UL\4\0", b"\2\0\1\0OB", b"\2\0\x10\0UI"))
+    return content[128:132] == b"DICM" or meta or (len(content) > 8 and content.startswith(_BEGINNINGS))
 
 
 def open_data_set(content: bytes, most: int) -> tuple[io.BytesIO, str]:
     """A file at its data set, inflated up to so many bytes; and its transfer syntax."""
     file, meta = io.BytesIO(content), Elements()
-    file.seek(_PREAMBLE)
+    file.seek(_PREAMBLE if content[128:132] == b"DICM" else 0)
+    if content.startswith(_BEGINNINGS) and not file.tell():
+        return file, EXPLICIT if content[4:6].isalpha() and content[4:6].isupper() else IMPLICIT
     meta.walk(file, explicit=True, until=0x0002FFFF)
     syntax = meta.uid("TransferSyntaxUID", TRANSFER_SYNTAXES, "written as")
     if syntax != DEFLATED:
@@ -228,11 +282,18 @@ def _text(tag: int) -> str:
     return f"({tag >> 16:04X},{tag & 0xFFFF:04X})"
 
 
+_DERMOSCOPIC: Final = "1.2.840.10008.5.1.4.1.1.77.1.7"
 SOP_CLASSES: Final = {
     "1.2.840.10008.5.1.4.1.1.77.1.4": "VL Photographic Image Storage",
-    "1.2.840.10008.5.1.4.1.1.77.1.7": "Dermoscopic Photography Image Storage",
+    _DERMOSCOPIC: "Dermoscopic Photography Image Storage",
+    "1.2.840.10008.5.1.4.1.1.77.1.2": "VL Microscopic Image Storage",
+    "1.2.840.10008.5.1.4.1.1.7": "Secondary Capture Image Storage",
+    "1.2.840.10008.5.1.4.1.1.7.2": "Multi-frame Grayscale Byte Secondary Capture Image Storage",
+    "1.2.840.10008.5.1.4.1.1.7.3": "Multi-frame Grayscale Word Secondary Capture Image Storage",
+    "1.2.840.10008.5.1.4.1.1.7.4": "Multi-frame True Color Secondary Capture Image Storage",
 }
-"""The SOP classes that are accepted. Of which kind pictures of the first are, it does not say."""
+"""The SOP classes that are accepted. Of which kind pictures of other classes than dermoscopic are, is not "
+"said."""
 
 MAX_INFLATED: Final = 2**28
 """Bytes that a deflated file may inflate to; 50 million pixels of RGB have 150,000,000."""
@@ -240,14 +301,22 @@ MAX_INFLATED: Final = 2**28
 EXTRA: Final = 'pip install "dermfed[dicom]"'
 """The command that installs pydicom."""
 
-_, _DERMOSCOPIC = SOP_CLASSES
-
-_SAMPLES: Final[Mapping[str, int]] = {"RGB": 3, "YBR_FULL": 3, "YBR_FULL_422": 3, "MONOCHROME2": 1}
+_YBR: Final = ("YBR_FULL", "YBR_FULL_422", "YBR_PARTIAL_422", "YBR_PARTIAL_420", "YBR_ICT", "YBR_RCT")
+_SAMPLES: Final[Mapping[str, int]] = {
+    **{"RGB": 3, "MONOCHROME1": 1, "MONOCHROME2": 1, "PALETTE COLOR": 1},
+    **dict.fromkeys(_YBR, 3),
+}
+_PAIRED: Final = ("YBR_FULL_422", "YBR_PARTIAL_422")
+_JPEG_2000_ALONE: Final = ("YBR_ICT", "YBR_RCT", "YBR_PARTIAL_420")  # none of them lies as it is
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """The one frame of a file, as its header describes it; `pixels` as they lie there, or a JPEG."""
+    """One frame of a file, as its header describes it.
+
+    Its `pixels` lie there with those of all frames, `place` being the number of this one and of all; or they
+    are what this one is packed as.
+    """
 
     rows: int
     columns: int
@@ -256,29 +325,71 @@ class _Frame:
     bits_allocated: int
     bits_stored: int
     pixels: bytes
+    place: tuple[int, int]
+    syntax: str
+    palette: tuple[NDArray[np.uint8], int] | None = None
+
+    @property
+    def samples(self) -> int:
+        """Of each pixel."""
+        return _SAMPLES[self.photometric]
 
 
-def open_dicom(content: bytes) -> Image.Image:
+def open_dicom(content: bytes, frame: int | None = None) -> Image.Image:
     """Opens the picture in a DICOM file: its header is read, and nothing decoded.
 
+    Its `info` has the number of `frames`, and `burned_in`: whether the file says that texts are in the
+    pixels.
+
+    Args:
+        content: the bytes of the file.
+        frame: which of several, counted from 1.
+
     Raises:
-        UnsupportedPicture: pydicom is not installed, or a file that holds no photograph of one frame.
+        UnsupportedPicture: pydicom is not installed, or a file that holds no photograph, or several frames
+            of which none is named.
         DamagedPicture: it lacks what it must have, or contradicts itself.
         TruncatedPicture: it ends early.
         PictureTooLarge: it would inflate to too much.
     """
-    decoder = _decoder()
+    _require_pydicom()
     elements = Elements()
     file, syntax = open_data_set(content, MAX_INFLATED)
     if len(file.getbuffer()) == MAX_INFLATED:
         raise PictureTooLarge(f"the deflated DICOM file has more than {MAX_INFLATED:,} bytes. {WAY_OUT}")
     elements.walk(file, explicit=syntax != IMPLICIT, until=UNDEFINED)
-    frame = _described(elements, is_jpeg=syntax == JPEG)
-    image = _open_jpeg(frame) if syntax == JPEG else _Unpacked(frame, decoder)
+    elements.uid("SOPClassUID", SOP_CLASSES, "a")
+    frames = _frames(elements)
+    found = _described(elements, syntax, _chosen(frame, frames), frames)
+    image = _open_jpeg(found) if syntax == JPEG else _Unpacked(found)
     # Of whatever representation: Pillow finds out whether it is a profile.
     if isinstance(profile := getattr(elements.found.get("ICCProfile"), "value", None), bytes):
         image.info["icc_profile"] = profile
+    image.info["color_space"] = elements.value("ColorSpace").strip(b" \0").decode("latin-1")
+    image.info["frames"] = frames
+    image.info["burned_in"] = elements.value("BurnedInAnnotation").strip(b" \0") == b"YES"
     return image
+
+
+def _frames(elements: Elements) -> int:
+    said = elements.value("NumberOfFrames").strip(b" \0") or b"1"
+    if not said.isdigit() or not 0 < int(said) < 2**31:
+        raise DamagedPicture(f"the DICOM file's {named('NumberOfFrames')} is no number; write it anew")
+    return int(said)
+
+
+def _chosen(frame: int | None, frames: int) -> int:
+    if frame is None and frames > 1:
+        raise UnsupportedPicture(
+            f"the DICOM file holds {frames} frames; name the one that is meant (`frame`, from 1 to "
+            f"{frames}), or ask for all as pictures of one lesion (`frame=all`)"
+        )
+    if frame is not None and frame > frames:
+        raise UnsupportedPicture(
+            f"frame {frame} of the DICOM file is asked for, and it holds {frames}; name one from 1 to "
+            f"{frames}"
+        )
+    return frame or 1
 
 
 def is_dermoscopic(content: bytes) -> bool:
@@ -288,10 +399,10 @@ def is_dermoscopic(content: bytes) -> bool:
     """
     from pydicom.datadict import tag_for_keyword
 
-    if content[128:132] != b"DICM":
+    if not is_dicom(content):
         return False
     try:
-        _decoder()
+        _require_pydicom()
         elements = Elements()
         file, syntax = open_data_set(content, 2**16)
         until = tag_for_keyword("SOPClassUID") or 0
@@ -301,52 +412,71 @@ def is_dermoscopic(content: bytes) -> bool:
         return False  # whoever decodes it says what is wrong
 
 
-def _described(elements: Elements, *, is_jpeg: bool) -> _Frame:
-    elements.uid("SOPClassUID", SOP_CLASSES, "a")
-    if elements.value("NumberOfFrames").strip(b" \0") not in (b"", b"1"):
-        raise UnsupportedPicture(
-            "the DICOM file holds several frames, or does not say that it is one; send the one that is meant"
-        )
-    pixels = elements.pixels(is_jpeg=is_jpeg)
+def _described(elements: Elements, syntax: str, number: int, frames: int) -> _Frame:
+    packed = syntax not in (IMPLICIT, EXPLICIT, DEFLATED)
     photometric = elements.text("PhotometricInterpretation")
-    if photometric not in _SAMPLES:
+    if photometric not in _SAMPLES or (photometric in _JPEG_2000_ALONE and not packed):
         raise UnsupportedPicture(
-            f"the DICOM file's {named('PhotometricInterpretation')} is not one of {', '.join(_SAMPLES)}. "
-            f"{WAY_OUT}"
+            f"the DICOM file's {named('PhotometricInterpretation')} is not one of {', '.join(_SAMPLES)}, or "
+            f"not one that such pixels have. {WAY_OUT}"
         )
     samples = _SAMPLES[photometric]
     allocated, stored = elements.number("BitsAllocated"), elements.number("BitsStored")
-    deep = allocated == 16 and 8 <= stored <= 16 and samples == 1 and not is_jpeg
+    deep = allocated == 16 and 8 <= stored <= 16 and samples == 1 and syntax != JPEG
     if not deep and (allocated, stored) != (8, 8):
         raise UnsupportedPicture(
             f"the DICOM file's samples have {stored} of {allocated} bits; accepted are 8 of 8, and 8 to 16 "
-            f"of 16 where there is no compression and only grey (MONOCHROME2). {WAY_OUT}"
+            f"of 16 where each pixel has one. {WAY_OUT}"
         )
     elements.number("SamplesPerPixel", samples)
     elements.number("HighBit", stored - 1)
     elements.number("PixelRepresentation", 0)
     planar = elements.number("PlanarConfiguration") if samples > 1 else 0
     rows, columns = elements.number("Rows"), elements.number("Columns")
-    paired = photometric == "YBR_FULL_422" and not is_jpeg
+    paired = photometric in _PAIRED and not packed
     if planar not in (0, 1) or (paired and (planar or columns % 2)) or not rows or not columns:
         raise DamagedPicture(
             f"the DICOM file's Rows ({rows}), Columns ({columns}) and PlanarConfiguration ({planar}) are "
             f"none that {photometric} can have; write it anew"
         )
-    return _Frame(rows, columns, photometric, planar, allocated, stored, pixels)
+    pixels = elements.pixels(number, frames, packed=packed)
+    palette = _palette(elements) if photometric == "PALETTE COLOR" else None
+    place = (number, frames)
+    return _Frame(rows, columns, photometric, planar, allocated, stored, pixels, place, syntax, palette)
 
 
-def _decoder() -> Any:
-    """The decoder that pydicom has for pixels that lie as they are."""
+def _palette(elements: Elements) -> tuple[NDArray[np.uint8], int]:
+    """The colours of a palette, `(entries, 3)`, eight bits each, and the number of the first.
+
+    Raises:
+        DamagedPicture: it is missing, or contradicts itself.
+    """
+    columns, first = [], 0
+    for descriptor, data in zip(_PALETTE[:3], _PALETTE[3:], strict=True):
+        said = np.frombuffer(elements.value(descriptor).ljust(6, b"\0")[:6], "<u2")
+        entries, first, bits = int(said[0]) or 65536, int(said[1]), int(said[2])
+        values = elements.value(data)
+        wide = len(values) >= 2 * entries
+        if bits not in (8, 16) or len(values) < entries:
+            raise DamagedPicture(
+                f"the DICOM file has no whole palette ({named(data)}). Write it anew, or e{WAY_OUT[1:]}"
+            )
+        column = np.frombuffer(values, "<u2" if wide else np.uint8)[:entries]
+        columns.append((column >> 8 if bits == 16 and wide else column).astype(np.uint8))
+    if len({len(column) for column in columns}) > 1:
+        raise DamagedPicture("the DICOM file's palette has not as many reds, greens and blues; write it anew")
+    return np.stack(columns, axis=1), first
+
+
+def _require_pydicom() -> None:
     try:
-        import pydicom  # noqa: F401 - it may be there in parts
-        from pydicom.pixels import get_decoder
+        import pydicom.pixels  # noqa: F401 - it may be there in parts
     except ImportError as error:
         raise UnsupportedPicture(
-            f"the picture is DICOM, which is read where the extra `dicom` is installed ({EXTRA}); JPEG, PNG "
-            "and WebP are accepted without it"
+            f"the picture is DICOM, which is read where the extra `dicom` is installed ({EXTRA}); export it "
+            "as JPEG or PNG otherwise"
         ) from error
-    return get_decoder(EXPLICIT)
+    logging.getLogger("pydicom").setLevel(logging.CRITICAL)  # of files that do not decode it logs traces
 
 
 class _Unpacked(Image.Image):
@@ -354,11 +484,11 @@ class _Unpacked(Image.Image):
 
     format = "DICOM"
 
-    def __init__(self, frame: _Frame, decoder: Any) -> None:
+    def __init__(self, frame: _Frame) -> None:
         super().__init__()
         self._size = (frame.columns, frame.rows)
-        self._mode = {"RGB": "RGB", "MONOCHROME2": "L"}.get(frame.photometric, "YCbCr")
-        self._packed: tuple[_Frame, Any] | None = (frame, decoder)
+        self._mode = "L" if frame.photometric.startswith("MONOCHROME") else "RGB"
+        self._packed: _Frame | None = frame
 
     def load(self) -> Any:
         """Unpacks the pixels, the first time.
@@ -367,46 +497,107 @@ class _Unpacked(Image.Image):
             DamagedPicture: they are not as many as there are said to be.
         """
         if self._packed is not None:
-            samples = _samples(*self._packed)
-            self.im = Image.frombuffer(self.mode, self.size, samples, "raw", self.mode, 0, 1).im
+            self.im = _picture(self._packed).im
             self._packed = None
         return super().load()
 
 
-def _samples(frame: _Frame, decoder: Any) -> NDArray[np.uint8]:
-    """The samples of a frame, `(rows, columns)` or `(rows, columns, 3)`, eight bits each."""
-    paired, samples = frame.photometric == "YBR_FULL_422", _SAMPLES[frame.photometric]
-    length = frame.rows * frame.columns * (2 if paired else samples) * frame.bits_allocated // 8
-    if len(frame.pixels) not in (length, length + length % 2):  # a byte may make them even
-        raise DamagedPicture(
-            f"the DICOM file has {len(frame.pixels):,} bytes of pixels; {frame.columns} x {frame.rows} "
-            f"{frame.photometric} has {length:,}. Write the file anew"
-        )
-    found, _ = decoder.as_array(
-        frame.pixels,
-        index=0,
-        raw=True,
-        view_only=not paired,
-        rows=frame.rows,
-        columns=frame.columns,
-        samples_per_pixel=samples,
-        photometric_interpretation=frame.photometric,
-        planar_configuration=frame.planar,
-        bits_allocated=frame.bits_allocated,
-        # Which bits are said to be unused is seen to below; pydicom would warn of them.
-        bits_stored=frame.bits_allocated,
-        number_of_frames=1,
-        pixel_representation=0,
-        pixel_keyword="PixelData",
-    )
-    if frame.bits_allocated == 16:
+def _picture(frame: _Frame) -> Image.Image:
+    """The picture of a frame, L or RGB."""
+    found, photometric = _samples(frame)
+    if frame.palette is not None:
+        colours, first = frame.palette
+        places = np.clip(found.astype(np.int64) - first, 0, len(colours) - 1)
+        return Image.fromarray(colours[places])
+    if frame.bits_allocated == 16 and found.dtype != np.uint8:
         found = found >> (frame.bits_stored - 8) & 0xFF
-    return np.ascontiguousarray(found, dtype=np.uint8)
+    pixels = np.ascontiguousarray(found, dtype=np.uint8)
+    if photometric == "MONOCHROME1":
+        pixels = 255 - pixels
+    if photometric.startswith("YBR_PARTIAL"):  # of television: 16 to 235, and colours 16 to 240
+        wide = (pixels.astype(np.float32) - (16, 128, 128)) * (255 / 219, 255 / 224, 255 / 224) + (
+            0,
+            128,
+            128,
+        )
+        pixels = wide.round().clip(0, 255).astype(np.uint8)
+    if photometric.startswith("YBR"):
+        return Image.fromarray(pixels, "YCbCr").convert("RGB")
+    return Image.fromarray(pixels)
+
+
+def _lying(frame: _Frame) -> bytes:
+    """The pixels of a frame of a file that is not compressed.
+
+    Raises:
+        DamagedPicture: there are not as many in the file as there are said to be.
+    """
+    number, frames = frame.place
+    length = frame.rows * frame.columns * (2 if frame.photometric in _PAIRED else frame.samples)
+    length = length * frame.bits_allocated // 8
+    length *= frames
+    if len(frame.pixels) not in (length, length + length % 2):  # a byte may make them even
+        several = f"{frames} times " if frames > 1 else ""
+        raise DamagedPicture(
+            f"the DICOM file has {len(frame.pixels):,} bytes of pixels; {several}{frame.columns} x "
+            f"{frame.rows} {frame.photometric} has {length:,}. Write the file anew"
+        )
+    return frame.pixels[length // frames * (number - 1) : length // frames * number]
+
+
+def _samples(frame: _Frame) -> tuple[NDArray[Any], str]:
+    """The samples of a frame, `(rows, columns)` or `(rows, columns, 3)`, and what they are.
+
+    Raises:
+        UnsupportedPicture: what unpacks them is not installed.
+        TruncatedPicture, DamagedPicture: they do not unpack.
+    """
+    from pydicom.encaps import encapsulate
+    from pydicom.pixels import get_decoder
+
+    packed = frame.syntax not in (IMPLICIT, EXPLICIT, DEFLATED)
+    pixels = encapsulate([frame.pixels]) if packed else _lying(frame)
+    paired = not packed and frame.photometric in _PAIRED
+    if frame.syntax in JPEG_2000 and not frame.pixels.rstrip(b"\0").endswith(b"\xff\xd9"):
+        raise TruncatedPicture("the JPEG 2000 in the DICOM file ends early; send the whole file again")
+    decoder = get_decoder(frame.syntax if packed else EXPLICIT)
+    plugin = _UNPACKED_BY.get(frame.syntax, "gdcm")
+    if packed and plugin not in decoder.available_plugins:
+        raise UnsupportedPicture(
+            f"the DICOM file is written as {TRANSFER_SYNTAXES[frame.syntax]}, which is read where the extra "
+            f"`dicom` is installed ({EXTRA}) with {plugin}. {WAY_OUT}"
+        )
+    try:
+        found, said = decoder.as_array(
+            pixels,
+            index=0,
+            raw=True,
+            decoding_plugin=plugin,
+            rows=frame.rows,
+            columns=frame.columns,
+            samples_per_pixel=frame.samples,
+            # It unpacks pairs of pixels under one of their two names.
+            photometric_interpretation="YBR_FULL_422" if paired else frame.photometric,
+            planar_configuration=frame.planar,
+            bits_allocated=frame.bits_allocated,
+            # Which bits are said to be unused is seen to by the caller; pydicom would warn of them.
+            bits_stored=frame.bits_stored if packed else frame.bits_allocated,
+            number_of_frames=1,
+            pixel_representation=0,
+            pixel_keyword="PixelData",
+        )
+    except MemoryError:
+        raise
+    except Exception as error:  # of whatever kind: the decoders are others'
+        raise DamagedPicture(
+            f"the pixels in the DICOM file do not decode ({type(error).__name__}); write the file anew"
+        ) from error
+    return found, frame.photometric if paired else str(said["photometric_interpretation"])
 
 
 def _open_jpeg(frame: _Frame) -> Image.Image:
     """The JPEG of a frame, if it is what the file says of it."""
-    content, samples = frame.pixels, _SAMPLES[frame.photometric]
+    content, samples = frame.pixels, frame.samples
     if not content.startswith(b"\xff\xd8\xff"):
         raise DamagedPicture(
             "the DICOM file's pixels are said to be a JPEG and are none; write the file anew"

@@ -9,9 +9,9 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
-from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import AvifImagePlugin, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from registry.bundle.errors import (
     DamagedPicture,
@@ -21,7 +21,8 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.dicom import open_dicom
+from registry.bundle.pictures.declared import declared, png_chunks
+from registry.bundle.pictures.dicom import is_dicom, open_dicom
 
 DECODER_ERRORS = (
     OSError,
@@ -34,26 +35,43 @@ DECODER_ERRORS = (
     OverflowError,
     ZeroDivisionError,
     AttributeError,
+    RuntimeError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
 )
 """What Pillow's decoders raise on bytes that are not what they seem."""
 
-Format = Literal["JPEG", "PNG", "WebP", "DICOM"]
+Format = Literal["JPEG", "PNG", "WebP", "HEIC", "AVIF", "DICOM"]
+ACCEPTED: Final = "JPEG, PNG, WebP, HEIC, AVIF and DICOM"
+HEIC_EXTRA: Final = 'pip install "dermfed[heic]"'
+"""The command that installs the decoder of HEIC."""
+
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # as every other format is decoded
+
+
+def _open_heic(content: bytes) -> Image.Image:
+    try:
+        import pi_heif
+    except ImportError as error:
+        raise UnsupportedPicture(
+            f"the picture is HEIC, which is read where the extra `heic` is installed ({HEIC_EXTRA}); without "
+            f"it, {_PHONE}"
+        ) from error
+    pi_heif.options.DECODE_THREADS = 1
+    image: Image.Image = pi_heif.HeifImageFile(io.BytesIO(content))
+    return image
 
 
 _READERS: Mapping[Format, Callable[[bytes], Image.Image]] = {
     "JPEG": lambda content: JpegImagePlugin.JpegImageFile(io.BytesIO(content)),
     "PNG": lambda content: PngImagePlugin.PngImageFile(io.BytesIO(content)),
     "WebP": lambda content: WebPImagePlugin.WebPImageFile(io.BytesIO(content)),
-    "DICOM": open_dicom,
+    "HEIC": _open_heic,
+    "AVIF": lambda content: AvifImagePlugin.AvifImageFile(io.BytesIO(content)),
 }
 
 _PNG_END = b"IEND\xaeB`\x82"
-
-# The preamble of a DICOM file belongs to whoever wrote it: empty, it cannot be another file's beginning.
-_DICOM = bytes(128) + b"DICM"
 
 
 def _convert(suffix: str) -> str:
@@ -63,7 +81,8 @@ def _convert(suffix: str) -> str:
 _PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
 _RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
 _TIFF_OR_RAW = "TIFF, or a camera's raw file of its kind"
-_HEIC = tuple(b"ftyp" + brand for brand in b"heic heix heim heis hevc hevx hevm hevs".split())
+_HEIC, _AVIF = frozenset((b"heic", b"heix", b"heim", b"heis")), frozenset((b"avif",))
+_MOVING = frozenset(b"hevc hevx hevm hevs msf1 avis".split())
 _FILMS = tuple(b"ftyp" + brand for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc"))
 
 # Files that people do send: where their first bytes are, how they may begin, what they are, and what to do
@@ -75,9 +94,7 @@ _OTHER_PICTURES: _Kinds = (
     (8, (b"CR\x02",), "a camera's raw file (CR2)", _RAW),
     (0, (b"II*\x00", b"MM\x00*"), _TIFF_OR_RAW, _convert("tif")),
     (0, (b"II+\x00", b"MM\x00+"), "TIFF", _convert("tif")),
-    (4, _HEIC, "HEIC", _PHONE),
-    (4, (b"ftypmif1", b"ftypmif2", b"ftypmsf1"), "HEIF", _PHONE),
-    (4, (b"ftypavif", b"ftypavis"), "AVIF", _convert("avif")),
+    (4, (b"ftypmif1", b"ftypmif2"), "HEIF of a kind that is not HEIC", _PHONE),
     (4, (b"ftypcrx",), "a camera's raw file (CR3)", _RAW),
     (0, (b"FUJIFILMCCD-RAW",), "a camera's raw file (RAF)", _RAW),
     (0, (b"IIRO",), "a camera's raw file (ORF)", _RAW),
@@ -106,13 +123,17 @@ _NO_PICTURES: _Kinds = (
 )
 
 
-def open_picture(content: bytes) -> Image.Image:
+def open_picture(content: bytes, frame: int | None = None) -> Image.Image:
     """Opens a picture: its header is read, and nothing decoded.
+
+    Args:
+        content: its bytes.
+        frame: which frame of a DICOM file that holds several, counted from 1.
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, nor a photograph in a DICOM file; or one,
-            and the extra `dicom` is not installed.
+        UnsupportedPicture: a picture, but of none of these formats; or HEIC or DICOM, and the extra `heic`
+            or `dicom` is not installed.
         PictureTooLarge: so many pixels that Pillow will not look further.
         TruncatedPicture: the bytes end before the picture does, as far as can be detected without decoding.
         DamagedPicture: the header does not decode.
@@ -120,7 +141,9 @@ def open_picture(content: bytes) -> Image.Image:
     kind = picture_format(content)
     _refuse_early_end(content, kind)
     try:
-        return _READERS[kind](content)
+        image = open_dicom(content, frame) if kind == "DICOM" else _READERS[kind](content)
+        image.info["declared"] = declared(image, content, kind)
+        return image
     except DECODER_ERRORS as error:
         raise refusal(error) from error
 
@@ -139,7 +162,7 @@ def picture_format(content: bytes) -> Format:
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG, WebP or DICOM.
+        UnsupportedPicture: a picture, but of none of these formats.
     """
     if content.startswith(b"\xff\xd8\xff"):
         return "JPEG"
@@ -147,25 +170,50 @@ def picture_format(content: bytes) -> Format:
         return "PNG"
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
         return "WebP"
-    if content.startswith(_DICOM):
+    if is_dicom(content):  # its preamble may be another file's beginning, such as TIFF's
         return "DICOM"
+    if content[4:8] == b"ftyp" and (kind := _of_brands(content)):
+        return kind
     for error, kinds in ((UnsupportedPicture, _OTHER_PICTURES), (NotAPicture, _NO_PICTURES)):
         for offset, starts, name, what_to_do in kinds:
             if content.startswith(starts, offset):
                 raise error(
-                    f"the picture is {name}, which is not read; JPEG, PNG and WebP are accepted: {what_to_do}"
+                    f"the picture is {name}, which is not read; {ACCEPTED} are accepted: {what_to_do}"
                 )
-    if content[128:132] == _DICOM[128:]:
-        raise UnsupportedPicture(
-            "the file is DICOM, but its preamble is not empty and may be another file's beginning; write it "
-            "anew with a preamble of 128 zeros"
-        )
     found = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
-    raise NotAPicture(f"{found}: JPEG, PNG and WebP are accepted, told by their content and not their name")
+    raise NotAPicture(f"{found}: {ACCEPTED} are accepted, told by their content and not their name")
+
+
+def _of_brands(content: bytes) -> Format | None:
+    """HEIC or AVIF by the brands in the first box of a HEIF file; None for any other file of such boxes.
+
+    Raises:
+        UnsupportedPicture: it is made to be shown as a sequence.
+    """
+    length = min(int.from_bytes(content[:4], "big"), 256)
+    brands = [content[at : at + 4] for at in (8, *range(16, length, 4))]
+    if brands[0] in _MOVING:
+        raise UnsupportedPicture("the picture is a sequence (HEIF); send the one frame that is meant")
+    if any(brand in _HEIC for brand in brands):
+        return "HEIC"
+    return "AVIF" if any(brand in _AVIF for brand in brands) else None
 
 
 def _refuse_early_end(content: bytes, kind: Format) -> None:
-    """Refuse what Pillow lets pass, or reports as any damage: a PNG without its end, a WebP cut short."""
+    """Refuse what decoders let pass, or report as any damage: a PNG without its end, others cut short."""
+    if kind == "PNG" and content[25:26] == b"\3" and all(name != b"PLTE" for name, _ in png_chunks(content)):
+        raise DamagedPicture("the PNG names colours of a palette, and has none; save the picture again")
+    at = 0
+    while kind in ("HEIC", "AVIF") and at < len(content):
+        length = int.from_bytes(content[at : at + 4], "big")
+        if length == 1:
+            length = int.from_bytes(content[at + 8 : at + 16], "big")
+        at = len(content) if length == 0 else at + max(length, 8)
+    if at > len(content):
+        raise TruncatedPicture(
+            f"the {kind} has {len(content):,} of the {at:,} bytes that its boxes promise; send the whole "
+            "file again"
+        )
     if kind == "PNG" and _PNG_END not in content:
         raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
     if kind == "WebP" and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):

@@ -2,21 +2,21 @@
 
 The same bytes and rule give the same pixels. What is done, in this order:
 
-1. the format is recognized by content, never by name: JPEG, PNG, WebP, or a photograph in a DICOM file
-   (`registry.bundle.pictures.dicom`), nothing else;
+1. the format is recognized by content, never by name: JPEG, PNG, WebP, HEIC, AVIF, or a photograph in a DICOM
+   file (`registry.bundle.pictures.dicom`), nothing else;
 2. the number of pixels is read from the header, and refused above the ceiling before any is decoded;
 3. a JPEG is decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that is no smaller than asked (`draft`);
 4. a picture whose bytes end early is refused, never filled with grey;
 5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB;
 6. antialiased resizing to a square, bilinear or bicubic;
-7. colours become those of sRGB by the picture's own colour profile
-   (`registry.bundle.pictures.colours`), after resizing: that costs half a millisecond, and of a hundred
-   numbers 99 are the same or one off. A profile that cannot be used is no reason to refuse a picture: its
-   colours are taken as sRGB, and `unused_profile` says so;
-8. the turn that EXIF asks for. EXIF that cannot be read is none.
+7. colours become those of sRGB by the picture's own colour profile, or by what it declares in another way
+   (`registry.bundle.pictures.declared`), after resizing: that costs half a millisecond, and of a hundred
+   numbers 99 are the same or one off. Colours that are not converted are no reason to refuse a picture: they
+   are taken as sRGB, and `unused_profile` says so;
+8. the turn with which browsers show it.
 
-An animated PNG or WebP is refused: which frame was meant is not ours to guess. The further pictures
-that phones append to a JPEG (thumbnails, depth) are ignored.
+An animated picture is refused: which frame was meant is not ours to guess. The further pictures that phones
+put into a JPEG or HEIC (thumbnails, depth) are ignored.
 
 `placement` is the way back: the part of a picture, as it was sent, that a model saw. A map of where it looked
 becomes a transparent PNG to lay over the whole picture, whatever its size (`relevance`, `overlay_png`): each
@@ -30,16 +30,17 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, JpegImagePlugin
+from PIL import Image, JpegImagePlugin
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
 from registry.bundle.pictures.colours import Conversion, ProfileNotUsed, conversion_of
+from registry.bundle.pictures.declared import Declared
 from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
 
-PICTURE_VERSION = 2
+PICTURE_VERSION = 3
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
 
 Interpolation = Literal["bilinear", "bicubic"]
@@ -82,18 +83,18 @@ class PictureRule(Frozen):
         return plain
 
 
-def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
-    """Decodes a picture to the pixels that a model sees, `(size, size, 3)` RGB.
+def decode_picture(content: bytes, rule: PictureRule, frame: int | None = None) -> NDArray[np.uint8]:
+    """Decodes a picture to the pixels that a model sees, `(size, size, 3)` RGB; `frame` as `open_picture`.
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, or an animated one; a DICOM file that holds
-            no photograph of one frame, or any where the extra `dicom` is not installed.
+        UnsupportedPicture: a picture, but of no format that is read here, or an animated one; a DICOM file
+            that holds no photograph.
         PictureTooLarge: more pixels than `rule.max_pixels`; nothing was decoded.
         TruncatedPicture: the bytes end before the picture does.
         DamagedPicture: the bytes do not decode.
     """
-    return decode_opened(open_picture(content), rule)
+    return decode_opened(open_picture(content, frame), rule)
 
 
 def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
@@ -103,8 +104,8 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
         UnsupportedPicture, PictureTooLarge, TruncatedPicture, DamagedPicture: likewise.
     """
     refuse_too_large(image.width, image.height, rule)
-    # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
-    if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
+    # A JPEG or HEIC with more pictures is a photograph with its thumbnails; the others are animations.
+    if getattr(image, "is_animated", False) and image.format not in ("JPEG", "MPO", "HEIF"):
         raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
@@ -119,18 +120,18 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     )
     if conversion is not None:
         square = conversion.apply(square.convert(conversion.mode))
-    turn = _turn(image)
+    turn = _TURNS.get(image.info["declared"].turn)
     upright = square if turn is None else square.transpose(turn)
     return np.array(upright.convert("RGB"), dtype=np.uint8)
 
 
 def lies_on_its_side(image: Image.Image) -> bool:
-    """Whether a decoded picture is looked at with its sides exchanged, by the turn that EXIF asks for."""
-    return _turn(image) in _ON_ITS_SIDE
+    """Whether an opened picture is looked at with its sides exchanged, by the turn that it declares."""
+    return _TURNS.get(image.info["declared"].turn) in _ON_ITS_SIDE
 
 
 def unused_profile(image: Image.Image) -> str | None:
-    """Why the colour profile of an opened picture is not applied: "it …"; None where all is as it should be.
+    """Why the colours of an opened picture are not converted as it declares them; None where they are.
 
     It may be asked before or after decoding.
     """
@@ -138,11 +139,12 @@ def unused_profile(image: Image.Image) -> str | None:
 
 
 def _conversion(image: Image.Image) -> tuple[Conversion | None, str | None]:
-    """The conversion of an opened picture, if it needs one, or why its profile is not applied."""
+    """The conversion of an opened picture, if it needs one, or why its colours are not known."""
+    said: Declared = image.info["declared"]
     try:
-        return conversion_of(image), None
+        return conversion_of(image, said.profile), said.unused
     except ProfileNotUsed as error:
-        return None, str(error)
+        return None, f"it has a colour profile that cannot be used: {error}"
 
 
 def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
@@ -198,7 +200,7 @@ def _loaded(image: Image.Image) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Every mode the three formats come in, as RGB, or as RGBX, whose fourth channel is nothing."""
+    """Every mode that pictures come in, as RGB, or as RGBX, whose fourth channel is nothing."""
     if image.mode in ("RGB", "RGBX") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight
@@ -251,13 +253,6 @@ def _box(size: tuple[int, int], fit: Literal["squash", "crop"]) -> tuple[float, 
     edge = min(width, height)
     left, upper = (width - edge) / 2, (height - edge) / 2
     return (left, upper, left + edge, upper + edge)
-
-
-def _turn(image: Image.Image) -> Image.Transpose | None:
-    try:
-        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except DECODER_ERRORS:
-        return None
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
             f"500 bins; it has {SCORE_BINS}",
         ),
         ({"schema_version": 2}, "schema_version"),
-        ({"picture": {"size": 8, "version": 3}}, "picture version 3"),
+        ({"picture": {"size": 8, "version": 2}}, "picture version 2"),
         ({"working_point": {**POINT, "reached": False}}, "`reached` is not false"),
         ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
         ({"working_point": {**POINT, "threshold_bin": 321}}, "less than or equal to 320"),

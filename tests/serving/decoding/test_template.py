@@ -207,7 +207,7 @@ def asked(said):
 
     def work(line):
         question = line.recv(LONGEST_PACKET)
-        assert QUESTION.unpack_from(question) == (len(SOUND),)
+        assert QUESTION.unpack_from(question) == (len(SOUND), 0)
         if said:
             line.send(said)
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clients.api.requests import media_type
 from tests.serving.hostile.piece import EITHER, Hostile, chunk, segment
 
 JPEG_END, PNG_END = b"\xff\xd9", chunk(b"IEND")
 MARKERS = (
     *(b"\xff\xd8", b"\xff\xd9", b"\xff\xda", b"\xff\xc0", b"\xff\xc4", b"\xff\xdb"),
-    *(b"IDAT", b"ANMF", b"VP8L"),
+    *(b"IDAT", b"ANMF", b"VP8L", b"mdat", b"ipco", b"iloc", b"\xfe\xff\0\xe0", b"\xe0\x7f\x10\0"),
 )
-KINDS = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"RIFF": "image/webp"}
 
 
 @dataclass(frozen=True)
@@ -123,15 +123,15 @@ def mutated(pictures: Sequence[bytes], count: int, seed: int = 0) -> Iterator[Ho
     """So many pictures, each changed once to three times; the same for each seed.
 
     Args:
-        pictures: sound JPEG, PNG and WebP pictures.
+        pictures: sound pictures.
         count: how many are made of them, each change as often as any other.
         seed: of all that is drawn.
     """
     for number in range(count):
         draw = np.random.default_rng([seed, number])
         content = pictures[int(draw.integers(len(pictures)))]
-        kind = next(media for magic, media in KINDS.items() if content.startswith(magic))
-        alike = [one for one in pictures if one[:3] == content[:3]]
+        kind = media_type(content)
+        alike = [one for one in pictures if media_type(one) == kind]
         chance, names = Chance(draw, alike), []
         for turn in range(1 + chance.below(3)):
             change = CHANGES[(number if turn == 0 else chance.below(len(CHANGES))) % len(CHANGES)]

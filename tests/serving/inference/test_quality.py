@@ -122,7 +122,7 @@ def test_a_picture_that_was_blown_up_is_not_asked_anything_else():
 def test_colours_that_are_not_known_are_an_issue_and_no_reason_to_take_another(size):
     quality = assess_quality(size, size, PictureRule(size=size), lesion(size=size), "it is broken")
     assert [(issue.code, issue.bad) for issue in quality.issues] == [("colours-unknown", False)]
-    assert "cannot be used: it is broken. Its colours were taken as sRGB" in quality.issues[0].text
+    assert "are not known: it is broken. They were taken as sRGB" in quality.issues[0].text
     small = assess_quality(4, 4, PictureRule(size=size), lesion(size=size), "it is broken")
     assert [issue.code for issue in small.issues] == ["too-small", "colours-unknown"]
 

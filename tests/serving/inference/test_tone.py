@@ -109,7 +109,7 @@ def test_the_answer_is_the_same_but_for_the_warning(bundle):
         drawn = bundle(tones=known, picture=PictureRule(size=64), out_of_distribution=FAMILIAR)
         version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
         loaded = LoadedVersion.of(version, drawn)
-        decoded = decode(loaded, [sent(228, 190, 150)], 10**6)
+        decoded = decode(loaded, [(sent(228, 190, 150), None)], 10**6)
         outputs = Graph(drawn.model).run(np.full((1, 8, 8, 3), 90, np.uint8))
         route = Parameters("6"), "no-model-for-subgroup"
         made = build_diagnosis(loaded, decoded, outputs, *route, request_id="1")
@@ -136,7 +136,7 @@ def test_ranges_of_a_tone_that_is_none_are_refused():
 )
 def test_of_a_case_the_first_close_up_has_the_angle(kinds, of):
     manifest = case_bundle(tones=KNOWN, picture=PictureRule(size=64)).manifest
-    contents = [sent(228, 190, blue) for blue in (110, 150, 190)][: len(kinds)]
+    contents = [(sent(228, 190, blue), None) for blue in (110, 150, 190)][: len(kinds)]
     given = read_given(manifest.case, kinds, {})
     decoded = decode(SimpleNamespace(manifest=manifest), contents, 10**6, given)
     angles = [skin_angle(pixels, manifest) for pixels in decoded.question.images]

@@ -327,11 +327,11 @@ class Pair:
         release = self.current.served.releases[MODEL]
         routed = select_subgroup(release.manifests, tone, "fitzpatrick")
         loaded, parameters = release.versions[routed.subgroup], Parameters(skin_tone=tone)
-        decoded = decode(loaded, [content], self.settings.max_pixels)
+        decoded = decode(loaded, [(content, None)], self.settings.max_pixels)
         outputs, id_ = ask(loaded.graph, [decoded.question]), str(uuid.uuid4())
         made = build_diagnosis(loaded, decoded, outputs, parameters, routed.route, request_id=id_)
         group = subgroup_of(release.subgroups, release.versions["global"].manifest, tone, "fitzpatrick")
-        return AnsweredPicture(loaded, group, parameters, [content], decoded, made)
+        return AnsweredPicture(loaded, group, parameters, decoded, made)
 
     def submit(self, answered):
         anyio.run(self.rollout.compare, answered)

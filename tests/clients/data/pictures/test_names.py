@@ -23,8 +23,8 @@ def test_the_one_file_that_fits_best_is_found(name: str, files: tuple[str, ...],
     [
         ("12", ("0012.jpg",)),
         ("0012.jpg", ("12.jpg",)),
-        ("a.jpg", ("a.heic",)),  # another file of the same motif, which is not read
-        ("a.heic", ("a.jpg",)),
+        ("a.jpg", ("a.tif",)),  # another file of the same motif, which is not read
+        ("a.tif", ("a.jpg",)),
         ("a.jpg", ("ab.jpg",)),
         ("", ("a.jpg",)),
         ("https://x/a.jpg", ("a.jpg",)),

@@ -213,16 +213,22 @@ REFUSED = {
         UnsupportedPicture,
         "written as Explicit VR Big Endian; accepted are Implicit",
     ),
-    "JPEG 2000": (
+    "a JPEG that is said to be JPEG 2000": (
         lambda: dicom_file(SMALL, syntax=uid.JPEG2000Lossless, size=(24, 20)),
-        UnsupportedPicture,
-        "JPEG 2000",
+        DamagedPicture,
+        "do not decode",
     ),
-    "two frames": (lambda: dicom_file(PIXELS, NumberOfFrames=2), UnsupportedPicture, "several frames"),
-    "a palette": (
+    "two frames": (lambda: dicom_file(PIXELS, NumberOfFrames=2), UnsupportedPicture, "holds 2 frames; name"),
+    "a palette that is missing": (
         lambda: dicom_file(PIXELS[..., 0], "PALETTE COLOR"),
+        DamagedPicture,
+        "no whole palette",
+    ),
+    "colours of a printer": (lambda: dicom_file(PIXELS, "CMYK"), UnsupportedPicture, "is not one of RGB"),
+    "colours of JPEG 2000 that lie open": (
+        lambda: dicom_file(PIXELS, "YBR_ICT"),
         UnsupportedPicture,
-        "not one of RGB, YBR_FULL, YBR_FULL_422, MONOCHROME2",
+        "not one that such pixels have",
     ),
     "deep colours": (
         lambda: dicom_file(noise(9, 9, 3, dtype=np.uint16)),
@@ -295,12 +301,7 @@ REFUSED = {
         DamagedPicture,
         "SOPClassUID .* is no UID",
     ),
-    "a preamble of a program": (
-        lambda: dicom_file(PIXELS, preamble=b"MZ\x90\0" + bytes(124)),
-        UnsupportedPicture,
-        "preamble is not empty",
-    ),
-    "no preamble": (lambda: dicom_file(PIXELS)[128:], NotAPicture, "no picture"),
+    "no preamble, and the mark alone": (lambda: dicom_file(PIXELS)[128:], NotAPicture, "no picture"),
     "no more than the mark": (lambda: bytes(128) + b"DICM", DamagedPicture, "no TransferSyntaxUID"),
     "sequences without end": (
         lambda: (

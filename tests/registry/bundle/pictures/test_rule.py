@@ -87,8 +87,8 @@ def test_squash_keeps_the_sides_and_crop_cuts_them():
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-def test_exif_orientation_is_applied(orientation, kind):
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "AVIF"])
+def test_the_orientation_is_applied_where_browsers_apply_it(orientation, kind):
     """Against the turn that EXIF's own definition gives: where row 0 and column 0 of the file belong."""
     upright = np.asarray(photograph(16, 16))
     stored = {
@@ -103,7 +103,11 @@ def test_exif_orientation_is_applied(orientation, kind):
     }[orientation](upright)
     exif = Image.Exif()
     exif[0x0112] = orientation
-    options = {"JPEG": {"quality": 100, "subsampling": 0}, "PNG": {}, "WEBP": {"lossless": True}}[kind]
+    options = {
+        "JPEG": {"quality": 100, "subsampling": 0},
+        "PNG": {},
+        "AVIF": {"quality": 100, "subsampling": "4:4:4"},
+    }[kind]
     content = encoded(Image.fromarray(np.ascontiguousarray(stored)), kind, exif=exif, **options)
     assert np.abs(decode_picture(content, RULE).astype(int) - upright).max() <= 4
 
@@ -235,8 +239,7 @@ NO_PICTURES = ("a film", "what a Mac keeps beside a file", "a web page")
 @pytest.mark.parametrize(
     ("content", "name", "advice"),
     [
-        (b"\x00\x00\x00\x18ftypheic", "HEIC", "`magick in.heic out.jpg`"),
-        (b"\x00\x00\x00\x18ftypmif1", "HEIF", "`magick in.heic out.jpg`"),
+        (b"\x00\x00\x00\x18ftypmif1", "HEIF of a kind", "`magick in.heic out.jpg`"),
         (b"\x00\x00\x00\x18ftypmp42", "a film", "the one picture"),
         (b"II*\x00\x10\x00\x00\x00CR\x02\x00", r"a camera's raw file \(CR2\)", "develop it"),
         (b"\x00\x00\x00\x18ftypcrx ", r"a camera's raw file \(CR3\)", "develop it"),
@@ -254,7 +257,7 @@ def test_what_else_is_sent_is_named_with_what_to_do(content, name, advice):
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"<svg></svg>", b"RIFF\x04\x00\x00\x00WAVE"])
 def test_what_is_no_picture_is_refused(content):
-    with pytest.raises(NotAPicture, match="JPEG, PNG and WebP"):
+    with pytest.raises(NotAPicture, match="JPEG, PNG, WebP, HEIC, AVIF and DICOM are accepted"):
         decode_picture(content, RULE)
 
 
