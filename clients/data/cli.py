@@ -284,7 +284,7 @@ def link(
                 "two manifests have one name, under which both would be written; rename one"
             )
         read = joined(each)
-        digests, broken, fingerprints = read_all(read, fingerprints=True)
+        digests, broken, fingerprints, _ = read_all(read, fingerprints=True)
         same = same_pictures(digests, fingerprints)
         linked = link_manifest(read, same)
         rows = iter(linked.rows)

@@ -30,7 +30,8 @@ from clients.data.pictures.files import PictureReader, UnreadablePictureError, l
 from clients.data.pictures.near_duplicates import DECODED, Fingerprints, can_fingerprint, fingerprint
 from registry.bundle.cases import CaseInput
 from registry.bundle.errors import PictureError
-from registry.bundle.pictures.rule import PictureRule, decode_picture
+from registry.bundle.pictures.open_file import open_picture
+from registry.bundle.pictures.rule import PictureRule, decode_opened
 
 _RULE = PictureRule(size=32)  # whether a picture decodes does not depend on the size
 _LARGER = PictureRule(size=DECODED)  # for fingerprints
@@ -73,6 +74,11 @@ KINDS: Mapping[str, Kind] = {
     "contradiction": Kind(
         "One picture with two diagnoses",
         "A job learns both; find out which is right, and mend or remove the other row.",
+        may_stay=True,
+    ),
+    "burned-in": Kind(
+        "Pictures of which the DICOM file says that texts are burned in",
+        "A job learns from them as they are; look whether they name the patient, and export them without.",
         may_stay=True,
     ),
     "lesion": Kind(
@@ -157,13 +163,14 @@ def check_manifest(
     scan = scan_manifests(paths)
     rows = scan.manifest.rows
     component_ids = components([linkage_keys(row) for row in rows])
-    digests, broken, fingerprints = read_all(scan.manifest, threads, fingerprints=seek)
+    digests, broken, fingerprints, burned_in = read_all(scan.manifest, threads, fingerprints=seek)
     same = same_pictures(digests, fingerprints)
     problems = [ManifestProblem("value", text) for text in scan.problems]
     for picture, cause in zip(broken, find_causes(broken), strict=True):
         detail = f" ({cause.detail})" if cause.detail and cause.detail not in picture.reason else ""
         text = f"{picture.shown}: {picture.reason}{detail}"
         problems.append(ManifestProblem("picture", text, cause.common))
+    problems += [ManifestProblem("burned-in", image) for image in burned_in]
     problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
     problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, same)]
     problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
@@ -180,39 +187,44 @@ def check_manifest(
 
 def read_all(
     manifest: Manifest, threads: int | None = None, *, fingerprints: bool = False
-) -> tuple[list[str], list[UnusablePicture], dict[int, Fingerprints]]:
+) -> tuple[list[str], list[UnusablePicture], dict[int, Fingerprints], list[str]]:
     """Read and decode every picture.
 
     Returns:
-        SHA-256 of each picture's bytes, empty where there are none; the pictures that cannot be used; and
-        where they are asked for the fingerprints of those that can be decoded, by row.
+        SHA-256 of each picture's bytes, empty where there are none; the pictures that cannot be used; where
+        they are asked for the fingerprints of those that can be decoded, by row; and the pictures of which
+        the DICOM file says that texts are burned in.
     """
     threads = threads or min(8, os.cpu_count() or 1)
     with PictureReader() as reader:
 
-        def read(row: Row) -> tuple[str, UnusablePicture | None, Fingerprints | None]:
+        def read(row: Row) -> tuple[str, UnusablePicture | None, Fingerprints | None, bool]:
             digest, file = "", locate(row.image, manifest.folder)
             try:
                 content = reader.read(file)
                 digest = hashlib.sha256(content).hexdigest()
-                pixels = decode_picture(content, _LARGER if fingerprints else _RULE)
+                opened = open_picture(content)
+                pixels = decode_opened(opened, _LARGER if fingerprints else _RULE)
             except (UnreadablePictureError, PictureError) as error:
-                return digest, UnusablePicture(row.image, file, str(error)), None
-            return digest, None, fingerprint(pixels) if fingerprints else None
+                return digest, UnusablePicture(row.image, file, str(error)), None, False
+            made = fingerprint(pixels) if fingerprints else None
+            return digest, None, made, opened.info.get("burned_in", False)
 
         digests: list[str] = []
         wrong: list[UnusablePicture] = []
         made: dict[int, Fingerprints] = {}
+        burned_in: list[str] = []
         with (
             progress("checking pictures", len(manifest.rows)) as advance,
             ThreadPoolExecutor(threads) as pool,
         ):
-            for number, (digest, problem, one) in enumerate(pool.map(read, manifest.rows)):
+            for number, (digest, problem, one, texts) in enumerate(pool.map(read, manifest.rows)):
                 digests.append(digest)
                 wrong += [problem] if problem is not None else []
                 made |= {number: one} if one is not None else {}
+                burned_in += [manifest.rows[number].image] if texts else []
                 advance(1)
-    return digests, wrong, made
+    return digests, wrong, made, burned_in
 
 
 def _duplicates(rows: Sequence[Row], component_ids: NDArray[np.int64], same: SamePictures) -> list[str]:

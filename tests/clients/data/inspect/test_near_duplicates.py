@@ -121,7 +121,7 @@ def test_a_lesion_at_two_patients_is_named_with_both() -> None:
 
 def linked(path: Path) -> Manifest:
     manifest = read_manifest(path)
-    digests, _, prints = read_all(manifest, fingerprints=True)
+    digests, _, prints, _ = read_all(manifest, fingerprints=True)
     return link(manifest, same_pictures(digests, prints))
 
 
