@@ -61,7 +61,7 @@ def setup(app: Any) -> None:
 # The interface of the service, as the service itself shows it; no page loads anything from elsewhere.
 _interface = ROOT / "build" / "interface"
 _interface.mkdir(parents=True, exist_ok=True)
-_described = describe(ServeSettings())
+_described = describe(ServeSettings(outcomes_url="sqlite:///outcomes.db"))
 (_interface / "openapi.json").write_text(json.dumps(_described, indent=1))
 (_interface / "openapi.html").write_text(docs_page(_described, "http://127.0.0.1:3000"))
 html_extra_path = [str(_interface)]

@@ -121,7 +121,7 @@ IN_PATH: Final[dict[str, dict[str, Any]]] = {
 
 
 def describe(settings: ServeSettings) -> dict[str, Any]:
-    """The whole document."""
+    """The whole document; a service that keeps no answers takes no outcomes, and does not describe how."""
     answers: list[type[BaseModel]] = [ProblemDocument]
     answers += [one.answer for one in OPERATIONS if not isinstance(one.answer, str)]
     _, schemas = models_json_schema(
@@ -131,6 +131,8 @@ def describe(settings: ServeSettings) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         method, path = operation.request.split()
+        if operation.answer is OutcomeTaken and settings.outcomes_url is None:
+            continue
         paths.setdefault(path, {})[method.lower()] = _operation(operation, path, settings)
     return {
         "openapi": "3.1.0",

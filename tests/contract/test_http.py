@@ -41,9 +41,9 @@ REASONS = {
 
 
 @pytest.fixture(scope="module")
-def description(service: Service) -> dict[str, Any]:
-    """The service's description of itself."""
-    response = service.client.get("/openapi.json")
+def description(locked: Locked) -> dict[str, Any]:
+    """How a service that keeps answers describes itself."""
+    response = locked.service.client.get("/openapi.json")
     assert response.headers["content-type"].startswith("application/json")
     return response.json()
 

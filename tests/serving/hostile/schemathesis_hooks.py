@@ -16,6 +16,7 @@ from registry.bundle.skin_tone import SCALES
 from serving.http.upload import BYTES, FIELD, KINDS
 from serving.protocol.parameters import NAMES
 from tests.dicom_files import dicom_file, noise
+from tests.heif_files import heic
 
 
 def picture(form: str, colour: tuple[int, int, int], size: tuple[int, int]) -> bytes:
@@ -32,12 +33,14 @@ pictures = {
         st.tuples(channels, channels, channels),
         st.tuples(st.integers(1, 40), st.integers(1, 40)),
     )
-    for form in ("JPEG", "PNG", "WEBP")
+    for form in ("JPEG", "PNG", "WEBP", "AVIF")
 }
 for form, drawn in pictures.items():
     schemathesis.openapi.media_type(f"image/{form.lower()}", drawn)
 
 schemathesis.openapi.media_type(BYTES, st.one_of(*pictures.values()))
+for name in ("image/heic", "image/heif"):
+    schemathesis.openapi.media_type(name, st.sampled_from([heic(), heic(6)]))
 schemathesis.openapi.media_type("application/dicom", st.just(dicom_file(noise(9, 7, 3))))
 
 
@@ -57,6 +60,7 @@ def map_case(context: Any, case: Any) -> Any:
             types[FIELD] = types[sent]
     for place in (form, case.query):
         place.pop("image_kind", None)
+        place.pop("frame", None)  # of a file that holds several
     for name in [name for name in form if name in case.query]:
         del case.query[name]
     places = [form, case.query]
