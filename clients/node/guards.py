@@ -20,7 +20,7 @@ from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
 from training.messages.message import Answer, Broadcast, Failure
 from training.privacy.settings import PrivacyConfig
-from training.rounds.canary import CANARY, STEPS
+from training.rounds.requests import CANARY, STEPS
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe
 

@@ -14,7 +14,7 @@ import torch
 
 from training.errors import QuorumError
 from training.messages.message import Answer, Broadcast, Update
-from training.privacy.secagg.fixed_point import FixedPointVector, decode
+from training.privacy.secagg.arithmetic import FixedPointVector, Recovery, decode
 from training.privacy.secagg.keys import Agreement, Signed, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
@@ -33,7 +33,6 @@ from training.privacy.secagg.messages import (
     rows_tensor,
 )
 from training.privacy.secagg.server import SecureSum
-from training.privacy.secagg.shamir import Recovery
 from training.privacy.secagg.sums import read_masked_update
 from training.privacy.settings import SecureAggregationConfig
 from training.randomness import KEY_BYTES

@@ -19,10 +19,9 @@ from clients.store import ClientStore
 from training.algorithms.client import Client
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
-from training.privacy.secagg import shamir
+from training.privacy.secagg import arithmetic as shamir
+from training.privacy.secagg.arithmetic import FixedPointVector, Recovery, decode
 from training.privacy.secagg.client import answer, withhold
-from training.privacy.secagg.cohorts import topic_of
-from training.privacy.secagg.fixed_point import FixedPointVector, decode
 from training.privacy.secagg.keys import Agreement, Identity, KeyPair, Signed, derive, seal, unseal
 from training.privacy.secagg.messages import (
     KEYS,
@@ -44,8 +43,8 @@ from training.privacy.secagg.messages import (
     rows_tensor,
     session_about,
     tensor_bytes_of,
+    topic_of,
 )
-from training.privacy.secagg.shamir import Recovery
 from training.privacy.settings import SecureAggregationConfig
 
 RUN = "skin-1"

@@ -12,7 +12,7 @@ import torch
 from tests.attacks.summing import asker, evaluate, hospitals
 from training.errors import QuorumError
 from training.messages.message import Failure
-from training.privacy.secagg import cohorts
+from training.privacy.secagg import messages as cohorts
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
 from training.privacy.secagg.sums import CohortError, sum_answers
 

@@ -11,8 +11,7 @@ from tests.attacks.alone import Attack
 from tests.attacks.summing import asker, evaluate, hospitals, updates_of
 from training.errors import TrainingError
 from training.privacy.secagg.client import MASK_KEY, MASKS, kept_in
-from training.privacy.secagg.cohorts import topic_of
-from training.privacy.secagg.messages import tensor_bytes_of
+from training.privacy.secagg.messages import tensor_bytes_of, topic_of
 from training.privacy.settings import SecureAggregationConfig
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")

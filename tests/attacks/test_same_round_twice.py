@@ -10,9 +10,9 @@ import torch
 from tests.attacks.summing import Hospital, asker, hospitals
 from training.errors import QuorumError
 from training.messages.message import Broadcast, Failure, Update
-from training.privacy.secagg import cohorts
+from training.privacy.secagg import messages as cohorts
 from training.privacy.secagg.client import withhold
-from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.messages import topic_of
 from training.privacy.secagg.sums import CohortError, sum_masked_updates
 
 FOUR = ("ash", "birch", "cedar", "elm")

@@ -14,9 +14,9 @@ from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
 from training.messages.message import Failure
 from training.privacy.secagg import client as client_module
-from training.privacy.secagg import cohorts, server
-from training.privacy.secagg.cohorts import topic_of
-from training.privacy.secagg.fixed_point import decode
+from training.privacy.secagg import messages as cohorts
+from training.privacy.secagg import server
+from training.privacy.secagg.arithmetic import Recovery, decode
 from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
@@ -29,9 +29,9 @@ from training.privacy.secagg.messages import (
     masks_about,
     read_json,
     tensor_bytes_of,
+    topic_of,
 )
 from training.privacy.secagg.server import SecureSum
-from training.privacy.secagg.shamir import Recovery
 from training.privacy.secagg.sums import read_masked_update, sum_answers
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")

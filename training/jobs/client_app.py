@@ -22,15 +22,13 @@ from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
 from training.privacy.compression import opened, packed
-from training.privacy.secagg.cohorts import topic_of
 from training.privacy.secagg.keys import Identity
-from training.privacy.secagg.messages import REQUESTS
+from training.privacy.secagg.messages import REQUESTS, topic_of
 from training.privacy.settings import PrivacyConfig
 from training.progress import Watch, unwatched
-from training.rounds.canary import CANARY, answer_canary
 from training.rounds.census import CENSUS, take_census
 from training.rounds.client.fit import weights_in
-from training.rounds.requests import COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD
+from training.rounds.requests import CANARY, COLLECT, FIT, GRADIENT, JUDGE, MOMENTS, SPREAD, answer_canary
 
 
 def answer_privately(

@@ -31,7 +31,7 @@ from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.privacy.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
-from training.rounds.canary import STEPS
+from training.rounds.requests import STEPS
 
 FEWEST = 3  # hospitals, without which a sum tells each of two what the other's part is
 

@@ -28,9 +28,9 @@ from training.jobs.pipeline import notes_on_data, require_hospitals, unused_by
 from training.jobs.stages.base import PlannedStage
 from training.messages.message import Answer, Broadcast, Failure
 from training.models import Classifier, initial_model
-from training.rounds.canary import CANARY, STEPS
-from training.rounds.canary import LOGGER as CANARY_LOG
 from training.rounds.census import Census
+from training.rounds.requests import CANARY, STEPS
+from training.rounds.requests import LOGGER as CANARY_LOG
 from training.rounds.server.loop import first_requests
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import TrackState

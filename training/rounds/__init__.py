@@ -2,5 +2,5 @@
 
 - `server`: the round loop
 - `client`: local training and evaluation
-- `requests`, `census`, `canary`: the requests that both know
+- `requests`, `census`: the requests that both know
 """

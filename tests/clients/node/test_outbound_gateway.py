@@ -236,7 +236,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "training/data/settings.py",
         "training/engines/flare/roster.py",
         "training/engines/flare/wire.py",
-        "training/rounds/canary.py",
+        "training/rounds/requests.py",
         "training/jobs/client_app.py",
         "training/messages/message.py",
         "training/files.py",

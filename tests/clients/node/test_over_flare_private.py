@@ -11,7 +11,7 @@ from training.engines.flare.wire import ResponseHeader, read_payload
 from training.privacy.secagg.messages import KEYS, LAYOUT, REQUESTS, SIGNATURE
 from training.privacy.secagg.sums import tolerance
 from training.privacy.settings import SecureAggregationConfig
-from training.rounds.canary import CANARY
+from training.rounds.requests import CANARY
 
 pytestmark = pytest.mark.long
 FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once

@@ -10,7 +10,7 @@ from training.algorithms.objectives.dp_sgd import DPSGDTask
 from training.algorithms.objectives.supervised import SupervisedTask
 from training.errors import QuorumError
 from training.jobs.job import Job
-from training.rounds.canary import CANARY, STEPS
+from training.rounds.requests import CANARY, STEPS
 
 GROUPNORM = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
 MOCO = {

@@ -5,9 +5,8 @@ import pytest
 from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import MASKED, disclosures, over_network
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
-from training.rounds.canary import CANARY
 from training.rounds.census import CENSUS
-from training.rounds.requests import EMBED
+from training.rounds.requests import CANARY, EMBED
 
 NAMES = ("north", "south", "east", "west")
 TOPICS = {

@@ -23,7 +23,7 @@ class ServerContext:
 
     Attributes:
         put, get: keep what a client uploaded in a round, and give it back; see
-            `training.rounds.server.services`.
+            `training.rounds.server.plan`.
         validation_accuracy: the accuracy of travelling weights on the coordinator's own validation pictures;
             None where their answers cannot be counted.
         predict_noise: the probabilities `(pictures, classes)` of a model with these travelling weights for so

@@ -16,8 +16,7 @@ from training.errors import MessageError
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
 from training.privacy.secagg.messages import REQUESTS
-from training.rounds.canary import CANARY
-from training.rounds.requests import EVALUATE, FIT
+from training.rounds.requests import CANARY, EVALUATE, FIT
 from training.rounds.server.ask import quorum_of
 
 

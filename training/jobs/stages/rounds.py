@@ -30,8 +30,7 @@ from training.rounds.census import Census, CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import collect_kept, fit, open_exchange
 from training.rounds.requests import COLLECT, FIT, JUDGE, OPEN
-from training.rounds.server.plan import Draw, Plan, Track
-from training.rounds.server.services import NoiseProbe, UploadStore, validation_accuracy
+from training.rounds.server.plan import Draw, NoiseProbe, Plan, Track, UploadStore, validation_accuracy
 
 FEWEST_CLASSES = 2
 

@@ -18,9 +18,7 @@ from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
 from training.messages.message import Broadcast, Message, Tensors, Update, reply
-from training.privacy.secagg import shamir
-from training.privacy.secagg.cohorts import Topic, earlier, note, refuse_others
-from training.privacy.secagg.fixed_point import encode
+from training.privacy.secagg.arithmetic import SHARE_BYTES, encode, split
 from training.privacy.secagg.keys import (
     Agreement,
     Identity,
@@ -47,13 +45,17 @@ from training.privacy.secagg.messages import (
     ConfirmRequest,
     MaskedRequest,
     ShareRequest,
+    Topic,
     UnmaskRequest,
     bytes_tensor,
+    earlier,
     json_tensor,
     keys_statement,
     layout_tensor,
     masks_about,
+    note,
     read_json,
+    refuse_others,
     rows_tensor,
     session_about,
     survivors_statement,
@@ -215,7 +217,7 @@ def require(holds: bool, client: Client, reason: str) -> None:
         raise MessageError(f"{client.id} takes no further part in the secure sum: {reason}")
 
 
-ROW = 2 * shamir.SHARE_BYTES
+ROW = 2 * SHARE_BYTES
 
 
 def withhold(
@@ -286,8 +288,8 @@ def share(
     session = session_about(broadcast, request.of, topic.asked, clients, public)
     self_key = KeyPair.new().private
     pieces = zip(
-        shamir.split(keys[MASK_KEY].private, len(clients), threshold),
-        shamir.split(self_key, len(clients), threshold),
+        split(keys[MASK_KEY].private, len(clients), threshold),
+        split(self_key, len(clients), threshold),
         strict=True,
     )
     agreement = Agreement(keys[SEAL_KEY].private)
@@ -379,7 +381,7 @@ def unmask(
     if identity is not None:
         require_confirmed(identity, client, kept, request, config)
     shares = {place: row.tobytes() for place, row in zip(present, kept[SHARES].numpy(), strict=True)}
-    size, there = shamir.SHARE_BYTES, set(survivors)
+    size, there = SHARE_BYTES, set(survivors)
     gone = [place for place in present if place not in there]
     note(client, topic, [clients[place] for place in survivors])
     keep(client, broadcast, request.of, OVER, {})  # before the answer: there is no second one

@@ -13,8 +13,14 @@ from torch import Tensor
 
 from training.errors import MessageError, QuorumError
 from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
-from training.privacy.secagg import shamir
-from training.privacy.secagg.fixed_point import FixedPointVector, Layout, decode, power_of_two
+from training.privacy.secagg.arithmetic import (
+    SHARE_BYTES,
+    FixedPointVector,
+    Layout,
+    Recovery,
+    decode,
+    power_of_two,
+)
 from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
 from training.privacy.secagg.messages import (
     CONFIRM,
@@ -37,7 +43,6 @@ from training.privacy.secagg.messages import (
     rows_tensor,
     session_about,
 )
-from training.privacy.secagg.shamir import Recovery
 from training.randomness import KEY_BYTES
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
@@ -54,7 +59,7 @@ class SecureSum:
         threshold: t.
         failures: those that left.
         signed: the clients' signatures of their keys; None of one without identity.
-        asked: see `training.privacy.secagg.cohorts.Topic`.
+        asked: see `training.privacy.secagg.messages.Topic`.
         whole: whether the sum is of all that begin it, or not at all.
     """
 
@@ -189,7 +194,7 @@ class SecureSum:
 
     def held(self, update: Update, name: str, senders: Sequence[int]) -> dict[int, bytes] | None:
         """Shares that a client gave, by whose they are; None, and noted, where they are none."""
-        rows = self.tensor(UNMASK, update, name, (len(senders), shamir.SHARE_BYTES))
+        rows = self.tensor(UNMASK, update, name, (len(senders), SHARE_BYTES))
         return None if rows is None else dict(zip(senders, bytes_of_rows(rows), strict=True))
 
     def secret(self, recovery: Recovery, shares: Mapping[int, bytes]) -> bytes:

@@ -9,17 +9,20 @@ from torch import Tensor
 from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import MessageError, QuorumError
 from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, Update, check_update
-from training.privacy.secagg.cohorts import Topic, difference, hospitals_of, topic_of
-from training.privacy.secagg.fixed_point import Entry, Layout, power_of_two
+from training.privacy.secagg.arithmetic import Entry, Layout, power_of_two
 from training.privacy.secagg.keys import Signed
 from training.privacy.secagg.messages import (
     EARLIER,
     KEYS,
     LAYOUT,
     SIGNATURE,
+    Topic,
+    difference,
+    hospitals_of,
     read_json,
     read_layout,
     tensor_bytes_of,
+    topic_of,
 )
 from training.privacy.secagg.server import Ask, SecureSum, require_enough
 from training.privacy.settings import SecureAggregationConfig

@@ -4,7 +4,6 @@
 - `plan`: what stays the same through the rounds, the state of each model, and who is asked
 - `validation`: what is refused of updates
 - `ask`: requests to all clients outside the rounds
-- `services`: what an exchange may call at the coordinator
 - `checkpoint`: what is kept on disk
 - `metrics`: what is logged
 - `head_fit`: a head that is fitted to convergence

@@ -31,7 +31,6 @@ from training.messages.message import (
 from training.privacy.secagg.server import Ask
 from training.privacy.secagg.sums import mix_masked
 from training.randomness import derive_seed, generator
-from training.rounds.canary import send_canary
 from training.rounds.requests import (
     CHANGE,
     COLLECT,
@@ -43,6 +42,7 @@ from training.rounds.requests import (
     Blocks,
     EvaluateRequest,
     FitRequest,
+    send_canary,
 )
 from training.rounds.server.ask import (
     Traffic,

@@ -109,7 +109,7 @@ def show_what_is_masked(client):
 if FOLDER.is_dir():
     sys.meta_path.insert(0, AfterImport("training.data.settings", let_patients_be_named))
     package = "training.privacy.secagg"
-    sys.meta_path.insert(0, AfterImport(f"{package}.cohorts", forget))
+    sys.meta_path.insert(0, AfterImport(f"{package}.messages", forget))
     sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))
     sys.meta_path.insert(0, AfterImport("clients.node.request_handler", misbehave))
-    sys.meta_path.insert(0, AfterImport("training.engines.flare.flare_calls", listen))
+    sys.meta_path.insert(0, AfterImport("training.engines.flare.calls", listen))

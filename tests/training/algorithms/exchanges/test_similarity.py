@@ -18,7 +18,7 @@ from training.algorithms.exchanges.similarity import (
 )
 from training.models import build_model
 from training.models.classifier import float_state
-from training.rounds.server.services import NoiseProbe
+from training.rounds.server.plan import NoiseProbe
 
 RANDOM = np.random.default_rng(0)
 

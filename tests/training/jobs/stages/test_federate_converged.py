@@ -17,7 +17,7 @@ from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.models import initial_model
 from training.models.classifier import float_state
-from training.privacy.secagg.cohorts import topic_of
+from training.privacy.secagg.messages import topic_of
 from training.rounds.client import head_gradient
 from training.rounds.client.head_gradient import answer_gradient, answer_spread, head_rows
 from training.rounds.requests import SPREAD

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from training.errors import DataError
-from training.privacy.secagg.fixed_point import (
+from training.privacy.secagg.arithmetic import (
     Entry,
     FixedPointVector,
     decode,

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from training.errors import QuorumError
 from training.messages.message import Broadcast, Failure
-from training.privacy.secagg.fixed_point import Entry, power_of_two
+from training.privacy.secagg.arithmetic import Entry, power_of_two
 from training.privacy.secagg.messages import KEY_SHARES, KEYS, MASKED, SELF_SHARES, SHARE, UNMASK
 
 CLIENTS = 5

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.errors import MessageError
-from training.privacy.secagg import shamir
-from training.privacy.secagg.shamir import PRIME, Recovery, evaluate, split
+from training.privacy.secagg import arithmetic as shamir
+from training.privacy.secagg.arithmetic import PRIME, Recovery, evaluate, split
 
 
 def combine(shares, threshold):

@@ -8,7 +8,7 @@ from registry.bundle.counts.counting import count
 from training.errors import CheckpointError, MessageError
 from training.messages.message import Failure, reply
 from training.rounds.requests import pack_blocks
-from training.rounds.server.services import UploadStore, validation_accuracy
+from training.rounds.server.plan import UploadStore, validation_accuracy
 
 
 def weights(value):
