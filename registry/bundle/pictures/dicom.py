@@ -8,7 +8,7 @@ representation, and no other: nothing about the patient is. A hostile file can m
 take gigabytes: the service reads it in a worker that has limits on memory and time, and `is_dermoscopic`
 stops at the first sequence.
 
-A baseline JPEG goes the way of every JPEG, draft mode and all. All other pixels are unpacked by pydicom's
+A JPEG goes the way of every JPEG, a baseline one with draft mode. All other pixels are unpacked by pydicom's
 decoders, once the picture rule's ceiling has been compared with Rows and Columns. The lowest `BitsStored`
 bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr becomes RGB by the
 equations of JPEG, a palette the colours that it names; MONOCHROME1 is white where it is 0. Windows are not
@@ -36,11 +36,13 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
+from registry.bundle.pictures.jpeg import load_jpeg
 
 IMPLICIT, EXPLICIT, DEFLATED, JPEG = (
     *("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.4.50"),
 )
 RUN_LENGTHS: Final = "1.2.840.10008.1.2.5"
+JPEGS: Final = (JPEG, *(f"1.2.840.10008.1.2.4.{last}" for last in (51, 57, 70)))
 JPEG_2000: Final = tuple(f"1.2.840.10008.1.2.4.{last}" for last in (90, 91, 201, 202, 203))
 
 TRANSFER_SYNTAXES: Final = {
@@ -65,7 +67,7 @@ _UNPACKED_BY: Final = {
     **dict.fromkeys(JPEG_2000, "pylibjpeg"),
     **{"1.2.840.10008.1.2.4.80": "pyjpegls", "1.2.840.10008.1.2.4.81": "pyjpegls", RUN_LENGTHS: "pydicom"},
 }
-"""pydicom's plugin for each; of JPEG Extended and Lossless it is GDCM."""
+"""pydicom's plugin for each; a JPEG of any kind is libjpeg's, which tells what is missing of it."""
 
 UNDEFINED: Final = 0xFFFFFFFF
 """The length of an element that ends with a mark, and a tag behind all others."""
@@ -361,7 +363,8 @@ def open_dicom(content: bytes, frame: int | None = None) -> Image.Image:
     elements.uid("SOPClassUID", SOP_CLASSES, "a")
     frames = _frames(elements)
     found = _described(elements, syntax, _chosen(frame, frames), frames)
-    image = _open_jpeg(found) if syntax == JPEG else _Unpacked(found)
+    plain = syntax == JPEG and found.photometric not in ("MONOCHROME1", "PALETTE COLOR")
+    image = _open_jpeg(found) if plain else _Unpacked(found)
     # Of whatever representation: Pillow finds out whether it is a profile.
     if isinstance(profile := getattr(elements.found.get("ICCProfile"), "value", None), bytes):
         image.info["icc_profile"] = profile
@@ -422,7 +425,7 @@ def _described(elements: Elements, syntax: str, number: int, frames: int) -> _Fr
         )
     samples = _SAMPLES[photometric]
     allocated, stored = elements.number("BitsAllocated"), elements.number("BitsStored")
-    deep = allocated == 16 and 8 <= stored <= 16 and samples == 1 and syntax != JPEG
+    deep = allocated == 16 and 8 <= stored <= 16 and samples == 1 and syntax not in JPEGS
     if not deep and (allocated, stored) != (8, 8):
         raise UnsupportedPicture(
             f"the DICOM file's samples have {stored} of {allocated} bits; accepted are 8 of 8, and 8 to 16 "
@@ -552,6 +555,9 @@ def _samples(frame: _Frame) -> tuple[NDArray[Any], str]:
         UnsupportedPicture: what unpacks them is not installed.
         TruncatedPicture, DamagedPicture: they do not unpack.
     """
+    if frame.syntax in JPEGS:
+        loaded = np.asarray(load_jpeg(_open_jpeg(frame)))
+        return (loaded[..., :3], "RGB") if frame.samples == 3 else (loaded, frame.photometric)
     from pydicom.encaps import encapsulate
     from pydicom.pixels import get_decoder
 
@@ -561,7 +567,7 @@ def _samples(frame: _Frame) -> tuple[NDArray[Any], str]:
     if frame.syntax in JPEG_2000 and not frame.pixels.rstrip(b"\0").endswith(b"\xff\xd9"):
         raise TruncatedPicture("the JPEG 2000 in the DICOM file ends early; send the whole file again")
     decoder = get_decoder(frame.syntax if packed else EXPLICIT)
-    plugin = _UNPACKED_BY.get(frame.syntax, "gdcm")
+    plugin = _UNPACKED_BY[frame.syntax]
     if packed and plugin not in decoder.available_plugins:
         raise UnsupportedPicture(
             f"the DICOM file is written as {TRANSFER_SYNTAXES[frame.syntax]}, which is read where the extra "
@@ -595,7 +601,7 @@ def _samples(frame: _Frame) -> tuple[NDArray[Any], str]:
     return found, frame.photometric if paired else str(said["photometric_interpretation"])
 
 
-def _open_jpeg(frame: _Frame) -> Image.Image:
+def _open_jpeg(frame: _Frame) -> JpegImagePlugin.JpegImageFile:
     """The JPEG of a frame, if it is what the file says of it."""
     content, samples = frame.pixels, frame.samples
     if not content.startswith(b"\xff\xd8\xff"):
@@ -611,7 +617,8 @@ def _open_jpeg(frame: _Frame) -> Image.Image:
     # A JPEG of three samples that is marked as YCbCr or RGB is that (PS3.5, 8.2.1). Without a mark the
     # decoder goes by the names of the samples, and libraries differ in what they do.
     if samples == 3 and not image.info.keys() & {"jfif", "adobe_transform"}:
-        rgb = [layer[0] for layer in image.layer] == list(b"RGB")
+        lossless = frame.syntax not in JPEGS[:2]  # libjpeg takes all of these for RGB
+        rgb = lossless or [layer[0] for layer in image.layer] == list(b"RGB")
         if rgb != (frame.photometric == "RGB"):
             raise DamagedPicture(
                 f"the DICOM file says that its JPEG is {frame.photometric}; the JPEG does not say so, and "

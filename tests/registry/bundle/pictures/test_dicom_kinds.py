@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from pydicom import dcmread, uid
+from pydicom.encaps import get_frame
 from pydicom.pixels import apply_color_lut
 from pydicom.pixels.processing import convert_color_space
 
@@ -86,6 +87,30 @@ def test_jpeg_lossless_is_the_picture_it_was_made_of(tmp_path, photometric, pixe
     content = lossless_jpeg(dicom_file(pixels, photometric), tmp_path)
     assert dcmread(io.BytesIO(content)).file_meta.TransferSyntaxUID == uid.JPEGLosslessSV1
     np.testing.assert_array_equal(seen(content), seen(saved(pixels)))
+
+
+@pytest.mark.parametrize("syntax", [uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit])
+def test_a_grey_jpeg_is_white_where_it_is_zero_if_the_file_says_so(syntax):
+    smooth = Image.fromarray(noise(4, 4)).resize(SIZE, Image.Resampling.BICUBIC)
+    jpeg = saved(smooth, "JPEG", quality=95)
+    shown = seen(dicom_file(jpeg, "MONOCHROME1", syntax, size=SIZE))
+    np.testing.assert_array_equal(shown, 255 - seen(jpeg))
+
+
+@pytest.mark.parametrize("kind", ["extended", "lossless"])
+def test_a_jpeg_that_is_cut_is_refused_whatever_mark_it_ends_with(tmp_path, kind):
+    """libjpeg fills what is missing; GDCM, which has the same library, says nothing of it."""
+    whole, photometric, syntax = saved(Image.fromarray(COLOURS), "JPEG", subsampling=0), "YBR_FULL", "51"
+    if kind == "lossless":
+        packed = dcmread(io.BytesIO(lossless_jpeg(dicom_file(COLOURS), tmp_path))).PixelData
+        whole, photometric, syntax = get_frame(packed, 0, number_of_frames=1), "RGB", "70"
+    syntax = f"1.2.840.10008.1.2.4.{syntax}"
+    assert seen(dicom_file(whole, photometric, syntax, size=SIZE)).shape == (16, 16, 3)
+    for share in (0.5, 0.7, 0.9):
+        for mark in (b"", b"\xff\xd9"):
+            cut = dicom_file(whole[: int(share * len(whole))] + mark, photometric, syntax, size=SIZE)
+            with pytest.raises(PictureError):
+                seen(cut)
 
 
 @pytest.mark.parametrize("bits", [12, 16])
