@@ -147,12 +147,11 @@ def dark() -> Subgroup:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs whatever uses a registry on each kind of database, unless it is marked as of SQLite alone."""
+    """Runs whatever uses a registry on SQLite, and on PostgreSQL in long runs or where it is marked so."""
     if "places" in metafunc.fixturenames:
-        alone = metafunc.definition.get_closest_marker("sqlite") is not None
-        first = metafunc.definition.get_closest_marker("sqlite_first") is not None
-        other = pytest.param("postgresql", marks=[pytest.mark.long] if first else [])
-        metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", other])
+        marked = {mark.name for mark in metafunc.definition.iter_markers()}
+        other = pytest.param("postgresql", marks=[] if "both_databases" in marked else [pytest.mark.long])
+        metafunc.parametrize("kind", ["sqlite"] if "sqlite" in marked else ["sqlite", other])
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,6 @@ def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released,
     assert all(digest in problem and harm in problem for problem in problems)
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("statements", "parts"),
     [

@@ -109,7 +109,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(("column", "value"), CHANGES.items(), ids=list(CHANGES))
 def test_a_changed_event_is_named(told, places, column, value):
     places.tamper(f"UPDATE events SET {column} = {value} WHERE id = 2")
@@ -174,7 +173,6 @@ def test_what_is_no_json_is_told(told, places, column):
     assert found(told)[0].startswith("event 2: it was changed")
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("statement", "about", "part"),
     [

@@ -6,6 +6,8 @@ from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
 from registry.gates import GateSet, SpreadGate
 
+pytestmark = pytest.mark.both_databases
+
 MODEL = "skin-lesion"
 WHO = AuditContext("tester")
 

@@ -7,6 +7,8 @@ from registry.gates import GateSet, SpreadGate
 from registry.releases import promote
 from registry.releases.rollout import Share
 
+pytestmark = pytest.mark.both_databases
+
 MODEL = "skin-lesion"
 TO = {"to": "production"}
 

@@ -22,8 +22,6 @@ from registry.releases import promote
 from registry.releases.rollout import Share
 from registry.views.records import event_lines
 
-pytestmark = pytest.mark.sqlite_first
-
 MODEL = "skin-lesion"
 TO = {"to": "production"}
 FEW = Share(0.05)

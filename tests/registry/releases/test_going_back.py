@@ -15,8 +15,6 @@ from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
 from registry.views.records import event_lines
 
-pytestmark = pytest.mark.sqlite_first
-
 MODEL = "skin-lesion"
 WHY = {"reason": "a test"}
 
