@@ -1,6 +1,7 @@
 """Bundles, registries and processes to test the registry with."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -342,6 +343,34 @@ def registry(places: Places) -> Iterator[Registry]:
     """A new registry."""
     with places.open() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def _filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[..., Any]], Path]:
+    """Where the data of a SQLite registry that a function fills are, or are to be."""
+    places: dict[Callable[..., Any], Path] = {}
+    return lambda fill: places.setdefault(fill, tmp_path_factory.mktemp("filled") / "data")
+
+
+@pytest.fixture
+def filled(places: Places, _filled: Callable[..., Path]) -> Iterator[Callable[..., Registry]]:
+    """A new registry that a function has filled: once in a run, later ones in SQLite are copies."""
+    opened: list[Registry] = []
+
+    def of(fill: Callable[[Registry], None]) -> Registry:
+        data, here = _filled(fill), places.store.parent
+        if there := places.is_sqlite and data.exists():
+            shutil.copytree(data, here)
+        opened.append(places.open())
+        if not there:
+            fill(opened[0])
+            if places.is_sqlite:
+                shutil.copytree(here, data)
+        return opened[0]
+
+    yield of
+    for one in opened:
+        one.close()
 
 
 @pytest.fixture
