@@ -22,12 +22,11 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest import sha256
-from registry.bundle.text import nearest
 from registry.database.changes import AuditContext, end_key, insert_key
 from registry.database.connection import writing
 from registry.database.queries import all_keys
 from registry.errors import InvalidName, KeyEnded
-from registry.names import not_found
+from registry.names import choose, not_found
 from registry.records import SCOPES, ApiKey, Scope
 
 PREFIX = "dfk"
@@ -78,11 +77,7 @@ def create_key(
     Raises:
         InvalidName: there is no such scope or none is given, or a time or a rate cannot be.
     """
-    asked = set(scopes)
-    for scope in sorted(asked - set(SCOPES)):
-        raise InvalidName(f"there is no scope {scope!r}; {nearest(scope, SCOPES)}")
-    if not asked:
-        raise InvalidName(f"a key needs a scope; allowed are {', '.join(SCOPES)}")
+    given = choose("scope", "a key", scopes, SCOPES)
     if lifetime is not None and not timedelta(0) < lifetime <= LONGEST:
         raise InvalidName(
             f"a key cannot be good for {lifetime / timedelta(days=1):g} days; "
@@ -92,7 +87,7 @@ def create_key(
         raise InvalidName(
             f"{per_minute} requests a minute cannot be; it is a whole number from 1 to {MOST_PER_MINUTE}"
         )
-    now, given = datetime.now(UTC), tuple(scope for scope in SCOPES if scope in asked)
+    now = datetime.now(UTC)
     key, secret = _make(name, given, now, None if lifetime is None else now + lifetime, per_minute)
     with writing(engine) as connection:
         insert_key(connection, key, context)
