@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Engine, String, Text, cast, select, type_coer
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
 from registry.bundle.text import STEERS
 from registry.database.connection import integrity_failures, reading, schema_differences
-from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members
+from registry.database.queries import chain_end, model_names, stack_of, withdrawals, withdrawn_members
 from registry.database.tables import (
     GENESIS,
     AliasRow,
@@ -41,7 +41,7 @@ from registry.database.tables import (
     stored_time,
     version_facts,
 )
-from registry.errors import DatabaseError, InvalidName, StoreError
+from registry.errors import InvalidName, StoreError
 from registry.names import INDEX_FILE
 from registry.people import person_issues
 from registry.records import MOVES, RESTORE, IntegrityIssue
@@ -199,15 +199,9 @@ def keep_head(engine: Engine) -> KeptHead:
         DatabaseError: the database does not say where its chain ends.
     """
     with reading(engine) as connection:
-        end = connection.execute(select(HeadRow.events, HeadRow.hash)).first()
-        if end is None:
-            raise DatabaseError(
-                "the database does not say where its chain of events ends; run `dermfed-registry verify`, "
-                "and restore a copy of the database"
-            )
-        return KeptHead(
-            registry=registry_id(connection) or None, events=end.events, hash=end.hash, time=datetime.now(UTC)
-        )
+        events, newest = chain_end(connection)
+        registry = registry_id(connection) or None
+        return KeptHead(registry=registry, events=events, hash=newest, time=datetime.now(UTC))
 
 
 def compare_heads(engine: Engine, heads: Sequence[KeptHead]) -> tuple[ComparedHead, ...]:

@@ -22,12 +22,11 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest import sha256
-from registry.bundle.text import nearest
 from registry.database.changes import AuditContext, end_key, insert_key
 from registry.database.connection import writing
 from registry.database.queries import all_keys
 from registry.errors import InvalidName, KeyEnded
-from registry.names import not_found
+from registry.names import choose, not_found
 from registry.records import SCOPES, ApiKey, Scope
 
 PREFIX = "dfk"
@@ -51,15 +50,6 @@ MOST_PER_MINUTE: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class KeyLimits:
-    """The limits of a key: its scopes, its lifetime and its rate."""
-
-    scopes: tuple[Scope, ...] = SCOPES
-    lifetime: timedelta | None = None
-    per_minute: int | None = None
-
-
-@dataclass(frozen=True)
 class Rotated:
     """The result of a rotation.
 
@@ -74,17 +64,20 @@ class Rotated:
     secret: str
 
 
-def key_limits(scopes: Iterable[str], lifetime: timedelta | None, per_minute: int | None) -> KeyLimits:
-    """Validates the limits of a key; each scope once, in the order of `SCOPES`.
+def create_key(
+    engine: Engine,
+    context: AuditContext,
+    name: str,
+    scopes: Iterable[str],
+    lifetime: timedelta | None,
+    per_minute: int | None,
+) -> tuple[ApiKey, str]:
+    """Creates a key, with each scope once in the order of `SCOPES`; returns it and its secret.
 
     Raises:
         InvalidName: there is no such scope or none is given, or a time or a rate cannot be.
     """
-    asked = set(scopes)
-    for scope in sorted(asked - set(SCOPES)):
-        raise InvalidName(f"there is no scope {scope!r}; {nearest(scope, SCOPES)}")
-    if not asked:
-        raise InvalidName(f"a key needs a scope; allowed are {', '.join(SCOPES)}")
+    given = choose("scope", "a key", scopes, SCOPES)
     if lifetime is not None and not timedelta(0) < lifetime <= LONGEST:
         raise InvalidName(
             f"a key cannot be good for {lifetime / timedelta(days=1):g} days; "
@@ -94,12 +87,8 @@ def key_limits(scopes: Iterable[str], lifetime: timedelta | None, per_minute: in
         raise InvalidName(
             f"{per_minute} requests a minute cannot be; it is a whole number from 1 to {MOST_PER_MINUTE}"
         )
-    return KeyLimits(tuple(scope for scope in SCOPES if scope in asked), lifetime, per_minute)
-
-
-def create_key(engine: Engine, context: AuditContext, name: str, limits: KeyLimits) -> tuple[ApiKey, str]:
-    """Creates a key; returns it and its secret."""
-    key, secret = _make(name, limits, datetime.now(UTC))
+    now = datetime.now(UTC)
+    key, secret = _make(name, given, now, None if lifetime is None else now + lifetime, per_minute)
     with writing(engine) as connection:
         insert_key(connection, key, context)
     return key, secret
@@ -123,9 +112,8 @@ def rotate_key(engine: Engine, context: AuditContext, id: str, grace: timedelta)
         now = datetime.now(UTC)
         old = _known(connection, id)
         _require_good(old, all_keys(connection), now)
-        lifetime = None if old.expires is None else old.expires - old.created
-        limits = KeyLimits(old.scopes, lifetime, old.per_minute)
-        key, secret = _make(old.name, limits, now, replaces=old.id)
+        until = None if old.expires is None else now + (old.expires - old.created)
+        key, secret = _make(old.name, old.scopes, now, until, old.per_minute, old.id)
         insert_key(connection, key, context)
         over = now + grace if old.expires is None else min(now + grace, old.expires)
         end_key(connection, old, "expires", over, context, by=key.id)
@@ -145,11 +133,16 @@ def revoke_key(engine: Engine, context: AuditContext, id: str) -> ApiKey:
         return _known(connection, id)
 
 
-def _make(name: str, limits: KeyLimits, now: datetime, *, replaces: str | None = None) -> tuple[ApiKey, str]:
+def _make(
+    name: str,
+    scopes: tuple[Scope, ...],
+    now: datetime,
+    expires: datetime | None,
+    per_minute: int | None,
+    replaces: str | None = None,
+) -> tuple[ApiKey, str]:
     id, secret = make_secret()
-    expires = None if limits.lifetime is None else now + limits.lifetime
-    digest = key_digest(secret)
-    return ApiKey(id, name, digest, now, None, limits.scopes, expires, limits.per_minute, replaces), secret
+    return ApiKey(id, name, key_digest(secret), now, None, scopes, expires, per_minute, replaces), secret
 
 
 def _known(connection: Connection, id: str) -> ApiKey:

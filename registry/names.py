@@ -2,11 +2,14 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import TypeVar
 
-from registry.bundle.text import mixed_word, shown_name, unseen_in
+from registry.bundle.text import mixed_word, nearest, shown_name, unseen_in
 from registry.errors import InvalidName, NotFound
+
+Name = TypeVar("Name", bound=str)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LONGEST = 100
@@ -63,11 +66,25 @@ def check_reason(text: str | None) -> str | None:
     return line or None
 
 
+def choose(kind: str, of: str, given: Iterable[str], allowed: Sequence[Name]) -> tuple[Name, ...]:
+    """The scopes of a key, or the roles of a person: each that is given once, in the order of those allowed.
+
+    Raises:
+        InvalidName: there is no such one, or none is given.
+    """
+    asked = set(given)
+    for one in sorted(asked - set(allowed)):
+        raise InvalidName(f"there is no {kind} {one!r}; {nearest(one, allowed)}")
+    if not asked:
+        raise InvalidName(f"{of} needs a {kind}; allowed are {', '.join(allowed)}")
+    return tuple(one for one in allowed if one in asked)
+
+
 def not_found(kind: str, name: str, known: Iterable[str], *, of: str = "") -> NotFound:
     """The error for a name that is not among `known`, with the nearest that are."""
     names = sorted(known)
-    nearest = get_close_matches(name, names, n=_NEAREST, cutoff=0.4) or names[:_NEAREST]
-    return _not_found(kind, repr(name), nearest, of)
+    listed = get_close_matches(name, names, n=_NEAREST, cutoff=0.4) or names[:_NEAREST]
+    return _not_found(kind, repr(name), listed, of)
 
 
 def no_such_version(model: str, number: int, known: Iterable[int]) -> NotFound:
@@ -77,8 +94,8 @@ def no_such_version(model: str, number: int, known: Iterable[int]) -> NotFound:
 
 def no_such_number(kind: str, number: int, known: Iterable[int], *, of: str = "") -> NotFound:
     """The error for a number that is not among `known`, with the nearest that are."""
-    nearest = sorted(sorted(known, key=lambda one: (abs(one - number), one))[:_NEAREST])
-    return _not_found(kind, str(number), [str(one) for one in nearest], of)
+    listed = sorted(sorted(known, key=lambda one: (abs(one - number), one))[:_NEAREST])
+    return _not_found(kind, str(number), [str(one) for one in listed], of)
 
 
 def _letters(word: str) -> str:
@@ -88,8 +105,8 @@ def _letters(word: str) -> str:
     return ", ".join(unicodedata.name(one, "a letter without a name") for one in telling[:3])
 
 
-def _not_found(kind: str, shown: str, nearest: list[str], of: str) -> NotFound:
-    rest = f"the nearest: {', '.join(nearest)}" if nearest else f"there is no {kind} yet"
+def _not_found(kind: str, shown: str, listed: list[str], of: str) -> NotFound:
+    rest = f"the nearest: {', '.join(listed)}" if listed else f"there is no {kind} yet"
     return NotFound(f"there is no {kind} {shown}{of}; {rest}")
 
 

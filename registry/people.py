@@ -25,7 +25,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, String, insert, select, type_coerce, update
 
 from registry.bundle.manifest import sha256
-from registry.bundle.text import alike, nearest
+from registry.bundle.text import alike
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
 from registry.database.queries import acting_person, active_people, all_people, events_where
@@ -38,11 +38,11 @@ from registry.database.tables import (
     statement,
     stored_time,
 )
-from registry.errors import ApprovalsMissing, InvalidName, KeyUnusable, NothingToApprove, PersonRefused
+from registry.errors import ApprovalsMissing, KeyUnusable, NothingToApprove, PersonRefused
 from registry.gate_report import set_title
 from registry.gates.approval import ApprovalsGate
-from registry.names import not_found
-from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person, Role
+from registry.names import choose, not_found
+from registry.records import RESTORE, ROLE_FOR, ROLES, Event, IntegrityIssue, Person
 
 
 def who_signed(event: Event, registry: str, people: Mapping[str, Person], *, since: int = 0) -> Person | None:
@@ -270,13 +270,8 @@ def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
     """
     from registry.signing.keys import fingerprint, public_key_text, read_key_file
 
-    asked = set(roles)
-    for role in sorted(asked - set(ROLES)):
-        raise InvalidName(f"there is no role {role!r}; {nearest(role, ROLES)}")
-    if not asked:
-        raise InvalidName(f"a person needs a role; allowed are {', '.join(ROLES)}")
+    given = choose("role", "a person", roles, ROLES)
     key = read_key_file(public)
-    given: tuple[Role, ...] = tuple(role for role in ROLES if role in asked)
     return Person(name, fingerprint(key), public_key_text(key), given, datetime.now(UTC))
 
 

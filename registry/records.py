@@ -57,27 +57,9 @@ EventKind = Literal[
 
 
 ROLE_FOR: Final[Mapping[EventKind, Role]] = {
-    "added": "uploader",
-    "imported": "uploader",
-    "tagged": "uploader",
-    "untagged": "uploader",
-    "noted": "uploader",
+    **{kind: "operator" for kind in get_args(EventKind) if kind != "signed"},
+    **dict.fromkeys(("added", "imported", "tagged", "untagged", "noted"), "uploader"),
     "approved": "approver",
-    "promoted": "operator",
-    "rolled-back": "operator",
-    "stopped": "operator",
-    "withdrawn": "operator",
-    "canary-started": "operator",
-    "canary-ended": "operator",
-    "gates-changed": "operator",
-    "person-added": "operator",
-    "person-revoked": "operator",
-    "key-created": "operator",
-    "key-rotated": "operator",
-    "key-revoked": "operator",
-    "collected": "operator",
-    "alarm": "operator",
-    "alarm-closed": "operator",
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 

@@ -668,8 +668,8 @@ class Registry:
         Raises:
             InvalidName: the name is not readable in a list, or a scope, time or rate is not valid.
         """
-        limits = keys.key_limits(scopes, expires, per_minute)
-        return keys.create_key(self._engine, self._context(), check_title("key name", name), limits)
+        limits = (scopes, expires, per_minute)
+        return keys.create_key(self._engine, self._context(), check_title("key name", name), *limits)
 
     def keys(self) -> tuple[records.ApiKey, ...]:
         """Every API key, expired and revoked ones too."""

@@ -144,8 +144,6 @@ def _chosen(fact: Any, fields: tuple[str, ...]) -> Any:
 FORMAT: Final = 1
 """The format that this dermfed writes, and the only one that it reads."""
 
-MAX_ONNX_BYTES = 2**31
-"""Bytes of a `model.onnx`: ONNX's own limit for one file."""
 MAX_TEXT_BYTES = 2**26
 """Bytes of `release.json` and of each `bundle.json` and signature."""
 
@@ -176,7 +174,7 @@ class PackedVersion(Frozen):
     digest: Digest
     size: int = Field(ge=0, le=MAX_TEXT_BYTES)
     model_digest: Digest
-    model_size: int = Field(ge=0, le=MAX_ONNX_BYTES)
+    model_size: int = Field(ge=0)
     subgroup: str
     signatures: tuple[PackedSignature, ...] = ()
 

@@ -32,10 +32,9 @@ from registry.bundle.counts.counts import (
 )
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, kinds_of, malignant_classes
-from registry.bundle.metrics import fairness
 from registry.bundle.metrics.intervals import mean_defined
 from registry.bundle.metrics.selective import OF_KINDS, decided
-from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, METRICS, number, summarise
+from registry.bundle.metrics.summary import ANSWERS, BY_CLASS, FAIRNESS, METRICS, number, summarise
 from registry.bundle.model import DISTANCE_BINS
 
 Count = Annotated[int, Field(ge=0)]
@@ -503,18 +502,10 @@ class Evaluation(Frozen):
         }
         found: Metrics = dict.fromkeys(FAIRNESS)
         if len(compared) == len(groups):
-            found = {name: number(metric(compared)) for name, metric in FAIRNESS.items()}
+            of_accuracy = FAIRNESS.keys() - {"spread_standardised"}
+            found |= {name: number(FAIRNESS[name](compared)) for name in of_accuracy}
         found["spread_standardised"] = estimated.spread_standardised
         return found | {"intervals": {name: _ends(estimated.intervals.get(name)) for name in found}}
-
-
-FAIRNESS: Final[Mapping[str, Callable[..., Any]]] = {
-    "variance": fairness.variance,
-    "gap": fairness.gap,
-    "worst": fairness.worst,
-    "spread": fairness.spread,
-}
-"""What of fairness follows from the accuracies of the subgroups."""
 
 
 def disclosed(

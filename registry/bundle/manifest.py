@@ -614,14 +614,11 @@ class BundleManifest(Frozen):
                     f"triage is of the kinds {', '.join(told)}; those of the labels are "
                     f"{', '.join(kinds) or 'none'}, each once and in their order"
                 )
-        rules = [
-            of for of in (self.conclusions, *(one.conclusions for one in self.patterns)) if of is not None
-        ]
         nodes = {(node.level, node.code) for node in self.tree.nodes}
-        for rule in (one for of in rules for one in of.nodes):
+        rules = (self.conclusions, *(one.conclusions for one in self.patterns))
+        for rule, target in ((one, of.target_risk) for of in rules for one in of.nodes):
             if (rule.level, rule.code) not in nodes:
                 raise ValueError(f"{rule.code} is no node of the level {rule.level} of the labels")
-        for rule, target in ((one, of.target_risk) for of in rules for one in of.nodes):
             if rule.risk_high > target or rule.wrong > rule.n:
                 raise ValueError(
                     f"{rule.code} is concluded where {rule.wrong} of {rule.n} were wrong, at most "

@@ -4,12 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from registry.bundle.text import shown_name
+from registry.bundle.text import on_one_line, shown_name
 from registry.cli.common import Call, Reason, argument, as_data, command, option
 from registry.environment import key_password
 from registry.records import ROLES, ROTATION_GRACE, SCOPES, moment
 from registry.views.records import key_table, people_table
-from registry.views.tables import printable
 
 _Name = Annotated[str, argument("NAME", "As history calls them.")]
 _Public = Annotated[Path, option("FILE", "Their public key in PEM.")]
@@ -39,7 +38,7 @@ def people_new_key(
     from registry.signing.keys import write_key_pair
 
     public, fingerprint = write_key_pair(file, key_password())
-    print(printable(f"{file} (keep it secret) and {public}"), fingerprint, sep="\n")
+    print(on_one_line(f"{file} (keep it secret) and {public}"), fingerprint, sep="\n")
 
 
 @command(

@@ -10,6 +10,7 @@ from typer import BadParameter
 
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, read_bundle
 from registry.bundle.manifest import UNSIGNED, BundleManifest
+from registry.bundle.text import on_one_line
 from registry.cli.common import (
     Call,
     Model,
@@ -33,7 +34,7 @@ from registry.views.card import Entry, entry_json, release_card
 from registry.views.card_page import card_page, version_in_short
 from registry.views.changes import difference_text
 from registry.views.records import canary_line, event_lines, release_line, stopped_line, version_table
-from registry.views.tables import columns, draw, lines_of, printable
+from registry.views.tables import columns, draw, lines_of
 
 if TYPE_CHECKING:
     from registry.registry import Registry
@@ -103,7 +104,7 @@ def list_(
     elif tag is None:
         text = f"no version yet in {place}; add one with `dermfed-registry add`, or name another --url"
     else:
-        text = printable(f"no version has the tag {tag!r}")
+        text = on_one_line(f"no version has the tag {tag!r}")
     call.answer(None, text + (f"\nand {older} older: --all lists them too" if older else ""))
 
 
@@ -310,7 +311,9 @@ def find(
     with call.registry() as registry:
         hits = registry.find(text)
     rows = [[one.model, str(one.number), one.subgroup, "; ".join(one.because)] for one in hits]
-    table = columns(("model", "version", "subgroup", "found in"), rows) if rows else printable(f"no {text!r}")
+    table = (
+        columns(("model", "version", "subgroup", "found in"), rows) if rows else on_one_line(f"no {text!r}")
+    )
     end = f"{len(hits)} found; searched: {', '.join(SEARCHED)}"
     call.answer({"searched": SEARCHED, "found": as_data(hits)}, f"{table}\n{end}")
 

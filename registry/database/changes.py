@@ -13,6 +13,7 @@ from registry.bundle.text import alike, shown
 from registry.database.queries import (
     Signatory,
     acting_person,
+    chain_end,
     ended_with,
     events_where,
     version_by_digest,
@@ -38,7 +39,7 @@ from registry.database.tables import (
     version_facts,
 )
 from registry.environment import current_host
-from registry.errors import BundleRefused, DatabaseError, ReleaseRefused
+from registry.errors import BundleRefused, ReleaseRefused
 from registry.gate_report import GateReport
 from registry.names import check_title
 from registry.records import ApiKey, Canary, Event, EventKind, Version
@@ -229,7 +230,7 @@ def insert_event(
         "overridden": context.overridden,
         "host": shown(current_host()),
         "details": recorded or None,
-        "previous": _head(connection),
+        "previous": chain_end(connection)[1],
     }
     if person is not None and context.signatory is not None:
         facts["details"] = {**recorded, "signed": _signed(connection, facts, context.signatory)}
@@ -251,16 +252,6 @@ def _signed(connection: Connection, facts: Mapping[str, Any], signatory: Signato
         "time": stored_time(time),
         "signature": base64.b64encode(signature).decode(),
     }
-
-
-def _head(connection: Connection) -> str:
-    last: str | None = connection.scalar(select(HeadRow.hash))
-    if last is None:
-        raise DatabaseError(
-            "the database does not say where its chain of events ends, so no event can be added; "
-            "run `dermfed-registry verify`, and restore a copy of the database"
-        )
-    return last
 
 
 def insert_key(connection: Connection, key: ApiKey, context: AuditContext) -> None:

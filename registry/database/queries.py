@@ -39,7 +39,7 @@ from registry.database.tables import (
     canonical_json,
     registry_id,
 )
-from registry.errors import PersonRefused
+from registry.errors import DatabaseError, PersonRefused
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
 from registry.records import (
@@ -267,6 +267,21 @@ def head(connection: Connection) -> tuple[int, str]:
     """How many events there are, and the hash of the newest; 0 and empty where the database has lost it."""
     row = connection.execute(select(HeadRow.events, HeadRow.hash)).first()
     return (0, "") if row is None else (row.events, row.hash)
+
+
+def chain_end(connection: Connection) -> tuple[int, str]:
+    """How many events there are, and the hash of the newest, or that which the first one follows.
+
+    Raises:
+        DatabaseError: the database has lost it.
+    """
+    events, newest = head(connection)
+    if not newest:
+        raise DatabaseError(
+            "the database does not say where its chain of events ends, so that none can be added; run "
+            "`dermfed-registry verify`, and restore a copy of the database"
+        )
+    return events, newest
 
 
 def has_event(connection: Connection, digest: str) -> bool:

@@ -16,7 +16,7 @@ from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
 from registry.database.queries import events_where, require_model
 from registry.database.tables import EventRow
-from registry.errors import AlarmClosed, ReleaseRefused
+from registry.errors import AlarmClosed
 from registry.names import no_such_number
 from registry.outcomes.metrics import Key, SubgroupReport, report
 from registry.outcomes.store import OutcomeStore
@@ -189,8 +189,7 @@ def close_alarm(engine: Engine, model: str, number: int, context: AuditContext) 
         PersonRefused: an operator has to sign it.
         ReleaseRefused: there is no reason.
     """
-    if context.reason is None:
-        raise ReleaseRefused("closing an alarm needs a reason, which history keeps; add --reason TEXT")
+    context.require_reason("closing an alarm")
     with writing(engine) as connection:
         require_model(connection, model)
         alarms = {one.number: one for one in alarms_of(connection, model) if one.number is not None}

@@ -91,8 +91,8 @@ class Line(NamedTuple):
     read: Outcome | OutcomeRefused
 
 
-def read_outcomes(file: BinaryIO, today: date | None = None) -> Iterator[Line]:
-    """Read the outcomes of a file, one for each line that is not empty; `today` is the last day allowed.
+def read_outcomes(file: BinaryIO) -> Iterator[Line]:
+    """Read the outcomes of a file, one for each line that is not empty.
 
     Raises:
         OutcomesFileError: the columns are not those of outcomes, or a line is not text or too long.
@@ -105,7 +105,7 @@ def read_outcomes(file: BinaryIO, today: date | None = None) -> Iterator[Line]:
     for number, text in lines:
         if text.strip():
             try:
-                yield Line(number, text, _outcome(_values(text, names, separator), today))
+                yield Line(number, text, _outcome(_values(text, names, separator)))
             except OutcomeRefused as refused:
                 yield Line(number, text, refused)
 
@@ -149,7 +149,7 @@ def _values(text: str, names: list[str], separator: str) -> dict[str, str]:
     return dict(zip(names, map(str.strip, values), strict=True))
 
 
-def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
+def _outcome(values: Mapping[str, str]) -> Outcome:
     corrects = values.get("corrects", "").lower()
     if corrects not in _CORRECTS:
         raise OutcomeRefused("corrects is {wrote}; write yes, or nothing", corrects)
@@ -160,7 +160,7 @@ def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
             "the id {wrote} is none of a diagnosis; it is a UUID, as the answer has it", values["id"]
         ) from None
     confirmed_by = read_confirmed_by(values["confirmed_by"])
-    day, label = read_date(values["date"], today), values["label"] or None
+    day, label = read_date(values["date"]), values["label"] or None
     return Outcome(answer, label, confirmed_by, day, _CORRECTS[corrects], of_file=True)
 
 

@@ -172,7 +172,7 @@ def monitored(store: OutcomeStore, model: str, *, in_groups: bool = False) -> li
     ]
 
 
-def complete_groups(rows: Sequence[Any], size: int = GROUP) -> Sequence[Any]:
+def complete_groups(rows: Sequence[Any]) -> Sequence[Any]:
     """The rows up to the end of the last complete group of patients.
 
     A reader of daily metrics who knows whose outcome came today would learn what it was. Metrics for others
@@ -183,7 +183,7 @@ def complete_groups(rows: Sequence[Any], size: int = GROUP) -> Sequence[Any]:
     complete, group = 0, set[str]()
     for place, row in enumerate(rows, 1):
         group.add(row.id)
-        if len(group) == size:
+        if len(group) == GROUP:
             complete, group = place, set()
     return rows[:complete]
 

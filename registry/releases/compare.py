@@ -10,7 +10,7 @@ from typing import Final
 from registry.bundle.labels import GLOBAL, Subgroup
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW, UNKNOWN, PatientFigures, Told
-from registry.bundle.skin_tone import SCALES, canonical_tone
+from registry.bundle.skin_tone import SCALES, canonical_tone, from_dark
 from registry.gate_report import (
     NOT_JUDGED,
     Answering,
@@ -36,7 +36,6 @@ _Figure = tuple[str, str | None]
 _CALLED: Final[Mapping[str, str]] = {**FIGURES, **AT_WORKING_POINT}
 _PLACES: Final = list(dict.fromkeys([*ORDER, *_CALLED]))
 _NONE: Final = Told(None, words=UNKNOWN)
-_FROM_DARK_TO_LIGHT: Final = ("milk10k",)  # scales that run the other way than the others
 
 
 def compare_releases(
@@ -100,17 +99,12 @@ def compare_releases(
 
 def darkness(subgroup: Subgroup) -> float:
     """How dark the skin of a subgroup is, by its tones: from 0 to 1; 0.5 where none of them says."""
-    found = [_rank(tone, scale) for scale, tones in subgroup.by_scale.items() for tone in tones]
-    known = [rank for rank in found if rank is not None]
-    return sum(known) / len(known) if known else 0.5
-
-
-def _rank(tone: str, scale: str) -> float | None:
-    tones = SCALES.get(scale, ())
-    if (known := canonical_tone(tone, scale)) not in tones:
-        return None
-    rank = tones.index(known) / (len(tones) - 1)
-    return 1 - rank if scale in _FROM_DARK_TO_LIGHT else rank
+    ranks = []
+    for scale, values in subgroup.by_scale.items():
+        tones = from_dark(scale)[::-1] if scale in SCALES else ()
+        known = (canonical_tone(tone, scale) for tone in values)
+        ranks += [tones.index(tone) / (len(tones) - 1) for tone in known if tone in tones]
+    return sum(ranks) / len(ranks) if ranks else 0.5
 
 
 def _side(

@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from registry.bundle.text import on_one_line, shown
-
-printable = on_one_line  # the name that commands import
+from registry.bundle.text import shown
 
 LONGEST_CELL: Final = 300
 """Characters of a cell before its middle is left out."""

@@ -22,7 +22,7 @@ from registry.bundle.metrics.classification import (
     aurocs,
     malignancy_auroc,
 )
-from registry.bundle.metrics.selective import aurc, risk_coverage
+from registry.bundle.metrics.selective import aurc
 
 FEW = settings(max_examples=25, deadline=None)
 SEED = st.integers(0, 2**32)
@@ -127,19 +127,6 @@ def test_the_area_of_risk_and_coverage_lies_between_the_orders_that_bins_allow(s
     assert best - 1e-12 <= value <= worst + 1e-12
     assert best - 1e-12 <= exact <= worst + 1e-12
     assert abs(value - exact) <= worst - best + 1e-12
-
-
-@given(seed=SEED, n=st.integers(1, 300), place=st.integers(0, SCORE_BINS - 1))
-@FEW
-def test_risk_and_coverage_at_a_threshold_are_exact(seed, n, place):
-    confidence, right = drawn(seed, n, sharp=False)
-    answered = confidence >= LOGIT_BINS.edges[place]
-    curve = risk_coverage(counts_of(confidence, right))
-    assert curve.coverage[place] == pytest.approx(answered.mean())
-    if answered.any():
-        assert curve.risk[place] == pytest.approx((~right)[answered].mean())
-    else:
-        assert np.isnan(curve.risk[place])
 
 
 def test_merged_histograms_of_five_hospitals_are_near_the_scores_themselves():

@@ -1,6 +1,7 @@
 """Bundles, registries and processes to test the registry with."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -147,12 +148,11 @@ def dark() -> Subgroup:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs whatever uses a registry on each kind of database, unless it is marked as of SQLite alone."""
+    """Runs whatever uses a registry on SQLite, and on PostgreSQL in long runs or where it is marked so."""
     if "places" in metafunc.fixturenames:
-        alone = metafunc.definition.get_closest_marker("sqlite") is not None
-        first = metafunc.definition.get_closest_marker("sqlite_first") is not None
-        other = pytest.param("postgresql", marks=[pytest.mark.long] if first else [])
-        metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", other])
+        marked = {mark.name for mark in metafunc.definition.iter_markers()}
+        other = pytest.param("postgresql", marks=[] if "both_databases" in marked else [pytest.mark.long])
+        metafunc.parametrize("kind", ["sqlite"] if "sqlite" in marked else ["sqlite", other])
 
 
 @dataclass(frozen=True)
@@ -343,6 +343,34 @@ def registry(places: Places) -> Iterator[Registry]:
     """A new registry."""
     with places.open() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def _filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[..., Any]], Path]:
+    """Where the data of a SQLite registry that a function fills are, or are to be."""
+    places: dict[Callable[..., Any], Path] = {}
+    return lambda fill: places.setdefault(fill, tmp_path_factory.mktemp("filled") / "data")
+
+
+@pytest.fixture
+def filled(places: Places, _filled: Callable[..., Path]) -> Iterator[Callable[..., Registry]]:
+    """A new registry that a function has filled: once in a run, later ones in SQLite are copies."""
+    opened: list[Registry] = []
+
+    def of(fill: Callable[[Registry], None]) -> Registry:
+        data, here = _filled(fill), places.store.parent
+        if there := places.is_sqlite and data.exists():
+            shutil.copytree(data, here)
+        opened.append(places.open())
+        if not there:
+            fill(opened[0])
+            if places.is_sqlite:
+                shutil.copytree(here, data)
+        return opened[0]
+
+    yield of
+    for one in opened:
+        one.close()
 
 
 @pytest.fixture

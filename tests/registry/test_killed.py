@@ -136,7 +136,6 @@ def test_an_add_that_is_killed_in_the_store_adds_nothing(killed_at, point, befor
     killed_at(point, before, added=False)
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(("point", "before", "added"), IN_THE_DATABASE)
 def test_an_add_that_is_killed_in_the_database_adds_all_or_nothing(killed_at, point, before, added):
     killed_at(point, before, added)

@@ -61,9 +61,8 @@ with Registry.open(url, store, actor=f"worker {worker}") as registry:
 """
 
 
-@pytest.mark.sqlite_first
 # Two rounds each at least, so with 0 seconds two.
-@pytest.mark.parametrize(("processes", "seconds"), [(8, 0), pytest.param(16, 60, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("processes", "seconds"), [(4, 0), pytest.param(16, 60, marks=pytest.mark.long)])
 def test_nothing_is_lost(places, start, folders, bundle, tmp_path, processes, seconds):
     with places.open() as registry:
         registry.add([bundle(seed=-1)])

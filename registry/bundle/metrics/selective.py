@@ -17,7 +17,6 @@ r (1 − r) / n and at least 1 (Korn & Graubard 1998).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final
 
@@ -35,32 +34,6 @@ from registry.bundle.metrics.intervals import (
     harmonic_between,
     ratio,
 )
-
-
-@dataclass(frozen=True)
-class RiskCoverage:
-    """A risk-coverage curve, one entry per score bin as the threshold.
-
-    Attributes:
-        threshold_bin: a picture is answered if its confidence bin is at least this, `(bins,)`.
-        coverage: the share of pictures answered, `(..., bins)`.
-        risk: the share of wrong answers among them, `(..., bins)`; nan where none is answered.
-    """
-
-    threshold_bin: NDArray[np.int64]
-    coverage: Figure
-    risk: Figure
-
-
-def risk_coverage(counts: Counts) -> RiskCoverage:
-    """Coverage and risk at every threshold."""
-    answered = counts.confidence[..., ::-1].cumsum(axis=-1)[..., ::-1]
-    covered = answered.sum(axis=-2)
-    return RiskCoverage(
-        threshold_bin=np.arange(len(counts.bins)),
-        coverage=ratio(covered, covered[..., :1]),
-        risk=ratio(answered[..., 0, :], covered),
-    )
 
 
 def aurc(counts: Counts) -> Figure:

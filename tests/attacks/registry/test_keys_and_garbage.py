@@ -6,6 +6,8 @@ import pytest
 
 from registry.errors import PersonRefused
 
+pytestmark = pytest.mark.both_databases
+
 MODEL = "skin-lesion"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from registry.database.tables import GENESIS, EventRow, event_hash
 
+pytestmark = pytest.mark.both_databases
+
 MODEL = "skin-lesion"
 LIE = "nobody refused"
 

@@ -195,7 +195,7 @@ def test_a_file_that_was_added_is_refused(file, repack, name):
     [
         ("model_size", 7, "does not hold the files"),
         ("size", 7, "does not hold the files"),
-        ("model_size", 2**40, "less than or equal"),
+        ("size", 2**40, "less than or equal"),
         ("digest", "sha256:../../etc/passwd", "pattern"),
         ("subgroup", "light", "tells of other versions"),
         ("number", 3, "in the order of their numbers"),

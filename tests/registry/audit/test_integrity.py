@@ -2,26 +2,26 @@ import pytest
 
 from registry.database import changes
 from registry.database.connection import writing
+from tests.registry.conftest import draw_bundle, figures, tones_of
 
 pytestmark = pytest.mark.sqlite
 
 MODEL = "skin-lesion"
 
 
-@pytest.fixture
-def released(registry, bundle, tested, dark):
-    """Versions 1 to 3, and 1 and 2 in production after a rollback."""
-    registry.add(
-        [
-            bundle(metrics=tested(light=0.9, dark=0.9)),
-            bundle(dark, tested(dark=0.9)),
-            bundle(metrics=tested(light=0.9, dark=0.9), seed=1),
-        ]
-    )
+def release(registry):
+    even = figures(light=0.9, dark=0.9)
+    own = draw_bundle(tones_of("dark", "4", "5", "6"), figures(dark=0.9))
+    registry.add([draw_bundle(metrics=even), own, draw_bundle(metrics=even, seed=1)])
     registry.promote(MODEL, [1, 2], to="production")
     registry.promote(MODEL, [3], to="production")
     registry.rollback(MODEL, alias="production")
-    return registry
+
+
+@pytest.fixture
+def released(filled):
+    """Versions 1 to 3, and 1 and 2 in production after a rollback."""
+    return filled(release)
 
 
 def found(registry):
@@ -50,7 +50,6 @@ def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released,
     assert all(digest in problem and harm in problem for problem in problems)
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("statements", "parts"),
     [

@@ -11,25 +11,30 @@ import pytest
 from registry.database.tables import event_hash
 from registry.environment import current_host
 from registry.errors import DatabaseError, NotFound
+from tests.registry.conftest import draw_bundle, figures, tones_of
 
 MODEL = "skin-lesion"
 PAGE = (Path(__file__).parents[3] / "docs" / "registry.md").read_text()
 (SCRIPT,) = re.findall(r"```python\n(import hashlib.*?)```", PAGE, flags=re.DOTALL)
 
 
-@pytest.fixture
-def told(registry, bundle, tested, dark):
-    """A registry of which seven events tell: 1 and 7 added, 2 to 4 of production, 5 and 6 of a key."""
+def fill(registry):
+    both, dark = figures(light=0.9, dark=0.9), tones_of("dark", "4", "5", "6")
     registry.add(
-        [bundle(metrics=tested(light=0.9, dark=0.9)), bundle(dark, metrics=tested(dark=0.9)), bundle(seed=1)]
+        [draw_bundle(metrics=both), draw_bundle(dark, metrics=figures(dark=0.9)), draw_bundle(seed=1)]
     )
     registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first é")
     registry.promote(MODEL, [3], to="production", override_gates=True, reason="better")
     registry.rollback(MODEL, alias="production", reason="worse")
     key, _ = registry.create_key("ward 3")
     registry.revoke_key(key.id)
-    registry.add([bundle(seed=5, model="other")])
-    return registry
+    registry.add([draw_bundle(seed=5, model="other")])
+
+
+@pytest.fixture
+def told(filled):
+    """A registry of which seven events tell: 1 and 7 added, 2 to 4 of production, 5 and 6 of a key."""
+    return filled(fill)
 
 
 def found(registry):
@@ -109,7 +114,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(("column", "value"), CHANGES.items(), ids=list(CHANGES))
 def test_a_changed_event_is_named(told, places, column, value):
     places.tamper(f"UPDATE events SET {column} = {value} WHERE id = 2")
@@ -174,7 +178,6 @@ def test_what_is_no_json_is_told(told, places, column):
     assert found(told)[0].startswith("event 2: it was changed")
 
 
-@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("statement", "about", "part"),
     [

@@ -11,6 +11,8 @@ from registry.database.connection import open_database, reading, writing
 from registry.errors import DatabaseError, InvalidName
 from registry.registry import Registry
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def engine(places):

@@ -9,6 +9,8 @@ from registry.database.connection import open_database, reading
 from registry.database.tables import SCHEMA, SCHEMA_TABLE, Table
 from registry.errors import DatabaseError, OtherSchema
 
+pytestmark = pytest.mark.both_databases
+
 OPEN = """
 import os, sys
 import alembic.config, alembic.runtime.environment, alembic.script
@@ -24,9 +26,11 @@ with Registry.open(*sys.argv[1:]) as registry:
 
 
 def test_the_baseline_makes_the_tables_of_the_code(registry, places):
-    with reading(open_database(places.url)) as connection:
+    engine = open_database(places.url)
+    with reading(engine) as connection:
         context = MigrationContext.configure(connection, opts={"version_table": SCHEMA_TABLE})
         assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
     assert places.rows(f"SELECT * FROM {SCHEMA_TABLE}") == [(SCHEMA,)]
 
 

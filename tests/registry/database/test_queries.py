@@ -1,10 +1,15 @@
-"""Queries that read no more of the events than is asked for."""
+"""Queries that read no more of the events than is asked for, and the hash of an event."""
+
+import hashlib
 
 import pytest
 
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import writing
+from registry.database.tables import canonical_json, event_hash
 from registry.gates import GateSet, SpreadGate
+
+pytestmark = pytest.mark.both_databases
 
 MODEL = "skin-lesion"
 WHO = AuditContext("tester")
@@ -59,3 +64,21 @@ def test_a_release_is_told_with_its_own_gate_reports_alone(told, registry, monke
         ask()
         assert len(read) == reports
     assert registry.let_through(MODEL, "production").event == event.id
+
+
+def test_the_hash_is_that_of_the_text_written_by_hand():
+    facts = {
+        "id": 1,
+        "actor": "Zoë",
+        "alias": None,
+        "versions": [2, 1],
+        "overridden": False,
+        "hash": "ignored",
+    }
+    text = '{"actor":"Zoë","alias":null,"id":1,"overridden":false,"versions":[2,1]}'
+    assert event_hash(facts) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_number_that_json_has_not_is_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json({"a": float("nan")})

@@ -12,6 +12,8 @@ from registry.database.connection import open_database, open_registry, reading, 
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
 
+pytestmark = pytest.mark.both_databases
+
 
 def copy_of(database, to):
     """A copy of a SQLite database as its own backup makes it."""

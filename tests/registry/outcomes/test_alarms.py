@@ -16,8 +16,6 @@ from registry.outcomes.store import AnswerRow, Outcome, OutcomeRow, OutcomeStore
 from tests.registry.conftest import MODEL
 from tests.registry.kept_answers import FIRST, kept_answer, miss_target, of_version, on, promising
 
-pytestmark = pytest.mark.sqlite_first
-
 
 @pytest.fixture
 def store(kind, tmp_path, request, monkeypatch):

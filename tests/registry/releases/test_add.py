@@ -17,8 +17,6 @@ from registry.releases.add import MAX_MANIFEST_BYTES, MAX_MODEL_BYTES, read_fold
 from registry.views.card import Entry, entry_json
 from registry.views.card_page import version_in_short
 
-pytestmark = pytest.mark.sqlite_first
-
 MODEL = "skin-lesion"
 
 

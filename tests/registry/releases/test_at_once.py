@@ -80,6 +80,7 @@ def at_once(monkeypatch):
     return then
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("guard", ["on", "off"])
 def test_of_two_promotions_at_once_one_holds(running, places, start, tmp_path, guard):
     """Two processes compare at once with the release that runs: without the guard their mixture answers."""

@@ -21,30 +21,25 @@ from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
 from registry.releases.rollout import Share
 from registry.views.records import event_lines
-
-pytestmark = pytest.mark.sqlite_first
+from tests.registry.conftest import draw_bundle, figures, tones_of
 
 MODEL = "skin-lesion"
 TO = {"to": "production"}
 FEW = Share(0.05)
 
 
-@pytest.fixture
-def released(registry, bundle, tested, dark, light):
-    """Production is 1 for everybody and 2 for dark; 3 and 4 are for everybody, 5 is a bad one for dark."""
+def release(registry):
     registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a test")
-    even = tested(light=0.9, dark=0.9)
-    registry.add(
-        [
-            bundle(metrics=even, seed=1),
-            bundle(dark, tested(dark=0.85), seed=2),
-            bundle(metrics=even, seed=3),
-            bundle(metrics=even, seed=4),
-            bundle(dark, tested(dark=0.5), seed=5),
-        ]
-    )
+    dark, even = tones_of("dark", "4", "5", "6"), (None, figures(light=0.9, dark=0.9))
+    given = [even, (dark, figures(dark=0.85)), even, even, (dark, figures(dark=0.5))]
+    registry.add(draw_bundle(*one, seed=seed) for seed, one in enumerate(given, 1))
     registry.promote(MODEL, [1, 2], **TO)
-    return registry
+
+
+@pytest.fixture
+def released(filled):
+    """Production is 1 for everybody and 2 for dark; 3 and 4 are for everybody, 5 is a bad one for dark."""
+    return filled(release)
 
 
 def canary(registry, alias="production"):

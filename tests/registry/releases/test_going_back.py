@@ -14,27 +14,25 @@ from registry.gates import GateSet, SpreadGate
 from registry.gates.approval import ApprovalsGate
 from registry.releases import promote
 from registry.views.records import event_lines
-
-pytestmark = pytest.mark.sqlite_first
+from tests.registry.conftest import draw_bundle, draw_graph, figures, tones_of
 
 MODEL = "skin-lesion"
 WHY = {"reason": "a test"}
 
 
-@pytest.fixture
-def released(registry, bundle, graph, dark, tested):
-    """Versions 1 to 3 for everybody and 4 for dark, of four model files; releases 1 to 3 of 1 to 3."""
+def release(registry):
     registry.set_gates(GateSet(gates=(SpreadGate(limit=0.9),)), reason="a test")
-    files = [graph(name=str(seed)) for seed in range(4)]
-    registry.add(
-        [
-            *(bundle(seed=seed, graph=files[seed]) for seed in range(3)),
-            bundle(dark, tested(dark=0.8), seed=3, graph=files[3]),
-        ]
-    )
+    dark = (tones_of("dark", "4", "5", "6"), figures(dark=0.8))
+    given = [(), (), (), dark]
+    registry.add(draw_bundle(*one, seed=k, graph=draw_graph(name=str(k))) for k, one in enumerate(given))
     for number in (1, 2, 3):
         registry.promote(MODEL, [number], to="production")
-    return registry
+
+
+@pytest.fixture
+def released(filled):
+    """Versions 1 to 3 for everybody and 4 for dark, of four model files; releases 1 to 3 of 1 to 3."""
+    return filled(release)
 
 
 def numbers(registry, alias="production"):

@@ -5,8 +5,6 @@ import pytest
 from registry.errors import InvalidName
 from registry.views.records import event_lines
 
-pytestmark = pytest.mark.sqlite_first
-
 MODEL = "skin-lesion"
 
 

@@ -10,8 +10,6 @@ from registry.errors import (
 )
 from registry.releases import promote
 
-pytestmark = pytest.mark.sqlite_first
-
 MODEL = "skin-lesion"
 UNFAIR = {"light": 0.90, "dark": 0.70}
 

@@ -153,6 +153,7 @@ def test_one_that_is_put_again_between_listing_and_removing_stays(registry, stor
     assert store.get(digest) == WORDS[0]
 
 
+@pytest.mark.both_databases
 def test_one_that_becomes_a_version_between_listing_and_removing_stays(
     registry, bundle, store, places, monkeypatch
 ):
@@ -237,6 +238,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.both_databases
 def test_while_another_process_adds_nothing_is_lost(registry, places, start, folders, bundle, store):
     """No grace at all, and the same model's bytes in every bundle: as bad as it gets."""
     (folder,) = folders(bundle())

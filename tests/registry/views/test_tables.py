@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from registry.bundle.text import on_one_line
 from registry.views.tables import (
     LONGEST_CELL,
     Cell,
@@ -14,18 +15,17 @@ from registry.views.tables import (
     columns,
     draw,
     lines_of,
-    printable,
 )
 
 
 def test_what_people_write_stays_as_it_is():
     for text in ("a b|c", "Müller’s 10 % – naïve", "皮膚", "می\u200cخواهم", "👩🏽\u200d⚕️", "a\u00a0b", "עור"):
-        assert printable(text) == text
+        assert on_one_line(text) == text
         assert columns((text,), [("x",)]).splitlines()[0] == text
 
 
 def test_what_is_not_seen_is_spelt_out_and_nothing_is_markup():
-    assert printable("a\nb\t\x1b[1m\u202e\ud800\u2028") == r"a\nb\t\x1b[1m\u202e\ud800\u2028"
+    assert on_one_line("a\nb\t\x1b[1m\u202e\ud800\u2028") == r"a\nb\t\x1b[1m\u202e\ud800\u2028"
     assert lines_of(["a\nb", "c"]) == "a\\nb\nc"
     assert "(301 characters)" in columns(("a",), [("x" * (LONGEST_CELL + 1),)])
     assert "characters" not in columns(("a",), [("x" * LONGEST_CELL,)])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Concluded, Counts, Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
-from registry.bundle.metrics.selective import aurc, decided, risk_coverage
+from registry.bundle.metrics.selective import aurc, decided
 
 
 def counts_of(places, right):
@@ -32,16 +32,6 @@ def test_area_of_distinct_confidences_is_the_definition(seed, n):
     right = rng.random(n) < 0.7
     wrong = 1 - right[np.argsort(-places)].astype(int)
     assert aurc(counts_of(places, right)) == pytest.approx(naive_area(wrong))
-
-
-def test_the_curve_by_hand():
-    curve = risk_coverage(counts_of([200, 150, 150, 50], [1, 0, 1, 0]))
-    assert curve.threshold_bin.tolist() == list(range(SCORE_BINS))
-    for threshold, coverage, risk in [(0, 1, 2 / 4), (50, 1, 2 / 4), (51, 3 / 4, 1 / 3), (151, 1 / 4, 0)]:
-        assert curve.coverage[threshold] == pytest.approx(coverage)
-        assert curve.risk[threshold] == pytest.approx(risk)
-    assert curve.coverage[201] == 0
-    assert np.isnan(curve.risk[201])
 
 
 def told(set_from, concluded_from, copies=1):

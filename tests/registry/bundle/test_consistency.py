@@ -21,15 +21,15 @@ Record = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def honest(graph) -> dict[str, tuple[Record, bytes]]:
-    """The manifests of models of two classes and of five, as plain records, and a graph for each."""
+def honest(graph) -> Callable[..., tuple[Record, bytes]]:
+    """The manifest of a model of two classes or of five, as a plain record of one's own, and its graph."""
     found = {}
     for name, labels in (("two", TWO), ("five", FIVE)):
         model = graph(classes=len(labels))
         blocks = blocks_of(np.random.default_rng(7), labels, SIZES)
         manifest = manifest_of(blocks, labels, file=ModelFile.of(model))
-        found[name] = (json.loads(canonical(manifest)), model)
-    return found
+        found[name] = (canonical(manifest), model)
+    return lambda name="five": (json.loads(found[name][0]), found[name][1])
 
 
 def bundle_of(record: Record, model: bytes) -> Bundle:
@@ -200,15 +200,14 @@ ATTACKS: dict[str, tuple[Callable[[Record], None], str, str]] = {
 
 @pytest.mark.parametrize("name", ["two", "five"])
 def test_what_was_measured_is_taken(honest, name):
-    record, model = honest[name]
+    record, model = honest(name)
     assert check_bundle(bundle_of(record, model)) == canonical(BundleManifest.model_validate(record))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_lifted_counts_are_refused_and_named(honest, attack):
     edit, name, words = ATTACKS[attack]
-    record, model = honest[name]
-    record = json.loads(json.dumps(record))
+    record, model = honest(name)
     edit(record)
     bundle = bundle_of(record, model)
     assert any(words in one for one in contradictions(bundle.manifest))
@@ -232,8 +231,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_counts_that_cannot_be_are_no_manifest(honest, name):
-    record, _ = honest["five"]
-    record = json.loads(json.dumps(record))
+    record, _ = honest()
     edit, words = IMPOSSIBLE[name]
     rows(record, "dark")[0].update(edit)
     content = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -244,39 +242,29 @@ def test_counts_that_cannot_be_are_no_manifest(honest, name):
 
 def test_a_limit_that_so_many_lesions_prove_is_taken(honest):
     """All of 60 lesions found: 0.05 ** (1 / 60) is 0.951."""
-    record, model = honest["five"]
-    record = json.loads(json.dumps(record))
+    record, model = honest()
     record["working_point"] |= {"sensitivity_low": 0.951}
     assert contradictions(bundle_of(record, model).manifest) == []
 
 
-def test_more_right_answers_of_a_class_than_answers_are_no_manifest(honest):
-    record, _ = honest["five"]
-    record = json.loads(json.dumps(record))
-    record["evaluation"]["by_class"]["NV"]["given"] = 0
-    with pytest.raises(ValueError, match="right answers are more than"):
-        BundleManifest.model_validate(record)
-
-
-def test_an_interval_of_fairness_that_cannot_be_is_no_manifest(honest):
-    record, _ = honest["five"]
-    record = json.loads(json.dumps(record))
-    record["evaluation"]["fairness"]["intervals"]["spread"] = [0.4, 0.1]
-    with pytest.raises(ValueError, match="within 0 and 1"):
-        BundleManifest.model_validate(record)
-
-
-def test_counts_of_other_classes_are_no_manifest(honest):
-    record, _ = honest["five"]
-    record = json.loads(json.dumps(record))
-    del record["evaluation"]["by_class"]["NV"]
-    with pytest.raises(ValueError, match="the labels are"):
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda found: found["by_class"]["NV"].update(given=0), "right answers are more than"),
+        (lambda found: found["fairness"]["intervals"].update(spread=[0.4, 0.1]), "within 0 and 1"),
+        (lambda found: found["by_class"].pop("NV"), "the labels are"),
+    ],
+    ids=["more right than answers", "an interval of fairness", "counts of other classes"],
+)
+def test_what_else_is_no_manifest(honest, edit, words):
+    record, _ = honest()
+    edit(record["evaluation"])
+    with pytest.raises(ValueError, match=words):
         BundleManifest.model_validate(record)
 
 
 def test_nothing_of_it_is_kept(registry, honest, folders):
-    record, model = honest["five"]
-    record = json.loads(json.dumps(record))
+    record, model = honest()
     ATTACKS["found everywhere"][0](record)
     with pytest.raises(BundleRefused, match="counts that cannot be right"):
         registry.add(folders(bundle_of(record, model)))

@@ -1,22 +1,13 @@
 """The gate `signature` against signatures in a registry: whose word is taken, and what is checked."""
 
 import os
-from datetime import UTC, datetime, timedelta
 
 import pytest
-
-pytest.importorskip("cryptography", reason="signing needs the extra sign")
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from cryptography.x509.oid import NameOID
 
 from registry.gates import GateSet
 from registry.gates.approval import SignatureGate
 from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.keys import KeySignatory, Signer, read_signer
+from registry.signing.keys import KeySignatory, Signer
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
@@ -24,15 +15,12 @@ MODEL = "skin-lesion"
 
 
 @pytest.fixture
-def make_key(tmp_path):
+def make_key(key, write):
     """Makes a key: who signs with it, and the file of its public half."""
 
     def make(name):
-        key = ec.generate_private_key(ec.SECP256R1())
-        private, public = tmp_path / f"{name}.key", tmp_path / f"{name}.pub"
-        private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-        return read_signer(private), public
+        made = key()
+        return Signer(made), write(made.public_key(), f"{name}.pub")
 
     return make
 
@@ -56,11 +44,11 @@ def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key
     assert registry.promote(MODEL, [1, 2], to="production") is not None
 
 
-def test_who_is_nobody_signs_nothing(registry, bundle, make_key):
+def test_who_is_nobody_signs_nothing(registry, bundle, make_key, certificate):
     """A certificate that somebody issued to themselves in the board's name, and a key that nobody knows."""
     registry.add([bundle()])
     anna, public = make_key("anna")
-    board = self_signed(anna, "The Board")
+    board = Signer(anna.key, certificate(anna.key, "The Board"))
     names = (anna.identity, board.identity)
     registry.set_gates(GateSet(gates=(SignatureGate(identities=names),)), reason="sign")
     registry.sign(MODEL, [1], anna)
@@ -84,23 +72,6 @@ def test_who_is_nobody_signs_nothing(registry, bundle, make_key):
     )
     (result,) = registry.judge(MODEL, [1], to="production").results
     assert result.verdict == "refused"  # Anna's key is known, and she is not the board
-
-
-def self_signed(signer, name):
-    """The signer with a certificate of their own making."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(signer.key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(signer.key, hashes.SHA256())
-    )
-    return Signer(signer.key, certificate)
 
 
 def test_where_keys_are_trusted_only_a_signature_that_holds_counts(
