@@ -178,7 +178,7 @@ def read_gate_set(text: str, source: str = "the gate set") -> GateSet:
     try:
         content = load_yaml(text)
     except YamlError as error:
-        raise GateSetInvalid(f"{source} is not YAML: {error}") from error
+        raise GateSetInvalid(f"{source} cannot be read as YAML: {error}") from error
     return gate_set_of(content, source)
 
 

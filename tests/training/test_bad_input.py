@@ -94,7 +94,7 @@ def hospital(
         ("seed", "--set seed: write it as key.path=value"),
         ("=3", "--set =3: write it as key.path=value"),
         ("sead=4", "unknown key `sead`; did you mean `seed`?"),
-        ("seed=[", "--set seed=[: the value is not YAML"),
+        ("seed=[", "--set seed=[: the value cannot be read as YAML"),
         ("seed.x=3", "--set seed.x=3: there is no `x` there, only the value 3"),
         ("stages.federat.rounds=3", "there is no `federat` there; did you mean `federate`?"),
         ("stages.7.rounds=3", "there is no `7` there; valid: federate, 0"),
@@ -114,7 +114,7 @@ def test_a_wrong_change_is_named_with_what_is_allowed(train_command, job_file, t
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"a: [\n", "is not YAML"),
+        (b"a: [\n", "cannot be read as YAML"),
         (b"\xff\xfe\x00a", "is not text in UTF-8"),
         (b"- a\n", "holds no job; see the shape with --schema"),
         (b"", "holds no job"),

@@ -72,7 +72,7 @@ def apply_change(raw: dict[str, Any], change: str) -> None:
     try:
         parsed = load_yaml(value)
     except YamlError as error:
-        raise JobError(f"--set {change}: the value is not YAML: {error}") from error
+        raise JobError(f"--set {change}: the value cannot be read as YAML: {error}") from error
     set_value(raw, path, parsed, f"--set {change}")
 
 
@@ -343,7 +343,7 @@ def read_yaml(path: Path, before: Sequence[Path]) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise JobError(f"{found} is not text in UTF-8 ({error}); a job is a YAML file") from error
     except YamlError as error:
-        raise JobError(f"{found} is not YAML: {error}") from error
+        raise JobError(f"{found} cannot be read as YAML: {error}") from error
     if not isinstance(raw, dict):
         raise JobError(f"{found} holds no job; see the shape with --schema")
     try:

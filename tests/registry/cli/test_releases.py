@@ -64,7 +64,7 @@ def test_gates_are_shown_as_yaml_that_sets_them(added, gates):
             "gates: [{name: spred}]",
             "GateSetInvalid: {file} is no gate set: gates.0: unknown gate `spred`; did you mean `spread`?",
         ),
-        ("gates: [", "GateSetInvalid: {file} is not YAML"),
+        ("gates: [", "GateSetInvalid: {file} cannot be read as YAML"),
         (b"\xff\xfe", "GateSetInvalid: {file} is not text in UTF-8"),
     ],
 )

@@ -63,7 +63,7 @@ def test_every_gate_is_written_and_read_back_with_its_meaning(examples):
             "set: gates.0.spread.limit: Input should be less than or equal to 1; found 1.1. An example",
         ),
         ("gates: [{name: spread, limit: .nan}]", "gates.0.spread.limit"),
-        ("gates: [{name: spread, limit: yes}]", "gates.0.spread.limit"),
+        ("gates: [{name: spread, limit: true}]", "gates.0.spread.limit"),
         ("gates: [{name: spread, limit: '0.1'}]", "gates.0.spread.limit"),
         ("gates: [{name: spread, limit: 2026-01-01}]", "not JSON serializable"),
         ("gates: [{name: count, minimum: 1.5}]", "gates.0.count.minimum"),
@@ -71,7 +71,7 @@ def test_every_gate_is_written_and_read_back_with_its_meaning(examples):
         ("gates: [{name: spread}, {name: spread, limit: 1}]", "spread is there twice"),
         ("gates: [{name: spread, limit: 0.1, limit: 1}]", "the key 'limit' is there twice"),
         ("{gates: [{name: spread}], must_apply: [count]}", "names count; the gates of the set are spread"),
-        ("gates: !!python/object:os.system []", "is not YAML"),
+        ("gates: !!python/object:os.system []", "cannot be read as YAML"),
         ("gates: [{name: spread, ? [a] : 1}]", "unhashable key"),
     ],
 )  # fmt: skip
