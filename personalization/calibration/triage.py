@@ -32,15 +32,13 @@ from pydantic import Field
 from personalization.calibration.at_thresholds import (
     STEPS,
     CountsAt,
+    WorkingPoint,
+    fit_working_point,
     largest_shown,
     most_allowed,
     propose,
-    upper_limit,
-)
-from personalization.calibration.working_point import (
-    WorkingPoint,
-    fit_working_point,
     propose_working_points,
+    upper_limit,
 )
 from registry.bundle.counts.score_bins import (
     SCORE_BINS,

@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from personalization.report.numerals import ABSENT, listed, number, size
+from personalization.report.measures import ABSENT, listed, number, size
 from training.data.dataset import SERVER
 from training.errors import DataError
 

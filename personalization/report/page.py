@@ -7,34 +7,33 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from personalization.report.data import FineTuning, ReportData
-from personalization.report.figures.bars import bars
-from personalization.report.figures.curves import (
-    fine_tuning_curves,
-    frontier_curves,
-    frontier_key,
-    learning_curves,
-    pseudo_label_curves,
-)
-from personalization.report.figures.peers import peer_maps, similarity_maps
-from personalization.report.figures.reliability import reliability
-from personalization.report.limits import limits
-from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
-from personalization.report.overview import overview
-from personalization.report.svg import MUTED, KeyEntry, Panel, key_entry, series_colour
-from personalization.report.table import Table
-from personalization.report.tables.answers import conclusions_table, release, triage_table
-from personalization.report.tables.calibration import (
+from personalization.report.answers import conclusions_table, release, triage_table
+from personalization.report.calibration import (
     calibration_error_table,
     calibration_table,
     ood_table,
     tones_table,
     working_point_table,
 )
-from personalization.report.tables.intersections import intersection_tables
-from personalization.report.tables.left_out import harms, left_out_tables
-from personalization.report.tables.patterns import pattern_tables
-from personalization.report.tables.run import (
+from personalization.report.cases import harms, left_out_tables, pattern_tables
+from personalization.report.data import FineTuning, ReportData
+from personalization.report.figures import (
+    bars,
+    learning_curves,
+    pseudo_label_curves,
+    reliability,
+)
+from personalization.report.fine_tuning import (
+    fine_tuning_curves,
+    frontier_curves,
+    frontier_key,
+    frontier_table,
+    selection_table,
+)
+from personalization.report.measures import FIRST, Measure, Table, compared, measures_of, present, total
+from personalization.report.overview import limits, overview
+from personalization.report.peers import peer_maps, similarity_maps
+from personalization.report.run_tables import (
     census_tables,
     client_tables,
     communication_tables,
@@ -43,16 +42,17 @@ from personalization.report.tables.run import (
     silent_clients,
     stages_table,
 )
-from personalization.report.tables.selection import frontier_table, selection_table
-from personalization.report.tables.served import served_table
-from personalization.report.tables.subgroups import (
+from personalization.report.served import served_table
+from personalization.report.subgroups import (
     class_table,
     class_tables_over_clients,
     differences_table,
     figures_table,
+    intersection_tables,
     recall_table,
     unseen_tables,
 )
+from personalization.report.svg import MUTED, KeyEntry, Panel, key_entry, series_colour
 from registry.bundle.labels import malignant_classes
 from registry.bundle.text import PAGE_FOLDER
 from training.errors import DataError

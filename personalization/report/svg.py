@@ -20,7 +20,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from personalization.report.table import Table
+from personalization.report.measures import Table
 
 INK = "#00000a"
 MUTED = "#00000b"

@@ -27,22 +27,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from personalization.calibration.at_thresholds import LEVEL
+from personalization.calibration.at_thresholds import LEVEL, WorkingPoint
 from personalization.calibration.conclusions import propose_level, share_of
-from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
-from personalization.calibration.ood import (
+from personalization.calibration.conformal import (
+    ConformalConfig,
     OodDetector,
     fit_ood,
+    fit_threshold,
     no_distances,
 )
+from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
 from personalization.calibration.temperature import (
     Temperature,
     fit_temperature,
     subgroup_temperature,
 )
 from personalization.calibration.triage import MalignancyRules, TriageConfig, TriageFit
-from personalization.calibration.working_point import WorkingPoint
 from personalization.stages.calibrated_bundle import (
     Fit,
     decided_of,

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from personalization.calibration.at_thresholds import LEVEL
-from personalization.calibration.conformal import ConformalThreshold
-from personalization.calibration.ood import (
+from personalization.calibration.at_thresholds import LEVEL, WorkingPoint
+from personalization.calibration.conformal import (
+    ConformalThreshold,
     OodDetector,
 )
 from personalization.calibration.temperature import (
     Temperature,
 )
 from personalization.calibration.triage import TriageFit
-from personalization.calibration.working_point import WorkingPoint
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
 from personalization.calibration.conclusions import count_nodes
-from personalization.calibration.conformal import TRUTH, count_truths
-from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
-from personalization.calibration.ood import (
+from personalization.calibration.conformal import (
     HISTOGRAM,
+    TRUTH,
     count_distances,
+    count_truths,
     no_distances,
 )
+from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,

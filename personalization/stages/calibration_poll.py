@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_counts, to_tensor
-from personalization.calibration.conformal import TRUTH
-from personalization.calibration.mahalanobis import ClassSums, shapes, total
-from personalization.calibration.ood import (
+from personalization.calibration.conformal import (
+    TRUTH,
     no_distances,
     read_histogram,
 )
+from personalization.calibration.mahalanobis import ClassSums, shapes, total
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )

@@ -9,22 +9,13 @@ import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report import (
-    CalibratedModel,
-    CensusCell,
-    FineTuning,
-    ReportData,
-    Round,
-    StageFacts,
-    render_report,
-)
-from personalization.report.limits import limits
-from personalization.report.measures import Estimate
-from personalization.report.numerals import duration, interval, number, size, with_interval
-from personalization.report.overview import overview
-from personalization.report.tables.calibration import calibration_table
-from personalization.report.tables.run import census_tables
-from personalization.report.tables.subgroups import recall_table
+from personalization.report.calibration import calibration_table
+from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.measures import Estimate, duration, interval, number, size, with_interval
+from personalization.report.overview import limits, overview
+from personalization.report.page import render_report
+from personalization.report.run_tables import census_tables
+from personalization.report.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Concluded, Thresholds

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
-from personalization.calibration.mahalanobis import class_sums, fit_gaussians
-from personalization.calibration.ood import (
+from personalization.calibration.conformal import (
     OodDetector,
     OodThreshold,
     count_distances,
@@ -18,6 +17,7 @@ from personalization.calibration.ood import (
     no_distances,
     read_histogram,
 )
+from personalization.calibration.mahalanobis import class_sums, fit_gaussians
 from registry.bundle.model import DISTANCE_BINS, distance_bin, upper_edge
 from training.errors import MessageError
 from training.messages.message import Update

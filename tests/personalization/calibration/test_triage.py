@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, read_counts
+from personalization.calibration.at_thresholds import (
+    LEVEL,
+    STEPS,
+    CountsAt,
+    fit_working_point,
+    propose_working_points,
+    read_counts,
+)
 from personalization.calibration.triage import (
     HISTOGRAM,
     MalignancyRules,
@@ -23,7 +30,6 @@ from personalization.calibration.triage import (
     propose_urgent,
     to_tensors,
 )
-from personalization.calibration.working_point import fit_working_point, propose_working_points
 from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge, score_bin
 from training.errors import MessageError
 from training.messages.message import Update

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from personalization.calibration.at_thresholds import LEVEL, CountsAt
+from personalization.calibration.at_thresholds import (
+    LEVEL,
+    CountsAt,
+    fit_working_point,
+    propose_working_points,
+)
 from personalization.calibration.triage import count_malignancies
-from personalization.calibration.working_point import fit_working_point, propose_working_points
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 
 SIDES = np.array([-1, 0])

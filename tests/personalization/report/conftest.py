@@ -7,15 +7,8 @@ import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report import (
-    CalibratedModel,
-    CensusCell,
-    FineTuning,
-    ReportData,
-    Round,
-    StageFacts,
-    render_report,
-)
+from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.page import render_report
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.labels import Label

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from personalization.report import FineTuning, render_report
-from personalization.report.figures.curves import frontier_curves
-from personalization.report.tables.selection import frontier_table
+from personalization.report.data import FineTuning
+from personalization.report.fine_tuning import frontier_curves, frontier_table
+from personalization.report.page import render_report
 from personalization.selection.select import SelectionConfig, select
 
 ACCURACIES = {"light": {0: 0.7, 1: 0.9, 2: 0.8, 3: 0.6}, "dark": {0: 0.5, 1: 0.6, 2: 0.55}}

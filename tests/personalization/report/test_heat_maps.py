@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.report.data import Round, in_order, present
-from personalization.report.figures.peers import (
+from personalization.report.peers import (
     outline_caption,
     outlined,
     peer_maps,

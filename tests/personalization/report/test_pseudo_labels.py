@@ -1,4 +1,4 @@
-from personalization.report.figures.curves import pseudo_label_curves
+from personalization.report.figures import pseudo_label_curves
 
 
 def kept(**of):

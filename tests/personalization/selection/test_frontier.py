@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from personalization.selection.frontier import frontier, frontier_facts
-from personalization.selection.select import SelectionConfig, select
+from personalization.selection.select import SelectionConfig, frontier, frontier_facts, select
 from training.errors import DataError
 
 PAPER = SelectionConfig(rule="paper")

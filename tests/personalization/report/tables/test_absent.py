@@ -2,16 +2,15 @@
 
 import pytest
 
-from personalization.report.figures.peers import peer_maps, similarity_maps
+from personalization.report.calibration import calibration_error_table, ood_table
+from personalization.report.cases import left_out_tables, pattern_tables
 from personalization.report.page import render_report
-from personalization.report.tables.calibration import calibration_error_table, ood_table
-from personalization.report.tables.intersections import intersection_tables
-from personalization.report.tables.left_out import left_out_tables
-from personalization.report.tables.patterns import pattern_tables
-from personalization.report.tables.run import client_tables, communication_tables, probe_tables
-from personalization.report.tables.subgroups import (
+from personalization.report.peers import peer_maps, similarity_maps
+from personalization.report.run_tables import client_tables, communication_tables, probe_tables
+from personalization.report.subgroups import (
     class_tables_over_clients,
     differences_table,
+    intersection_tables,
     unseen_tables,
 )
 

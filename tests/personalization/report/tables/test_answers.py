@@ -8,9 +8,8 @@ import pytest
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import RuledOut, Share, TriageFit, Urgent
-from personalization.report import CalibratedModel
-from personalization.report.data import ReportData
-from personalization.report.tables.answers import conclusions_table, release, triage_table
+from personalization.report.answers import conclusions_table, release, triage_table
+from personalization.report.data import CalibratedModel, ReportData
 from registry.bundle.conclusions import Conclusions, Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from personalization.report import StageFacts
-from personalization.report.tables.calibration import calibration_error_table
+from personalization.report.calibration import calibration_error_table
+from personalization.report.data import StageFacts
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
 

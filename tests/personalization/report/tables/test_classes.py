@@ -1,4 +1,4 @@
-from personalization.report.tables.subgroups import class_table, class_tables_over_clients
+from personalization.report.subgroups import class_table, class_tables_over_clients
 from registry.bundle.metrics.summary import over_clients
 
 OF_NO_KIND = {"malignancy": "unknown"}

@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.run import client_tables
+from personalization.report.run_tables import client_tables
 from registry.bundle.metrics.summary import over_clients
 
 

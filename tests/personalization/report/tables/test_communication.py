@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.run import communication_tables
+from personalization.report.run_tables import communication_tables
 
 WEIGHTS = 1_000_000
 

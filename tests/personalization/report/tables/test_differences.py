@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.subgroups import differences_table, probability
+from personalization.report.subgroups import differences_table, probability
 
 TOLD = [
     {

@@ -1,7 +1,7 @@
 import re
 
-from personalization.report import render_report
-from personalization.report.tables.intersections import intersection_tables
+from personalization.report.page import render_report
+from personalization.report.subgroups import intersection_tables
 
 ENOUGH = {
     "n": 40,

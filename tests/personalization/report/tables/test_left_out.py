@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from personalization.report.cases import harms, left_out_tables
 from personalization.report.page import render_report
-from personalization.report.tables.left_out import harms, left_out_tables
 
 
 def figures(auroc, n=300, **more):

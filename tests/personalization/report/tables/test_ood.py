@@ -1,4 +1,4 @@
-from personalization.report.tables.calibration import ood_table
+from personalization.report.calibration import ood_table
 
 FACTS = {
     "threshold": 51.234567,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from personalization.report.tables.patterns import pattern_tables
+from personalization.report.cases import pattern_tables
 
 NARROW = "\u202f"  # before a per cent sign
 

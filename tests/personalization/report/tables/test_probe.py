@@ -3,7 +3,7 @@
 import pytest
 
 from personalization.report.page import render_report
-from personalization.report.tables.run import probe_tables
+from personalization.report.run_tables import probe_tables
 from registry.bundle.metrics.summary import summarise
 from tests.personalization.report.conftest import LABELS
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from personalization.report.tables.run import facts
+from personalization.report.run_tables import facts
 
 
 def test_subgroups_are_told_with_their_tones_on_every_scale(everything):

@@ -5,9 +5,8 @@ import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report import CalibratedModel
-from personalization.report.served import reported
-from personalization.report.tables.served import served_table
+from personalization.report.data import CalibratedModel
+from personalization.report.served import reported, served_table
 from registry.bundle.conclusions import Conclusions, NodeRule, Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds

@@ -1,7 +1,7 @@
 """The table of the patients behind each skin tone."""
 
-from personalization.report.run_report import tones_of
-from personalization.report.tables.calibration import tones_table
+from personalization.report.calibration import tones_table
+from personalization.report.data import tones_of
 from training.data.subgroups import ToneSubgroups
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from personalization.report.tables.subgroups import f1, unseen_tables
+from personalization.report.subgroups import f1, unseen_tables
 from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from personalization.calibration.at_thresholds import WorkingPoint
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.calibration.working_point import WorkingPoint
+from personalization.report.calibration import working_point_table
 from personalization.report.data import CalibratedModel
 from personalization.report.measures import ALL
-from personalization.report.tables.calibration import working_point_table
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import score_bin

@@ -1,10 +1,8 @@
-"""Loss and balanced accuracy per round, over all pictures and by subgroup.
+"""The selected epoch of every subgroup, and its cost against the global model and the band alone.
 
-Validation accuracy by epoch of fine-tuning, with the selected epoch of every subgroup marked.
+The fairness-accuracy frontier as a table: the selected epochs and the points they are compared with.
 
-The fraction of unlabelled pictures whose pseudo label passed the confidence threshold, by round.
-
-The fairness-accuracy frontier: the best reachable accuracy by the allowed spread.
+Validation accuracy by epoch, and the price of fairness.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from personalization.report.data import FineTuning, Round
-from personalization.report.numerals import Unit, number, whole
+from personalization.report.data import FineTuning
+from personalization.report.measures import Cell, Row, Table, number, texts, whole
 from personalization.report.svg import (
     INK,
     MUTED,
@@ -26,75 +24,106 @@ from personalization.report.svg import (
     series_dash,
     series_marker,
 )
-from personalization.report.table import Cell, Row, Table, texts
-from personalization.report.tables.selection import marked_points, steps_table
+from personalization.selection.proof import Proof
 from personalization.selection.select import ChosenEpochs
 
-Points = list[tuple[int, float]]
+
+def selection_table(fine_tuning: FineTuning) -> Table:
+    """One row per subgroup or client: the global model, the selected epoch, the band without the floor."""
+    selection = fine_tuning.selection
+    alone = selection.band_alone
+    rows = []
+    for name, epoch in selection.epochs.items():
+        start, reached = selection.global_accuracies[name], selection.accuracies[name]
+        best = max(fine_tuning.accuracies[name].values())
+        cells = [
+            Cell(whole(fine_tuning.pictures[name])),
+            Cell(number(start, "percent")),
+            Cell(str(epoch), "the global model" if epoch == 0 else ""),
+            Cell(number(reached, "percent")),
+            Cell(number(reached - start, "points")),
+            Cell(number(best, "percent")),
+        ]
+        if selection.proofs:
+            cells.append(_shown(selection.proofs.get(name)))
+        if alone is not None:
+            cells.append(Cell(number(alone.accuracies[name], "percent"), f"epoch {alone.epochs[name]}"))
+        rows.append(Row(name, tuple(cells)))
+    columns = (
+        fine_tuning.per,
+        "validation pictures",
+        "global model",
+        "selected epoch",
+        "accuracy there",
+        "gain",
+        "best of all epochs",
+        *(("proof on the same pictures",) if selection.proofs else ()),
+        *(("the band without the floor",) if alone is not None else ()),
+    )
+    return Table("Selected models, on the validation split", columns, tuple(rows))
 
 
-def learning_curves(rounds: Sequence[Round], order: tuple[str, ...]) -> tuple[Panel, ...]:
-    """One panel of loss and one of balanced accuracy for every stage that measured them."""
-    panels = []
-    for stage in dict.fromkeys(entry.stage for entry in rounds):
-        of_stage = [entry for entry in rounds if entry.stage == stage]
-        for key, title in (("loss", "Loss"), ("balanced_accuracy", "Balanced accuracy")):
-            overall = _points([(entry.round, _overall(entry, key)) for entry in of_stage])
-            by_subgroup = {
-                name: _points([(entry.round, entry.by_subgroup.get(name, {}).get(key)) for entry in of_stage])
-                for name in order
-            }
-            if overall or any(by_subgroup.values()):
-                panels.append(_panel(stage, key, title, overall, by_subgroup))
-    return tuple(panels)
+def _shown(proof: Proof | None) -> Cell:
+    """Whether the epoch that the rule chose may take the global model's place, and why."""
+    if proof is None:
+        return Cell("", "the rule chose the global model")
+    return Cell(f"epoch {proof.epoch} {'is taken' if proof.holds else 'is refused'}", proof.reason)
 
 
-def _overall(entry: Round, key: str) -> float | None:
-    return entry.loss if key == "loss" else entry.metrics.get(key)
+def marked_points(fine_tuning: FineTuning) -> dict[str, ChosenEpochs]:
+    """The named points, from the smallest spread that the rule allows to every best epoch."""
+    selection = fine_tuning.selection
+    steps = fine_tuning.frontier
+    named = {"smallest spread": steps[0], "selected": selection.chosen}
+    if selection.band_alone is not None:
+        named["the band without the floor"] = selection.band_alone
+    named["every subgroup at its best"] = steps[-1]
+    named["the global model for all"] = fine_tuning.all_global
+    return named
 
 
-def _points(pairs: list[tuple[int, float | None]]) -> Points:
-    return [(round_number, value) for round_number, value in pairs if value is not None]
-
-
-def _panel(stage: str, key: str, title: str, overall: Points, by_subgroup: dict[str, Points]) -> Panel:
-    curves = {"all pictures": overall, **by_subgroup}
-    rounds = sorted({at for points in curves.values() for at, _ in points})
-    unit: Unit = "ratio" if key == "loss" else "percent"
-    ends = "; ".join(
-        f"{name} from {number(points[0][1], unit)} to {number(points[-1][1], unit)}"
-        for name, points in curves.items()
-        if points
+def frontier_table(fine_tuning: FineTuning) -> Table:
+    """Spread, lowest and mean accuracy of the named points; equal points share a row."""
+    rows: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    points = marked_points(fine_tuning)
+    for name, point in points.items():
+        rows.setdefault(tuple(point.epochs.items()), []).append(name)
+    units = list(fine_tuning.accuracies)
+    return Table(
+        "The price of fairness, on the validation split",
+        ("choice", "spread", "lowest", "mean", *(f"epoch of {name}" for name in units)),
+        tuple(_row("; ".join(names), points[names[0]], units) for names in rows.values()),
     )
 
-    def draw(axes: Axes) -> None:
-        for index, points in enumerate(by_subgroup.values()):
-            _line(axes, points, color=series_colour(index), linestyle=series_dash(index))
-        _line(axes, overall, color=INK, linewidth=2.4)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set_xlabel("round")
-        if key == "loss":
-            axes.set_ylim(bottom=0)
-        else:
-            axes.set_ylim(0, 1)
-            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
 
-    table = Table(
-        f"{title} by round, {stage}",
-        ("round", *curves),
+def steps_table(fine_tuning: FineTuning) -> Table:
+    """Every step of the frontier."""
+    units = list(fine_tuning.accuracies)
+    return Table(
+        "The best reachable accuracy by allowed spread",
+        ("spread from", "lowest", "mean", *(f"epoch of {name}" for name in units)),
         tuple(
-            Row(str(at), tuple(Cell(number(dict(points).get(at), unit)) for points in curves.values()))
-            for at in rounds
+            Row(
+                number(step.spread, "points"),
+                texts(
+                    number(step.worst, "percent"),
+                    number(step.mean, "percent"),
+                    *(str(step.epochs[name]) for name in units),
+                ),
+            )
+            for step in fine_tuning.frontier
         ),
     )
-    name = f"curve-{'-'.join(stage.split())}-{key.replace('_', '-')}"
-    return Panel(f"{title}, {stage}", drawn(name, f"{title} by round: {ends}", draw), numbers=table)
 
 
-def _line(axes: Axes, points: Points, **style: Any) -> None:
-    """A curve; a single round is a dot, since a line through one point cannot be seen."""
-    if points:
-        axes.plot(*zip(*points, strict=True), marker="o" if len(points) == 1 else "", **style)
+def _row(name: str, point: ChosenEpochs, units: list[str]) -> Row:
+    cells = texts(
+        number(point.spread, "points"),
+        number(point.worst, "percent"),
+        number(point.mean, "percent"),
+        *(str(point.epochs[unit]) for unit in units),
+    )
+    return Row(name, cells)
 
 
 def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel:
@@ -145,64 +174,6 @@ def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel
         "fine-tuning", f"Validation accuracy by epoch. {selection.explanation}", draw, width=4.2, height=2.9
     )
     return Panel("Validation accuracy by epoch", svg, "Marks: selected epochs. Shaded: the band.", table)
-
-
-KEPT = "kept"
-"""The scalar in which an objective tells of it."""
-
-
-def pseudo_label_curves(rounds: Sequence[Round]) -> tuple[Panel, ...]:
-    """One panel for every stage whose objective kept pseudo labels."""
-    panels = []
-    for stage in dict.fromkeys(entry.stage for entry in rounds):
-        kept = {
-            entry.round: values
-            for entry in rounds
-            if entry.stage == stage
-            and (
-                values := [
-                    scalars[KEPT] for scalars in entry.scalars.values() if scalars.get(KEPT) is not None
-                ]
-            )
-        }
-        if kept:
-            panels.append(_pseudo_labels_panel(stage, kept))
-    return tuple(panels)
-
-
-def _pseudo_labels_panel(stage: str, kept: dict[int, list[float]]) -> Panel:
-    rounds = sorted(kept)
-    means = [sum(kept[at]) / len(kept[at]) for at in rounds]
-    least, most = [min(kept[at]) for at in rounds], [max(kept[at]) for at in rounds]
-
-    def draw(axes: Axes) -> None:
-        if len(rounds) > 1:
-            axes.fill_between(rounds, least, most, color=MUTED, alpha=0.25, linewidth=0)
-        else:
-            axes.vlines(rounds, least, most, color=MUTED, linewidth=1.2)
-        axes.plot(rounds, means, color=INK, linewidth=2.4, marker="o" if len(rounds) == 1 else "")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set(xlabel="round", ylim=(0, 1))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-
-    title = f"Pseudo labels kept, {stage}"
-    table = Table(
-        title,
-        ("round", "mean over clients", "lowest", "highest", "clients"),
-        tuple(
-            Row(
-                str(at),
-                texts(*(number(value, "percent") for value in (mean, low, high)), whole(len(kept[at]))),
-            )
-            for at, mean, low, high in zip(rounds, means, least, most, strict=True)
-        ),
-    )
-    caption = (
-        "Share of pseudo labels that reached the threshold: mean over clients, and the range of clients."
-    )
-    ends = f"from {number(means[0], 'percent')} to {number(means[-1], 'percent')}"
-    svg = drawn(f"kept-{'-'.join(stage.split())}", f"{title}, by round: mean over clients {ends}", draw)
-    return Panel(title, svg, caption, table)
 
 
 _DASHES = (5, 1.6)  # of the mean, so that the curves are told apart without colour

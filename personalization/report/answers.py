@@ -10,10 +10,20 @@ from dataclasses import dataclass
 from personalization.calibration.at_thresholds import LEVEL, fewest_needed
 from personalization.calibration.triage import TriageFit
 from personalization.report.data import CalibratedModel, ReportData
-from personalization.report.measures import Estimate, present, total
-from personalization.report.numerals import listed, number, threshold, whole, with_interval
+from personalization.report.measures import (
+    Cell,
+    Estimate,
+    Row,
+    Table,
+    listed,
+    number,
+    present,
+    threshold,
+    total,
+    whole,
+    with_interval,
+)
 from personalization.report.served import reported, routes
-from personalization.report.table import Cell, Row, Table
 from registry.bundle.conclusions import NodeRule, Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.lesions import LesionSums

@@ -5,6 +5,8 @@ Accuracy by class: over all pictures with intervals, and as means over clients.
 The final model on clients that took no part in training, with the classes folded to two.
 
 Differences between subgroups at the same mix of diseases, with p values.
+
+Subgroups intersected with another column, such as dark skin at one site of the body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +14,27 @@ from typing import Any
 
 from personalization.report.data import ReportData, StageFacts
 from personalization.report.measures import (
+    ABSENT,
     ALL,
     BY_KEY,
+    Cell,
     Estimate,
     Malignant,
     Measure,
+    Row,
+    Table,
+    Unit,
     auroc_is_of_malignancy,
+    cell,
     estimate,
+    label_name,
+    number,
     present,
+    texts,
     total,
+    whole,
 )
-from personalization.report.numerals import ABSENT, Unit, number, whole
-from personalization.report.table import Cell, Row, Table, cell, label_name, texts
-from personalization.report.tables.patient import figure_cell, pictures_of
+from personalization.report.patients import figure_cell, pictures_of
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import Label
 from registry.bundle.metrics.intervals import sample_of
@@ -216,3 +226,38 @@ def _row(difference: Mapping[str, Any]) -> Row:
         Cell(probability(difference.get("p_adjusted"))),
     )
     return Row(f"{one} − {other}", cells)
+
+
+IN_A_CELL = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
+
+TOO_FEW = "too few to tell"
+"""Stands for a group of which clients told fewer than 30 pictures (`registry.bundle.metrics.summary`),
+or none: each client keeps to itself what it has too few of."""
+
+
+def intersection_tables(data: ReportData) -> tuple[Table, ...]:
+    """One table per column; one row per value of it and subgroup."""
+    columns: Mapping[str, Any] = data.last_test.get("intersections") or {}
+    return tuple(_column_table(column, by_value) for column, by_value in columns.items() if by_value)
+
+
+def _column_table(column: str, by_value: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = tuple(
+        Row(f"{value}, {subgroup}", _cell_figures(group))
+        for value, by_subgroup in by_value.items()
+        for subgroup, group in by_subgroup.items()
+    )
+    titles = tuple(figure_title(key).lower() for key in IN_A_CELL)
+    title = f"Subgroups by {column.replace('_', ' ')}, with 95 % intervals"
+    return Table(title, (f"{column.replace('_', ' ')}, subgroup", "pictures", *titles), rows)
+
+
+def _cell_figures(group: Mapping[str, Any] | None) -> tuple[Cell, ...]:
+    if group is None:
+        return (Cell(TOO_FEW), *texts(*[ABSENT] * len(IN_A_CELL)))
+    n = int(group["n"])
+    intervals = group.get("intervals") or {}
+    figures = [
+        cell(Estimate(group.get(key), *(intervals.get(key) or (None, None))), "percent") for key in IN_A_CELL
+    ]
+    return (Cell(whole(n)), *figures)

@@ -27,9 +27,21 @@ from personalization.report.data import (
     communities_of,
     in_order,
 )
-from personalization.report.measures import ALL, Estimate
-from personalization.report.numerals import ABSENT, duration, interval, number, size, whole
-from personalization.report.table import Cell, Row, Table, cell, texts
+from personalization.report.measures import (
+    ABSENT,
+    ALL,
+    Cell,
+    Estimate,
+    Row,
+    Table,
+    cell,
+    duration,
+    interval,
+    number,
+    size,
+    texts,
+    whole,
+)
 from training.data.dataset import SERVER
 from training.jobs.stages.probe import FIGURES, NOTHING
 

@@ -21,9 +21,8 @@ from personalization.report.data import (
     in_order,
     present,
 )
-from personalization.report.numerals import listed, number
+from personalization.report.measures import Row, Table, listed, number, texts
 from personalization.report.svg import INK, LINE, SERIES, Panel, drawn
-from personalization.report.table import Row, Table, texts
 
 Matrix = Sequence[Sequence[float | None]]
 """One row per client, one column per client; None where there is no number."""

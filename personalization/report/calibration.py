@@ -8,14 +8,27 @@ Out-of-distribution detection: the distance above which each model flags a pictu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from personalization.calibration.at_thresholds import fewest_needed
+from personalization.calibration.at_thresholds import WorkingPoint, fewest_needed
 from personalization.calibration.conformal import examples_needed
-from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import CalibratedModel, ReportData
-from personalization.report.measures import ALL, Estimate, estimate, present, total
-from personalization.report.numerals import interval, listed, number, threshold, whole
+from personalization.report.measures import (
+    ALL,
+    Cell,
+    Estimate,
+    Row,
+    Table,
+    cell,
+    estimate,
+    interval,
+    listed,
+    number,
+    present,
+    texts,
+    threshold,
+    total,
+    whole,
+)
 from personalization.report.served import cleared, routes, suspicious
-from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import ClaimedTone, Label, malignant_classes

@@ -12,16 +12,20 @@ from personalization.report.data import ReportData
 from personalization.report.measures import (
     ALL,
     BY_KEY,
+    Cell,
     Estimate,
     Malignant,
     Measure,
+    Row,
+    Table,
+    cell,
     estimate,
     present,
     sides,
+    texts,
     total,
+    whole,
 )
-from personalization.report.numerals import whole
-from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import kinds_of, malignant_classes
 from registry.bundle.metrics import selective
