@@ -51,6 +51,7 @@ import torch
 from numpy.typing import NDArray
 
 from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest import WorkingPoint
 from registry.bundle.metrics.intervals import exact_high, exact_low
 from training.errors import MessageError
 from training.messages.message import Update
@@ -139,6 +140,12 @@ def upper_limit(x: NDArray[np.int64], n: NDArray[np.int64], level: float = LEVEL
     return np.where(n > 0, high, 1.0)
 
 
+def lower_limit(x: int, n: int, level: float = LEVEL) -> float:
+    """The one-sided exact lower limit of x of n; 0 of none."""
+    found = exact_low(np.array(float(x)), np.array(float(n)), 2 * level - 1)  # leaves 1 − level on each side
+    return float(found) if n else 0.0
+
+
 def most_allowed(n: int, beta: float) -> int:
     """The most misses of n that show a share of at most β; −1 where even none does not."""
     shown = bisect_left(range(n), True, key=lambda x: bool(upper_limit(np.array(x), np.array(n)) > beta))
@@ -221,27 +228,6 @@ def read_thresholds(tensor: torch.Tensor | None, views: int, most: int) -> NDArr
     return read
 
 
-@dataclass(frozen=True)
-class WorkingPoint:
-    """The lowest malignancy that is suspicious.
-
-    Attributes:
-        target: the sensitivity that was asked for.
-        level: how sure it is that `sensitivity_low` is reached, over all calibrations.
-        threshold_bin: suspicious iff score_bin(p) ≥ this.
-        sensitivity_low: the lower limit of the share of malignant lesions that are suspicious.
-        n: malignant calibration lesions.
-        reached: whether `sensitivity_low` is the target or more.
-    """
-
-    target: float
-    level: float
-    threshold_bin: int
-    sensitivity_low: float
-    n: int
-    reached: bool
-
-
 def propose_working_points(malignancy: NDArray[np.int64], target: float) -> tuple[int, ...]:
     """Thresholds to count at: score bins, rising; none without malignant lesions.
 
@@ -268,16 +254,16 @@ def fit_working_point(counts: CountsAt, target: float) -> WorkingPoint | None:
         return None
     missed = allowed_misses(n, target)
     threshold_bin = largest_shown(counts, [missed]) or 0
-    low = sensitivity_low(n - missed, n)
-    return WorkingPoint(target, LEVEL, threshold_bin, low, n, most_allowed(n, 1 - target) >= 0)
+    return WorkingPoint(
+        target=target,
+        level=LEVEL,
+        threshold_bin=threshold_bin,
+        sensitivity_low=lower_limit(n - missed, n),
+        n=n,
+        reached=most_allowed(n, 1 - target) >= 0,
+    )
 
 
 def allowed_misses(n: int, target: float) -> int:
     """The most misses of n malignant lesions that show the target; 0 where not even none does."""
     return max(most_allowed(n, 1 - target), 0)
-
-
-def sensitivity_low(found: int, n: int) -> float:
-    """The lower limit of the sensitivity where so many of n malignant lesions were found."""
-    one_sided = 2 * LEVEL - 1  # its interval leaves 1 − LEVEL on each side
-    return float(exact_low(np.array(float(found)), np.array(float(n)), one_sided))

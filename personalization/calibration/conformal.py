@@ -21,6 +21,7 @@ So a new picture of the kind that was calibrated on is called unfamiliar with a 
 law of (m, n + 1 − rank, rank). With n < ⌈1/α⌉ − 1 there is no threshold, and nothing is called unfamiliar.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -28,22 +29,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from registry.bundle.counts.score_bins import SCORE_BINS, Pick, highest, lowest, merge, score_bin
 from registry.bundle.manifest import OutOfDistribution
-from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
-from training.config import FrozenConfig
-from training.errors import MessageError
-from training.messages.message import Update
+from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin
 
 TRUTH = "truth"  # the request for such a histogram, and its name in the answer
-
-
-class ConformalConfig(FrozenConfig):
-    """The coverage that prediction sets promise."""
-
-    coverage: float = Field(0.9, gt=0, lt=1)  # 1 − α: the probability that the set holds the true class
 
 
 @dataclass(frozen=True)
@@ -94,97 +85,73 @@ def count_truths(
     return np.bincount(merged, minlength=SCORE_BINS).astype(np.int64)
 
 
+def rank_of(n: int, share: Fraction) -> int:
+    """⌈(n + 1) share⌉, exactly: rounding would lift whole numbers by one (n = 9, share .9)."""
+    return ceil((n + 1) * share)
+
+
 def examples_needed(coverage: float) -> int:
     """⌈1/α⌉ − 1: the fewest calibration pictures that can promise this coverage."""
     return ceil(1 / (1 - Fraction(str(coverage)))) - 1
 
 
-def fit_threshold(of_truth: NDArray[np.int64], config: ConformalConfig) -> ConformalThreshold:
+def fit_threshold(of_truth: NDArray[np.int64], coverage: float) -> ConformalThreshold:
     """The Mondrian threshold of one subgroup from its calibration pictures.
 
     Args:
         of_truth: calibration pictures by the probability of their true class, one of each lesion, `(bins,)`.
-        config: the coverage to promise.
+        coverage: 1 − α, the probability that the set holds the true class.
     """
     n = int(of_truth.sum())
-    # (n + 1)(1 − α) is a whole number often enough (n = 9, α = 0.1) that rounding must not lift it by one.
-    rank = ceil((n + 1) * Fraction(str(config.coverage)))
+    rank = rank_of(n, Fraction(str(coverage)))
     if rank > n:
-        return ConformalThreshold(0, config.coverage, n, rank)
+        return ConformalThreshold(0, coverage, n, rank)
     # The score of rank r is the r-th largest p_y: the highest bin with r pictures at or above it.
     at_or_above = of_truth[::-1].cumsum()[::-1]
     threshold_bin = int(np.flatnonzero(at_or_above >= rank)[-1])
-    return ConformalThreshold(threshold_bin, config.coverage, n, rank)
+    return ConformalThreshold(threshold_bin, coverage, n, rank)
 
 
-HISTOGRAM = "distances"
+def ood_detector(
+    gaussians: Gaussians, classes: Sequence[str], trained_on: int, histogram: NDArray[np.int64], rate: float
+) -> OutOfDistribution:
+    """The detector of one model, as its manifest has it.
 
-
-@dataclass(frozen=True)
-class OodThreshold:
-    """The lowest distance bin at which a picture is called unfamiliar.
-
-    Attributes:
-        threshold_bin: unfamiliar iff distance_bin(M(x)) > this; None calls nothing unfamiliar.
-        rate: α, the share of known pictures that may be called unfamiliar.
-        n: calibration pictures behind the threshold.
-    """
-
-    threshold_bin: int | None
-    rate: float
-    n: int
-
-    @property
-    def value(self) -> float | None:
-        """The threshold as a distance."""
-        return None if self.threshold_bin is None else upper_edge(self.threshold_bin)
-
-    def flagged(self, histogram: NDArray[np.int64]) -> float | None:
-        """The fraction of counted pictures called unfamiliar; None without a threshold or pictures."""
-        if self.threshold_bin is None or not histogram.sum():
-            return None
-        return float(histogram[self.threshold_bin + 1 :].sum() / histogram.sum())
-
-
-@dataclass(frozen=True)
-class OodDetector:
-    """The fitted Gaussians of one model, and the threshold on the distance from them.
-
-    Attributes:
-        gaussians: where its training pictures lie; None where no class has enough of them.
+    Args:
+        gaussians: where its training pictures lie.
         classes: codes of the classes that have a Gaussian.
         trained_on: training pictures behind the Gaussians.
-        threshold: from which distance on a picture is unfamiliar.
+        histogram: the calibration pictures' distances from them.
+        rate: α, the share of known pictures that may be called unfamiliar.
     """
+    n, place = int(histogram.sum()), ood_threshold(histogram, rate)
+    return OutOfDistribution.of(
+        gaussians, classes, trained_on=trained_on, rate=rate, n=n, threshold_bin=place
+    )
 
-    gaussians: Gaussians | None
-    classes: tuple[str, ...]
-    trained_on: int
-    threshold: OodThreshold
 
-    def entry(self) -> OutOfDistribution | None:
-        """The entry `out_of_distribution` of a bundle's manifest."""
-        if self.gaussians is None:
-            return None
-        return OutOfDistribution.of(
-            self.gaussians,
-            self.classes,
-            trained_on=self.trained_on,
-            rate=self.threshold.rate,
-            n=self.threshold.n,
-            threshold_bin=self.threshold.threshold_bin,
-        )
+def ood_facts(found: OutOfDistribution | None, rate: float, test: NDArray[np.int64]) -> dict[str, Any]:
+    """What is reported of a detector, `test` being the histogram of the test pictures' distances.
 
-    def facts(self, test: NDArray[np.int64]) -> dict[str, Any]:
-        """The facts for the report, `test` being the histogram of the test pictures' distances."""
-        return {
-            "threshold": self.threshold.value,
-            "rate": self.threshold.rate,
-            "n": self.threshold.n,
-            "trained_on": self.trained_on,
-            "classes": list(self.classes),
-            "flagged": self.threshold.flagged(test),
-        }
+    Without one, no class has enough training pictures.
+    """
+    if found is None:
+        return {"threshold": None, "rate": rate, "n": 0, "trained_on": 0, "classes": [], "flagged": None}
+    return {
+        "threshold": found.threshold,
+        "rate": rate,
+        "n": found.n,
+        "trained_on": found.trained_on,
+        "classes": list(found.classes),
+        "flagged": flagged(test, found.threshold_bin),
+    }
+
+
+def flagged(histogram: NDArray[np.int64], threshold_bin: int | None) -> float | None:
+    """The fraction of counted pictures called unfamiliar; None without a threshold or pictures."""
+    if threshold_bin is None or not histogram.sum():
+        return None
+    return float(histogram[threshold_bin + 1 :].sum() / histogram.sum())
 
 
 def no_distances() -> NDArray[np.int64]:
@@ -212,35 +179,17 @@ def count_distances(
     return np.bincount(merged, minlength=DISTANCE_BINS).astype(np.int64)
 
 
-def read_histogram(update: Update) -> NDArray[np.int64]:
-    """Read the histogram of an update.
-
-    Raises:
-        MessageError: it is none.
-    """
-    tensor = update.tensors.get(HISTOGRAM)
-    if tensor is None or tensor.shape != (DISTANCE_BINS,) or tensor.is_floating_point() or (tensor < 0).any():
-        found = "nothing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-        raise MessageError(
-            f"{update.client} sent {found} as its histogram of distances; expected whole numbers from 0 on, "
-            f"of shape ({DISTANCE_BINS},)"
-        )
-    counts: NDArray[np.int64] = tensor.numpy().astype(np.int64)
-    return counts
-
-
-def fit_ood(histogram: NDArray[np.int64], rate: float) -> OodThreshold:
-    """The conformal threshold from the calibration pictures' distances.
+def ood_threshold(histogram: NDArray[np.int64], rate: float) -> int | None:
+    """The distance bin above which a picture is called unfamiliar; None where nothing is.
 
     Args:
         histogram: of one picture per lesion, `(DISTANCE_BINS,)`.
         rate: α.
     """
     n = int(histogram.sum())
-    # (n + 1)(1 − α) is a whole number often enough (n = 19, α = 0.05) that rounding must not lift it by one.
-    rank = ceil((n + 1) * (1 - Fraction(str(rate))))
+    rank = rank_of(n, 1 - Fraction(str(rate)))
     if rank > n:
-        return OodThreshold(None, rate, n)
+        return None
     place = int(np.flatnonzero(histogram.cumsum() >= rank)[0])
     # Nothing lies above the last bin, which has no end.
-    return OodThreshold(place if place < DISTANCE_BINS - 1 else None, rate, n)
+    return place if place < DISTANCE_BINS - 1 else None

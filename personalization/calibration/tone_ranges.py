@@ -10,14 +10,14 @@ An angle has no tone of its own: scales differ, and so do cameras. Where a table
 declared to have it. That is kind to the angle: fixed cut-offs would have to be right as well.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.metrics.intervals import Figure, interval, mean_defined, ratio
-from registry.bundle.skin_tone import ANGLE_BINS, ToneRange, angle_bin, contradicted_by, from_dark
+from registry.bundle.skin_tone import ANGLE_BINS, ToneRange, angle_bin, from_dark
 
 Counts = NDArray[np.int64]
 
@@ -170,24 +170,6 @@ def learn_ranges(counts: ToneAngles, min_count: int = 10) -> dict[str, ToneRange
                 n=n, low=low - 90, lower_quartile=lower - 90, upper_quartile=upper - 89, high=high - 89
             )
     return ranges
-
-
-def warning_rates(counts: ToneAngles, ranges: Mapping[str, ToneRange]) -> Figure:
-    """For each pair of tones, the fraction of one's pictures that trigger a warning if declared as the other.
-
-    `(tones, tones declared)`, from dark to light: false alarms on the diagonal, detected wrong declarations
-    off it. nan for a tone without angles, and where the declared tone has no range.
-    """
-    tones = from_dark(counts.scale)
-    rates = np.full((len(tones), len(tones)), np.nan)
-    for column, declared in enumerate(tones):
-        if declared in ranges:
-            warned = [
-                bool(contradicted_by(place - 89.5, declared, counts.scale, ranges))
-                for place in range(ANGLE_BINS)
-            ]
-            rates[:, column] = ratio(counts.angles @ np.array(warned), counts.angles.sum(axis=-1))
-    return rates
 
 
 def agreement(

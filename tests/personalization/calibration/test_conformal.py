@@ -10,7 +10,6 @@ from scipy.stats import beta as beta_law
 from scipy.stats import betabinom, kstest
 
 from personalization.calibration.conformal import (
-    ConformalConfig,
     count_truths,
     examples_needed,
     fit_threshold,
@@ -31,7 +30,7 @@ def drawn(generator, n):
 def test_threshold_is_the_bin_of_the_ranked_score():
     of_truth = [0.05, 0.31, 0.42, 0.55, 0.61, 0.70, 0.83, 0.90, 0.95, 0.99]
 
-    threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=0.8))
+    threshold = fit_threshold(counts_of(of_truth), 0.8)
 
     assert threshold.rank == 9  # ceil(11 * 0.8)
     assert threshold.threshold_bin == score_bin(np.array(0.31))  # the ninth largest probability is 0.31
@@ -44,7 +43,7 @@ def test_threshold_is_the_bin_of_the_ranked_score():
     st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
 )
 def test_threshold_equals_sorting_the_scores(of_truth, coverage):
-    threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=coverage))
+    threshold = fit_threshold(counts_of(of_truth), coverage)
     rank = ceil(round((len(of_truth) + 1) * coverage, 9))
 
     assert threshold.rank == rank
@@ -63,7 +62,7 @@ def test_threshold_equals_sorting_the_scores(of_truth, coverage):
     ("coverage", "needed"), [(0.9, 9), (0.95, 19), (0.8, 4), (0.5, 1), (0.99, 99), (0.7, 3)]
 )
 def test_one_picture_fewer_than_needed_gives_no_guarantee(coverage, needed):
-    config = ConformalConfig(coverage=coverage)
+    config = coverage
     enough = fit_threshold(counts_of([0.6] * needed), config)
     short = fit_threshold(counts_of([0.6] * (needed - 1)), config)
 
@@ -76,21 +75,21 @@ def test_one_picture_fewer_than_needed_gives_no_guarantee(coverage, needed):
 
 
 def test_no_pictures_put_every_class_into_the_set():
-    threshold = fit_threshold(counts_of([]), ConformalConfig())
+    threshold = fit_threshold(counts_of([]), 0.9)
 
     assert (threshold.threshold_bin, threshold.n, threshold.guaranteed) == (0, 0, False)
 
 
 def test_rounding_does_not_lift_the_rank():
     """In doubles 100 · 0.55 is 55.00000000000001, whose ceiling is 56."""
-    assert fit_threshold(counts_of([0.5] * 99), ConformalConfig(coverage=0.55)).rank == 55
-    assert fit_threshold(counts_of([0.5] * 9), ConformalConfig(coverage=0.9)).rank == 9
+    assert fit_threshold(counts_of([0.5] * 99), 0.55).rank == 55
+    assert fit_threshold(counts_of([0.5] * 9), 0.9).rank == 9
 
 
 def test_expected_coverage_over_draws_of_the_calibration_split():
     """n = 25, α = 0.1: 24/26 = 0.923, and at most one bin more by rounding to the conservative edge."""
     generator = np.random.default_rng(0)
-    bins = [fit_threshold(drawn(generator, 25), ConformalConfig()).threshold_bin for _ in range(4000)]
+    bins = [fit_threshold(drawn(generator, 25), 0.9).threshold_bin for _ in range(4000)]
     coverages = 1 - LOGIT_BINS.edges[bins]  # of a new picture, whose p_y is uniform too
     widths = np.diff(LOGIT_BINS.edges)[bins]
 
@@ -100,9 +99,7 @@ def test_expected_coverage_over_draws_of_the_calibration_split():
 
 def test_coverage_over_draws_follows_the_beta_law():
     generator = np.random.default_rng(1)
-    bins = [
-        fit_threshold(drawn(generator, 40), ConformalConfig(coverage=0.8)).threshold_bin for _ in range(2000)
-    ]
+    bins = [fit_threshold(drawn(generator, 40), 0.8).threshold_bin for _ in range(2000)]
     spread_over_the_bin = (
         LOGIT_BINS.edges[bins] + generator.random(len(bins)) * np.diff(LOGIT_BINS.edges)[bins]
     )
@@ -118,7 +115,7 @@ def test_covered_pictures_of_a_finite_test_split_are_beta_binomial():
     generator = np.random.default_rng(2)
     covered = []
     for _ in range(3000):
-        threshold_bin = fit_threshold(drawn(generator, 50), ConformalConfig()).threshold_bin
+        threshold_bin = fit_threshold(drawn(generator, 50), 0.9).threshold_bin
         low, high = LOGIT_BINS.edges[threshold_bin : threshold_bin + 2]
         covered.append((generator.random(30) >= generator.uniform(low, high)).sum())
 
@@ -133,16 +130,10 @@ def test_merged_bins_never_promise_too_much(of_truth, smallest):
     """The threshold of a merged histogram covers at least as many calibration pictures as the exact one."""
     bins = score_bin(np.array(of_truth))
     merged = merge(bins, np.arange(len(bins)), smallest, lowest, from_below=True)
-    exact = fit_threshold(counts_of(of_truth), ConformalConfig())
-    coarse = fit_threshold(np.bincount(merged, minlength=SCORE_BINS), ConformalConfig())
+    exact = fit_threshold(counts_of(of_truth), 0.9)
+    coarse = fit_threshold(np.bincount(merged, minlength=SCORE_BINS), 0.9)
     assert coarse.threshold_bin <= exact.threshold_bin
     assert (coarse.n, coarse.rank, coarse.guaranteed) == (exact.n, exact.rank, exact.guaranteed)
-
-
-@pytest.mark.parametrize("coverage", [0, 1, -0.1, 90])
-def test_coverage_is_a_probability(coverage):
-    with pytest.raises(ValueError, match="coverage"):
-        ConformalConfig(coverage=coverage)
 
 
 @given(st.integers(0, 2**32), st.integers(20, 60), st.integers(1, 3))

@@ -4,82 +4,78 @@ from math import ceil
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
 from personalization.calibration.conformal import (
-    OodDetector,
-    OodThreshold,
     count_distances,
-    fit_ood,
+    flagged,
     no_distances,
-    read_histogram,
+    ood_detector,
+    ood_facts,
+    ood_threshold,
 )
 from personalization.calibration.mahalanobis import class_sums, fit_gaussians
-from registry.bundle.model import DISTANCE_BINS, distance_bin, upper_edge
-from training.errors import MessageError
-from training.messages.message import Update
+from registry.bundle.model import distance_bin, upper_edge
 
 
 def test_the_threshold_is_the_bin_of_the_ranked_distance():
     distances = np.array([3.0, 1.0, 40.0, 5.0, 2.0, 8.0, 700.0, 6.0, 9.0])
 
-    threshold = fit_ood(count_distances(distances), 0.2)
+    threshold = ood_threshold(count_distances(distances), 0.2)
 
     # ceil(10 · 0.8) = 8: the eighth smallest of nine is 40, in the bin from 10^(920/200 − 3) = 39.81 on.
-    assert threshold.threshold_bin == 920
-    assert threshold.value == pytest.approx(10 ** (921 / 200 - 3))
-    assert threshold.n == 9
-    assert threshold.flagged(count_distances(distances)) == pytest.approx(1 / 9)
+    assert threshold == 920
+    assert upper_edge(threshold) == pytest.approx(10 ** (921 / 200 - 3))
+    assert flagged(count_distances(distances), threshold) == pytest.approx(1 / 9)
 
 
 @given(st.lists(st.floats(1e-2, 1e8), min_size=1, max_size=80), st.sampled_from([0.5, 0.25, 0.2, 0.1, 0.05]))
 def test_the_threshold_equals_sorting_the_distances(distances, rate):
-    threshold = fit_ood(count_distances(np.array(distances)), rate)
+    threshold = ood_threshold(count_distances(np.array(distances)), rate)
     rank = ceil(round((len(distances) + 1) * (1 - rate), 9))
 
     if rank > len(distances):
-        assert threshold.threshold_bin is None
+        assert threshold is None
     else:
         exact = np.sort(distances)[rank - 1]
-        assert threshold.threshold_bin == distance_bin(np.array(exact))
-        assert exact <= threshold.value * (1 + 1e-12)
-        above = distance_bin(np.array(distances)) > threshold.threshold_bin
+        assert threshold == distance_bin(np.array(exact))
+        assert exact <= upper_edge(threshold) * (1 + 1e-12)
+        above = distance_bin(np.array(distances)) > threshold
         assert above.sum() <= len(distances) - rank
 
 
 @pytest.mark.parametrize(("rate", "needed"), [(0.05, 19), (0.1, 9), (0.01, 99), (0.3, 3), (0.5, 1)])
 def test_one_picture_fewer_than_needed_calls_nothing_unfamiliar(rate, needed):
-    enough = fit_ood(count_distances(np.full(needed, 7.0)), rate)
-    short = fit_ood(count_distances(np.full(needed - 1, 7.0)), rate)
+    enough = ood_threshold(count_distances(np.full(needed, 7.0)), rate)
+    short = ood_threshold(count_distances(np.full(needed - 1, 7.0)), rate)
 
-    assert enough.threshold_bin == distance_bin(np.array(7.0))
-    assert (short.threshold_bin, short.value) == (None, None)
-    assert short.flagged(count_distances(np.full(5, 1e8))) is None
-    assert fit_ood(no_distances(), rate).threshold_bin is None
+    assert enough == distance_bin(np.array(7.0))
+    assert short is None
+    assert flagged(count_distances(np.full(5, 1e8)), short) is None
+    assert ood_threshold(no_distances(), rate) is None
 
 
 def test_a_rank_in_the_last_bin_which_has_no_end_is_no_threshold():
-    assert fit_ood(count_distances(np.full(50, 1e12)), 0.05).threshold_bin is None
+    assert ood_threshold(count_distances(np.full(50, 1e12)), 0.05) is None
 
 
 def test_known_pictures_called_unfamiliar_are_beta_binomial():
     """50 calibration and 30 new pictures: BetaBinomial(30, n + 1 − rank, rank), or less by rounding."""
     rng = np.random.default_rng(0)
-    flagged = []
+    called = []
     for _ in range(4000):
         histogram = count_distances(np.exp(rng.normal(4, 1, 50)))
-        threshold = fit_ood(histogram, 0.1).threshold_bin
-        flagged.append((distance_bin(np.exp(rng.normal(4, 1, 30))) > threshold).sum())
+        threshold = ood_threshold(histogram, 0.1)
+        called.append((distance_bin(np.exp(rng.normal(4, 1, 30))) > threshold).sum())
 
     law = betabinom(30, 51 - 46, 46)  # rank = ceil(51 · 0.9) = 46
-    observed = np.bincount(flagged, minlength=31)[:12] / len(flagged)
+    observed = np.bincount(called, minlength=31)[:12] / len(called)
     assert observed == pytest.approx(law.pmf(np.arange(12)), abs=0.03)
-    error = np.std(flagged) / np.sqrt(len(flagged))
+    error = np.std(called) / np.sqrt(len(called))
     # A bin spans 1.2 % of the distance, 0.0115 of a standard deviation: less than 0.3 % of pictures there.
-    assert law.mean() - 30 * 0.003 - 3 * error <= np.mean(flagged) <= law.mean() + 3 * error
+    assert law.mean() - 30 * 0.003 - 3 * error <= np.mean(called) <= law.mean() + 3 * error
     assert law.mean() / 30 <= 0.1
 
 
@@ -97,10 +93,10 @@ def test_the_rate_holds_on_embeddings_from_sums_to_decision():
     for _ in range(60):
         gaussians = fit_gaussians(class_sums(*pictures(400, [0, 1, 2]), 3, min_count=10))
         far = gaussians.distances(pictures(200, [0, 1, 2])[0])
-        threshold = fit_ood(count_distances(far), 0.05)
+        threshold = ood_threshold(count_distances(far), 0.05)
         new = count_distances(gaussians.distances(pictures(100, [0, 1, 2])[0]))
-        shares.append(threshold.flagged(new))
-        unseen.append(threshold.flagged(count_distances(gaussians.distances(pictures(50, [3])[0]))))
+        shares.append(flagged(new, threshold))
+        unseen.append(flagged(count_distances(gaussians.distances(pictures(50, [3])[0])), threshold))
 
     law = betabinom(100, 201 - 191, 191)  # rank = ceil(201 · 0.95) = 191
     assert np.mean(shares) == pytest.approx(law.mean() / 100, abs=4 * law.std() / 100 / np.sqrt(60) + 0.003)
@@ -111,32 +107,17 @@ def test_the_rate_holds_on_embeddings_from_sums_to_decision():
 
 def test_what_is_told():
     gaussians = fit_gaussians(class_sums(np.eye(4, 2) * 3 + np.ones((4, 2)), np.zeros(4, int), 1, 1))
-    detector = OodDetector(gaussians, ("MEL",), 4, OodThreshold(600, 0.05, 19))
-    test = count_distances(np.array([0.5, 0.5, 2.0, 1.0]))
-    assert detector.facts(test) == {
-        "threshold": upper_edge(600),
+    calibration = count_distances(np.full(19, 0.99))
+    found = ood_detector(gaussians, ("MEL",), 4, calibration, 0.05)
+    place = int(distance_bin(np.array(0.99)))
+    assert (found.classes, found.threshold_bin, found.n, found.trained_on) == (("MEL",), place, 19, 4)
+    assert ood_facts(found, 0.05, count_distances(np.array([0.5, 0.5, 2.0, 0.99]))) == {
+        "threshold": upper_edge(place),
         "rate": 0.05,
         "n": 19,
         "trained_on": 4,
         "classes": ["MEL"],
         "flagged": 0.25,
     }
-    entry = detector.entry()
-    assert (entry.classes, entry.threshold_bin, entry.n, entry.trained_on) == (("MEL",), 600, 19, 4)
-    nothing = OodDetector(None, (), 0, fit_ood(no_distances(), 0.05))
-    assert nothing.entry() is None
-    assert nothing.facts(no_distances())["flagged"] is None
-
-
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        {},
-        {"distances": torch.zeros(3, dtype=torch.int64)},
-        {"distances": torch.zeros(DISTANCE_BINS)},
-        {"distances": torch.full((DISTANCE_BINS,), -1)},
-    ],
-)
-def test_what_is_no_histogram_is_refused(tensors):
-    with pytest.raises(MessageError, match=r"north sent .* whole numbers from 0 on"):
-        read_histogram(Update("north", "0-calibrate", 0, "distances", "global", tensors))
+    nothing = ood_facts(None, 0.05, no_distances())
+    assert (nothing["threshold"], nothing["n"], nothing["classes"], nothing["flagged"]) == (None, 0, [], None)
