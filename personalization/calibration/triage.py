@@ -31,7 +31,6 @@ from pydantic import Field
 from personalization.calibration.at_thresholds import (
     STEPS,
     CountsAt,
-    WorkingPoint,
     fit_working_point,
     largest_shown,
     lower_limit,
@@ -48,6 +47,7 @@ from registry.bundle.counts.score_bins import (
     merge,
     score_bin,
 )
+from registry.bundle.manifest import WorkingPoint
 from training.config import FrozenConfig
 
 EACH_END: Final = 0.975

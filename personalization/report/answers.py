@@ -29,7 +29,6 @@ from registry.bundle.counts.counting import Block
 from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.labels import Label, kinds_of
-from registry.bundle.metrics.selective import mean_of, share_interval
 from training.messages.message import GLOBAL
 
 
@@ -218,4 +217,4 @@ def _probability(threshold_bin: int) -> str:
 
 
 def _share(sums: LesionSums) -> str:
-    return with_interval(Estimate(mean_of(sums), *(share_interval(sums) or (None, None))), "percent")
+    return with_interval(Estimate.of_sums(sums), "percent")

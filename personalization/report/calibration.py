@@ -8,7 +8,7 @@ Out-of-distribution detection: the distance above which each model flags a pictu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from personalization.calibration.at_thresholds import WorkingPoint, fewest_needed
+from personalization.calibration.at_thresholds import fewest_needed
 from personalization.calibration.conformal import examples_needed
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import (
@@ -27,11 +27,13 @@ from personalization.report.measures import (
     threshold,
     total,
     whole,
+    with_all,
 )
 from personalization.report.served import cleared, routes, suspicious
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import ClaimedTone, Label, malignant_classes
+from registry.bundle.manifest import WorkingPoint
 from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.summary import MALIGNANCY, limits_of
 from training.messages.message import GLOBAL
@@ -175,7 +177,7 @@ def calibration_error_table(data: ReportData) -> Table | None:
         return None
     after = calibrated[-1]
     before = stages[stages.index(after) - 1]
-    earlier, later = (_with_all(data.counts[stage]) for stage in (before, after))
+    earlier, later = (with_all(data.counts[stage]) for stage in (before, after))
     rows = []
     for name, block in later.items():
         n = int(block.point.n)
@@ -190,10 +192,6 @@ def calibration_error_table(data: ReportData) -> Table | None:
         ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after"),
         tuple(rows),
     )
-
-
-def _with_all(blocks: Mapping[str, Block]) -> dict[str, Block]:
-    return {**present(blocks), ALL: total(blocks)}
 
 
 _OOD_COLUMNS = (

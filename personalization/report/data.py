@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from personalization.calibration.at_thresholds import WorkingPoint
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
@@ -31,6 +30,7 @@ from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import ClaimedTone, Label, Subgroup, TonePatients, claimed_tones
+from registry.bundle.manifest import WorkingPoint
 from training.data.subgroups import ToneGroups
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
@@ -247,11 +247,23 @@ class ReportData:
     claimed_tones: Sequence[ClaimedTone] = ()
     notes: Sequence[str] = ()
 
+    def communities(self, stage: str) -> Communities:
+        """The communities that a stage reported; empty where it did not."""
+        return communities_of(next((of.facts for of in self.facts if of.stage == stage), {}))
+
     @property
     def last_test(self) -> Mapping[str, Any]:
         """The test block of the last stage that has one in the summary; empty where none has."""
         blocks = [block for stage in self.summary.get("stages", ()) if (block := stage.get("test"))]
         return blocks[-1] if blocks else {}
+
+
+def by_stage(rounds: Iterable[Round]) -> dict[str, list[Round]]:
+    """The rounds of each stage, in order."""
+    found: dict[str, list[Round]] = {}
+    for entry in rounds:
+        found.setdefault(entry.stage, []).append(entry)
+    return found
 
 
 def communities_of(facts: Mapping[str, Any]) -> Communities:
@@ -282,28 +294,23 @@ def report_data(result: RunResult) -> ReportData:
     """The report data of a finished run."""
     facts = {key: done.outcome.facts for key, done in result.stages.items()}
     names = stage_names(result)
+    tuned = [key for key, found in facts.items() if "validation_accuracies" in found]
     lines = result.context.metrics_log.lines()
     counts = judged(result)
+    stages = [
+        {**stage, "name": name}  # as in the rest of the report
+        for stage, name in zip(result.summary["stages"], names.values(), strict=True)
+    ]
     groups, privacy = result.job.data.subgroups, result.job.privacy
     return ReportData(
-        summary=with_stage_names(result.summary, list(names.values())),
+        summary={**result.summary, "stages": stages},
         labels=result.context.labels,
         counts={names[key]: test for key, test in counts.items()},
         rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
         facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
         census=[CensusCell(**row) for row in result.context.census.table()],
-        fine_tuning=next(
-            (
-                fine_tuning(found, result.job.stage(key))
-                for key, found in facts.items()
-                if "validation_accuracies" in found
-            ),
-            None,
-        ),
-        calibration=next(
-            (calibration(found["models"]) for found in facts.values() if "models" in found),
-            (),
-        ),
+        fine_tuning=next((fine_tuning(facts[key], result.job.stage(key)) for key in tuned), None),
+        calibration=next((calibration(of["models"]) for of in facts.values() if "models" in of), ()),
         smallest_cell=1 if privacy.counts.epsilon is not None else smallest_cell(privacy.min_count),
         tones=groups.tones if isinstance(groups, ToneGroups) else {},
         claimed_tones=next(
@@ -404,7 +411,7 @@ def no_working_point(result: RunResult) -> list[str]:
         stage = result.job.stage(key)
         if isinstance(stage, Calibrate) and stage.sensitivity is not None:
             models = done.outcome.facts.get("models", {})
-            found += [name for name, model in models.items() if working_point(model) is None]
+            found += [name for name, model in models.items() if model.get("working_point") is None]
     return [
         f"No working point for {name}, though the job asks for a sensitivity: hospitals told of no malignant "
         "calibration lesion. No lesion is called suspicious there. Raise data.split.calibration, or "
@@ -413,22 +420,10 @@ def no_working_point(result: RunResult) -> list[str]:
     ]
 
 
-def working_point(model: Mapping[str, Any]) -> WorkingPoint | None:
-    """The working point in the facts of one model; None where it has none."""
-    found = model.get("working_point")
-    return None if found is None else WorkingPoint(**found)
-
-
 def stage_names(result: RunResult) -> dict[str, str]:
     """The name of each stage in the report: its kind, or its key where a job has two of a kind."""
     kinds = {key: result.job.stage(key).stage for key in result.stages}
     return {key: kind if list(kinds.values()).count(kind) == 1 else key for key, kind in kinds.items()}
-
-
-def with_stage_names(summary: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The summary with its stages named as in the rest of the report."""
-    stages = [{**stage, "name": name} for stage, name in zip(summary["stages"], names, strict=True)]
-    return {**summary, "stages": stages}
 
 
 def judged(result: RunResult) -> dict[str, Blocks]:
@@ -448,7 +443,7 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
         name: {int(epoch): value for epoch, value in by_epoch.items()}
         for name, by_epoch in facts["validation_accuracies"].items()
     }
-    proofs = {name: Proof.from_json(told) for name, told in facts.get("proofs", {}).items()}
+    proofs = TypeAdapter(dict[str, Proof]).validate_python(facts.get("proofs", {}))
     selection = with_proofs(
         select(accuracies, SelectionConfig.model_validate(facts["selection"])), accuracies, proofs
     )
@@ -463,15 +458,5 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
 
 def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
     """The calibrated models from a stage's facts."""
-    return [
-        CalibratedModel(
-            name,
-            Temperature(**model["temperature"]),
-            ConformalThreshold(**model["conformal"]),
-            working_point(model),
-            TypeAdapter(TriageFit | None).validate_python(model["triage"]),
-            Conclusions.model_validate(model["conclusions"]),
-            model["basis"],
-        )
-        for name, model in models.items()
-    ]
+    read = TypeAdapter(CalibratedModel).validate_python
+    return [read({"subgroup": name, **model}) for name, model in models.items()]

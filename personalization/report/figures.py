@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
-from personalization.report.data import Round
+from personalization.report.data import Round, by_stage
 from personalization.report.measures import (
     ALL,
     Cell,
@@ -25,10 +24,9 @@ from personalization.report.measures import (
     listed,
     number,
     pictures,
-    present,
     texts,
-    total,
     whole,
+    with_all,
     with_interval,
 )
 from personalization.report.svg import (
@@ -36,6 +34,8 @@ from personalization.report.svg import (
     MUTED,
     Panel,
     drawn,
+    in_percent,
+    in_whole_numbers,
     series_colour,
     series_dash,
 )
@@ -80,8 +80,7 @@ def bars(
 
 
 def _estimates(measure: Measure, blocks: Mapping[str, Block], malignant: Malignant) -> dict[str, Estimate]:
-    with_all = {**present(blocks), ALL: total(blocks)}
-    return {name: estimate(measure.key, block, malignant) for name, block in with_all.items()}
+    return {name: estimate(measure.key, block, malignant) for name, block in with_all(blocks).items()}
 
 
 def _draw(
@@ -110,7 +109,7 @@ def _draw(
     else:
         axes.set_xlim(0, max(1.08 * reach, 0.05))
     if measure.percent:
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        in_percent(axes.xaxis)
 
 
 def reliability(name: str, identity: str, block: Block, colour: str) -> Panel:
@@ -133,7 +132,7 @@ def reliability(name: str, identity: str, block: Block, colour: str) -> Panel:
         axes.plot(confidence, accuracy, color=colour, marker="o", markersize=4.5, markeredgecolor=INK)
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal", xlabel="confidence", ylabel="share right")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+            in_percent(axis)
             axis.set_ticks([0, 0.25, 0.5, 0.75, 1])
 
     error = with_interval(estimate("ece", block))
@@ -162,8 +161,7 @@ Points = list[tuple[int, float]]
 def learning_curves(rounds: Sequence[Round], order: tuple[str, ...]) -> tuple[Panel, ...]:
     """One panel of loss and one of balanced accuracy for every stage that measured them."""
     panels = []
-    for stage in dict.fromkeys(entry.stage for entry in rounds):
-        of_stage = [entry for entry in rounds if entry.stage == stage]
+    for stage, of_stage in by_stage(rounds).items():
         for key, title in (("loss", "Loss"), ("balanced_accuracy", "Balanced accuracy")):
             overall = _points([(entry.round, _overall(entry, key)) for entry in of_stage])
             by_subgroup = {
@@ -197,13 +195,13 @@ def _panel(stage: str, key: str, title: str, overall: Points, by_subgroup: dict[
         for index, points in enumerate(by_subgroup.values()):
             _line(axes, points, color=series_colour(index), linestyle=series_dash(index))
         _line(axes, overall, color=INK, linewidth=2.4)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        in_whole_numbers(axes.xaxis)
         axes.set_xlabel("round")
         if key == "loss":
             axes.set_ylim(bottom=0)
         else:
             axes.set_ylim(0, 1)
-            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+            in_percent(axes.yaxis)
 
     table = Table(
         f"{title} by round, {stage}",
@@ -230,18 +228,12 @@ KEPT = "kept"
 def pseudo_label_curves(rounds: Sequence[Round]) -> tuple[Panel, ...]:
     """One panel for every stage whose objective kept pseudo labels."""
     panels = []
-    for stage in dict.fromkeys(entry.stage for entry in rounds):
-        kept = {
-            entry.round: values
-            for entry in rounds
-            if entry.stage == stage
-            and (
-                values := [
-                    scalars[KEPT] for scalars in entry.scalars.values() if scalars.get(KEPT) is not None
-                ]
-            )
+    for stage, of_stage in by_stage(rounds).items():
+        shares = {
+            entry.round: [share for of in entry.scalars.values() if (share := of.get(KEPT)) is not None]
+            for entry in of_stage
         }
-        if kept:
+        if kept := {at: of_clients for at, of_clients in shares.items() if of_clients}:
             panels.append(_pseudo_labels_panel(stage, kept))
     return tuple(panels)
 
@@ -257,9 +249,9 @@ def _pseudo_labels_panel(stage: str, kept: dict[int, list[float]]) -> Panel:
         else:
             axes.vlines(rounds, least, most, color=MUTED, linewidth=1.2)
         axes.plot(rounds, means, color=INK, linewidth=2.4, marker="o" if len(rounds) == 1 else "")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        in_whole_numbers(axes.xaxis)
         axes.set(xlabel="round", ylim=(0, 1))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        in_percent(axes.yaxis)
 
     title = f"Pseudo labels kept, {stage}"
     table = Table(

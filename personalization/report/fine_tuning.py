@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from personalization.report.data import FineTuning
 from personalization.report.measures import Cell, Row, Table, number, texts, whole
@@ -20,6 +19,8 @@ from personalization.report.svg import (
     KeyEntry,
     Panel,
     drawn,
+    in_percent,
+    in_whole_numbers,
     series_colour,
     series_dash,
     series_marker,
@@ -148,9 +149,9 @@ def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel
                 clip_on=False,
                 zorder=5,
             )
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        in_whole_numbers(axes.xaxis)
         axes.set(xlabel="epoch of fine-tuning (0 is the global model)", ylabel="validation accuracy")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        in_percent(axes.yaxis)
 
     epochs = sorted({epoch for name in subgroups for epoch in fine_tuning.accuracies[name]})
     table = Table(
@@ -223,7 +224,7 @@ def frontier_curves(fine_tuning: FineTuning) -> Panel:
             xlim=(0, end), xlabel="allowed spread between subgroups, points", ylabel="validation accuracy"
         )
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        in_percent(axes.yaxis)
         axes.margins(y=0.12)
 
     listed = "; ".join(

@@ -5,19 +5,21 @@ Number formats of the report: percentages with one decimal, areas and errors wit
 Tables of the report: cells, rows and class names as the template shows them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import isnan
 from operator import add
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counting import Block
+from registry.bundle.counts.lesions import LesionSums
 from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
+from registry.bundle.metrics import selective
 from registry.bundle.metrics.fairness import fairness_limits
 from registry.bundle.metrics.intervals import Limits, sample_of
 from registry.bundle.metrics.summary import limits_of
@@ -130,6 +132,20 @@ class Estimate:
             return cls(None)
         return cls(float(limits.value), float(limits.low), float(limits.high))
 
+    @classmethod
+    def in_summary(cls, row: Mapping[str, Any], key: str) -> "Estimate":
+        """A figure of a row of figures as `summary.json` has them."""
+        return cls(row.get(key), *((row.get("intervals") or {}).get(key) or (None, None)))
+
+    @classmethod
+    def of_sums(
+        cls,
+        sums: LesionSums,
+        interval_of: Callable[[LesionSums], list[float] | None] = selective.share_interval,
+    ) -> "Estimate":
+        """A share of pictures, or with another interval a mean."""
+        return cls(selective.mean_of(sums), *(interval_of(sums) or (None, None)))
+
 
 def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:
     """The measures of a job with these classes, none of them twice.
@@ -185,6 +201,11 @@ def present(blocks: Mapping[str, Block]) -> dict[str, Block]:
 
 
 ALL = "all pictures"
+
+
+def with_all(blocks: Mapping[str, Block]) -> dict[str, Block]:
+    """The subgroups that have pictures, and all pictures together."""
+    return {**present(blocks), ALL: total(blocks)}
 
 
 Unit = Literal["percent", "ratio", "points"]

@@ -176,9 +176,8 @@ def _card(name: str, blocks: Mapping[str, Block], labels: Sequence[Label], *, al
 def _of_kinds(block: Block, labels: Sequence[Label]) -> Iterator[tuple[str, str]]:
     """Sensitivity for each kind of malignancy, where there are several."""
     for kind, found in by_kind(block, kinds_of(labels)).items():
-        of = None if found is None else found.figures["malignant_sensitivity"]
-        value = Estimate(None) if of is None else Estimate(of.value, *(of.interval or (None, None)))
-        text = TOO_FEW if found is None else f"{with_interval(value, 'percent')} of {whole(found.n)}"
+        value = Estimate.in_summary(found or {}, "malignant_sensitivity")
+        text = TOO_FEW if found is None else f"{with_interval(value, 'percent')} of {whole(found['n'])}"
         yield f"Sensitivity, {kind}", text
 
 

@@ -99,7 +99,7 @@ def render_report(run: ReportData) -> str:
         intersections=intersection_tables(run),
         patterns=pattern_tables(run),
         left_out=left_out_tables(run),
-        harms=harms(run),
+        harms=tuple(harms(run)),
         probes=probe_tables(run),
         reliability=_reliability_panels(run, order),
         calibration=calibration_table(run.calibration) if run.calibration else None,

@@ -25,6 +25,7 @@ from personalization.report.measures import (
     texts,
     total,
     whole,
+    with_all,
 )
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import kinds_of, malignant_classes
@@ -36,9 +37,6 @@ from registry.bundle.metrics.patient import (
     NO_OTHER,
     OF_A_KIND,
     TOO_FEW,
-    KindFigures,
-    Told,
-    figures_by_kind,
 )
 
 Stages = Mapping[str, Mapping[str, Block]]
@@ -81,7 +79,7 @@ def kinds_table(data: ReportData) -> Table | None:
     A target over all malignant lesions is met by the kind that is common.
     """
     blocks = present(list(data.counts.values())[-1])
-    groups = {**blocks, ALL: total(blocks)} if len(blocks) > 1 else blocks
+    groups = with_all(blocks) if len(blocks) > 1 else blocks
     kinds = kinds_of(data.labels)
     if len(kinds) < 2 or any(block.kinds is None for block in groups.values()):
         return None
@@ -89,7 +87,7 @@ def kinds_table(data: ReportData) -> Table | None:
     rows = tuple(
         Row(
             f"{name}: {kind}",
-            (Cell(whole(row.n)), *(_told_cell(row.figures.get(key)) for key in OF_A_KIND))
+            (Cell(whole(row["n"])), *(cell(Estimate.in_summary(row, key), "percent") for key in OF_A_KIND))
             if row is not None
             else texts(TOO_FEW, *("–" for _ in OF_A_KIND)),
             is_total=name == ALL,
@@ -101,17 +99,12 @@ def kinds_table(data: ReportData) -> Table | None:
     return Table(title, ("subgroup: kind", "pictures", *OF_A_KIND.values()), rows)
 
 
-def by_kind(block: Block, kinds: Sequence[str]) -> dict[str, KindFigures | None]:
-    """What counts of each kind of malignancy; nothing where there is one, or none was counted."""
-    if block.kinds is None:
+def by_kind(block: Block, kinds: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
+    """What counts of each kind of malignancy; None of one without pictures, and nothing of a single kind."""
+    if block.kinds is None or len(kinds) < 2:
         return {}
-    return figures_by_kind({"by_kind": selective.by_kind(block.kinds, kinds)}, kinds)
-
-
-def _told_cell(figure: Told | None) -> Cell:
-    if figure is None:
-        return Cell("–")
-    return cell(Estimate(figure.value, *(figure.interval or (None, None))), "percent")
+    found = selective.by_kind(block.kinds, kinds)
+    return {kind: found.get(kind) for kind in kinds}
 
 
 def changed(stages: Stages) -> dict[str, Mapping[str, Block]]:

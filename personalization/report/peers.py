@@ -17,6 +17,7 @@ from personalization.report.data import (
     ReportData,
     Round,
     StageFacts,
+    by_stage,
     communities_of,
     in_order,
     present,
@@ -101,11 +102,8 @@ def outline_caption(clients: Sequence[str], communities: Communities) -> str:
 def peer_maps(data: ReportData) -> tuple[Panel, ...]:
     """One heat map for every stage in which clients were given peers."""
     panels = []
-    for stage in dict.fromkeys(entry.stage for entry in data.rounds):
-        rounds = [entry for entry in data.rounds if entry.stage == stage and entry.peers]
-        if rounds:
-            facts = next((of.facts for of in data.facts if of.stage == stage), {})
-            panels.append(_panel(stage, rounds, communities_of(facts)))
+    for stage, rounds in by_stage(entry for entry in data.rounds if entry.peers).items():
+        panels.append(_panel(stage, rounds, data.communities(stage)))
     return tuple(panels)
 
 

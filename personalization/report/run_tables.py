@@ -24,6 +24,7 @@ from personalization.report.data import (
     ReportData,
     Round,
     StageFacts,
+    by_stage,
     communities_of,
     in_order,
 )
@@ -138,12 +139,9 @@ def _sum(held: Counter[tuple[str, str]], kinds: Sequence[str], splits: Sequence[
 def communication_tables(data: ReportData) -> tuple[Table, ...]:
     """One table for every stage whose rounds noted bytes by client."""
     tables = []
-    for stage in dict.fromkeys(entry.stage for entry in data.rounds):
-        rounds = [entry for entry in data.rounds if entry.stage == stage and entry.bytes_by_client]
-        if rounds:
-            facts = next((of.facts for of in data.facts if of.stage == stage), {})
-            clients = dict.fromkeys(client for entry in rounds for client in entry.bytes_by_client)
-            tables.append(_table(stage, rounds, in_order(clients, communities_of(facts))))
+    for stage, rounds in by_stage(entry for entry in data.rounds if entry.bytes_by_client).items():
+        clients = dict.fromkeys(client for entry in rounds for client in entry.bytes_by_client)
+        tables.append(_table(stage, rounds, in_order(clients, data.communities(stage))))
     return tuple(tables)
 
 
@@ -272,8 +270,7 @@ def probe_table(of: StageFacts) -> Table:
 
 
 def _cells(figures: Mapping[str, Any]) -> tuple[Cell, ...]:
-    n, intervals = int(figures["n"]), figures["intervals"]
     return (
-        Cell(whole(n)),
-        *(cell(Estimate(figures.get(key), *(intervals.get(key) or (None, None)))) for key in _COLUMNS),
+        Cell(whole(int(figures["n"]))),
+        *(cell(Estimate.in_summary(figures, key)) for key in _COLUMNS),
     )

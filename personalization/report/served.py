@@ -15,7 +15,7 @@ from personalization.report.measures import ALL, Cell, Estimate, Row, Table, cel
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Decisions
 from registry.bundle.counts.lesions import LesionSums
-from registry.bundle.metrics.selective import mean_interval, mean_of, share_interval
+from registry.bundle.metrics.selective import mean_interval, share_interval
 from training.messages.message import GLOBAL
 
 Blocks = Mapping[str, Block]
@@ -31,7 +31,7 @@ def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[
 
 def coverage(blocks: Blocks) -> Estimate:
     """The fraction of pictures whose prediction set holds the right class."""
-    return _figure(blocks, lambda decisions: decisions.covered, share_interval)
+    return _figure(blocks, lambda decisions: decisions.covered)
 
 
 def set_size(blocks: Blocks) -> Estimate:
@@ -41,17 +41,17 @@ def set_size(blocks: Blocks) -> Estimate:
 
 def answered(blocks: Blocks) -> Estimate:
     """The fraction of pictures of which something is concluded, or that triage calls urgent or rules out."""
-    return _figure(blocks, lambda decisions: decisions.answered, share_interval)
+    return _figure(blocks, lambda decisions: decisions.answered)
 
 
 def reported(blocks: Blocks) -> Estimate:
     """The fraction of pictures of which something is concluded."""
-    return _figure(blocks, lambda decisions: decisions.reported, share_interval)
+    return _figure(blocks, lambda decisions: decisions.reported)
 
 
 def wrong(blocks: Blocks) -> Estimate:
     """The fraction of wrong ones among the conclusions; undefined where there are none."""
-    return _figure(blocks, lambda decisions: decisions.wrong, share_interval)
+    return _figure(blocks, lambda decisions: decisions.wrong)
 
 
 def suspicious(blocks: Blocks) -> tuple[Estimate, int]:
@@ -68,7 +68,7 @@ def _at_working_point(blocks: Blocks, share: Callable[[Decisions], LesionSums]) 
     decisions = _decisions(blocks)
     if decisions is None:
         return Estimate(None), 0
-    return _exact(share(decisions), share_interval), int(share(decisions).n[0])
+    return Estimate.of_sums(share(decisions)), int(share(decisions).n[0])
 
 
 def _decisions(blocks: Blocks) -> Decisions | None:
@@ -80,14 +80,10 @@ def _decisions(blocks: Blocks) -> Decisions | None:
 def _figure(
     blocks: Blocks,
     sums: Callable[[Decisions], LesionSums],
-    interval_of: Callable[[LesionSums], list[float] | None],
+    interval_of: Callable[[LesionSums], list[float] | None] = share_interval,
 ) -> Estimate:
     decisions = _decisions(blocks)
-    return Estimate(None) if decisions is None else _exact(sums(decisions), interval_of)
-
-
-def _exact(sums: LesionSums, interval_of: Callable[[LesionSums], list[float] | None]) -> Estimate:
-    return Estimate(mean_of(sums), *(interval_of(sums) or (None, None)))
+    return Estimate(None) if decisions is None else Estimate.of_sums(sums(decisions), interval_of)
 
 
 _COLUMNS = (

@@ -29,10 +29,10 @@ from personalization.report.measures import (
     estimate,
     label_name,
     number,
-    present,
     texts,
     total,
     whole,
+    with_all,
 )
 from personalization.report.patients import figure_cell, pictures_of
 from registry.bundle.counts.counting import Block
@@ -45,7 +45,7 @@ def figures_table(
     stage: str, blocks: Mapping[str, Block], measures: Sequence[Measure], malignant: Malignant
 ) -> Table:
     """Some measures of all subgroups after one stage, all pictures last, without those defined nowhere."""
-    shown = {**present(blocks), ALL: total(blocks)}
+    shown = with_all(blocks)
     estimates = {
         name: {measure: estimate(measure.key, block, malignant) for measure in measures}
         for name, block in shown.items()
@@ -73,7 +73,7 @@ def figures_table(
 
 def recall_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]) -> Table:
     """The recall of every class in every subgroup."""
-    shown = {**present(blocks), ALL: total(blocks)}
+    shown = with_all(blocks)
     rows = []
     for k, label in enumerate(labels):
         cells = []
@@ -167,7 +167,9 @@ def unseen_table(of: StageFacts) -> Table:
             n, recall, precision = own.get("n", 0), own.get("recall"), own.get("precision")
             cells.append(Cell(whole(n)))
             cells += texts(number(recall), number(precision), number(f1(recall, precision)))
-        rows.append(Row(client, (*cells, _with_interval(block, "auroc"), _with_interval(block, "ece"))))
+        rows.append(
+            Row(client, (*cells, *(cell(Estimate.in_summary(block, key)) for key in ("auroc", "ece"))))
+        )
     columns = [
         f"{code.lower()} {figure}" for code in classes for figure in ("pictures", "recall", "precision", "F1")
     ]
@@ -180,11 +182,6 @@ def f1(recall: float | None, precision: float | None) -> float | None:
     if recall is None or precision is None:
         return None
     return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
-
-
-def _with_interval(block: Mapping[str, Any], key: str) -> Cell:
-    ends = (block.get("intervals") or {}).get(key) or (None, None)
-    return cell(Estimate(block.get(key), *ends))
 
 
 _SIGNIFICANT = 0.001
@@ -256,8 +253,4 @@ def _cell_figures(group: Mapping[str, Any] | None) -> tuple[Cell, ...]:
     if group is None:
         return (Cell(TOO_FEW), *texts(*[ABSENT] * len(IN_A_CELL)))
     n = int(group["n"])
-    intervals = group.get("intervals") or {}
-    figures = [
-        cell(Estimate(group.get(key), *(intervals.get(key) or (None, None))), "percent") for key in IN_A_CELL
-    ]
-    return (Cell(whole(n)), *figures)
+    return (Cell(whole(n)), *(cell(Estimate.in_summary(group, key), "percent") for key in IN_A_CELL))

@@ -18,7 +18,9 @@ from io import StringIO
 import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from personalization.report.measures import Table
 
@@ -135,6 +137,16 @@ def drawn(
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return inline(text.getvalue(), name, alternative)
+
+
+def in_percent(axis: Axis) -> None:
+    """Write shares along an axis in percent."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+
+
+def in_whole_numbers(axis: Axis) -> None:
+    """Mark whole numbers alone along an axis."""
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def inline(document: str, name: str, alternative: str) -> Markup:

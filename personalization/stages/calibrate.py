@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from personalization.calibration.at_thresholds import LEVEL, WorkingPoint
+from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.conclusions import propose_level, share_of
 from personalization.calibration.conformal import fit_threshold, no_distances, ood_detector, ood_facts
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
@@ -52,7 +52,7 @@ from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.labels import UNDECLARED, malignant_classes
-from registry.bundle.manifest import OutOfDistribution
+from registry.bundle.manifest import OutOfDistribution, WorkingPoint
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
@@ -240,7 +240,7 @@ class Calibrate(Stage):
                 of + share * bool(test.able) for of, share, test in zip(spent, shares, tests, strict=True)
             ]
             proposed = [test.proposed for test in tests]
-            counts = poll.at_thresholds(name, bundle.graph, histograms, proposed, asked)
+            counts = poll.at_thresholds(name, bundle.graph, list(histograms), proposed, asked)
             found = [
                 rules.model_copy(update={"nodes": (*rules.nodes, *test.fit(of))})
                 for rules, test, of in zip(found, tests, counts, strict=True)

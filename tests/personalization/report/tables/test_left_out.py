@@ -33,7 +33,9 @@ def test_there_is_a_line_for_everything_and_one_for_each_part(of_cases):
 
 
 def test_only_what_harms_with_intervals_apart_is_named(of_cases):
-    assert harms(of_cases) == ("sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it.",)
+    assert tuple(harms(of_cases)) == (
+        "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it.",
+    )
     page = render_report(of_cases)
     assert "sex harms dark" not in page  # there are no patterns: the section is that of cases
 

@@ -23,7 +23,8 @@ def model(name, point):
 
 
 def point(probability, *, low=0.95, n=80, reached=True):
-    return WorkingPoint(0.95, 0.95, int(score_bin(np.array(probability))), low, n, reached)
+    at = int(score_bin(np.array(probability)))
+    return WorkingPoint(target=0.95, level=0.95, threshold_bin=at, sensitivity_low=low, n=n, reached=reached)
 
 
 def counted(scores, labels, of):
