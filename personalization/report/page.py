@@ -1,9 +1,9 @@
 """Rendering the report: the template filled with tables and figures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -30,7 +30,7 @@ from personalization.report.fine_tuning import (
     frontier_table,
     selection_table,
 )
-from personalization.report.measures import FIRST, Measure, Table, compared, measures_of, present, total
+from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
 from personalization.report.overview import limits, overview
 from personalization.report.peers import peer_maps, similarity_maps
 from personalization.report.run_tables import (
@@ -124,40 +124,18 @@ def _panels(measures: Sequence[Measure], run: ReportData, order: tuple[str, ...]
     return [panel for measure in measures if (panel := bars(measure, run.counts, order, malignant))]
 
 
-@dataclass(frozen=True)
-class Personal:
-    """The section on personal models.
-
-    Attributes:
-        of: what is known of it.
-        key: the key of the curves by epoch.
-        curves: validation accuracy by epoch.
-        selected: the selected epochs.
-        price_key: the key of the curves of the price.
-        price: the best reachable accuracy by allowed spread.
-        priced: the same for the choices that have a name.
-    """
-
-    of: FineTuning
-    key: tuple[KeyEntry, ...]
-    curves: Panel
-    selected: Table
-    price_key: tuple[KeyEntry, ...]
-    price: Panel
-    priced: Table
-
-
-def _personal(fine_tuning: FineTuning, order: tuple[str, ...]) -> Personal:
+def _personal(fine_tuning: FineTuning, order: tuple[str, ...]) -> dict[str, Any]:
+    """What the section on personal models shows."""
     own = tuple(fine_tuning.accuracies) if fine_tuning.per == "client" else order
-    return Personal(
-        of=fine_tuning,
-        key=_key(own),
-        curves=fine_tuning_curves(fine_tuning, own),
-        selected=selection_table(fine_tuning),
-        price_key=frontier_key(fine_tuning),
-        price=frontier_curves(fine_tuning),
-        priced=frontier_table(fine_tuning),
-    )
+    return {
+        "of": fine_tuning,
+        "key": _key(own),
+        "curves": fine_tuning_curves(fine_tuning, own),
+        "selected": selection_table(fine_tuning),
+        "price_key": frontier_key(fine_tuning),
+        "price": frontier_curves(fine_tuning),
+        "priced": frontier_table(fine_tuning),
+    }
 
 
 def _key(names: tuple[str, ...]) -> tuple[KeyEntry, ...]:

@@ -41,14 +41,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import isfinite
 from typing import Any, Literal
 
 from pydantic import Field
 
 from personalization.selection.proof import Proof, ProofConfig
 from training.config import FrozenConfig
-from training.errors import DataError
 
 # Accuracies are ratios of counts. A double determines its ratio up to this denominator, and with ratios
 # 0.75 − 0.70 ≤ 0.05 is true instead of a matter of rounding.
@@ -179,9 +177,6 @@ def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfi
 
     Returns:
         The choice; equal inputs in another order give the same epochs.
-
-    Raises:
-        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
     """
     exact = exact_accuracies(accuracies)
     band = _ratio(config.band)
@@ -226,17 +221,11 @@ def with_proofs(
 
 
 def exact_accuracies(accuracies: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, Fraction]]:
-    """The same accuracies as ratios of counts.
-
-    Raises:
-        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
-    """
-    if not accuracies:
-        raise DataError(
-            "there is no subgroup to select an epoch for; name `subgroups` in the job's data block, "
-            "or leave the personalize stage out"
-        )
-    return {name: _exact(name, by_epoch) for name, by_epoch in accuracies.items()}
+    """The same accuracies as ratios of counts."""
+    return {
+        name: {epoch: _ratio(accuracy) for epoch, accuracy in by_epoch.items()}
+        for name, by_epoch in accuracies.items()
+    }
 
 
 def floors_of(
@@ -268,23 +257,6 @@ def _search(
 def chosen_epochs(accuracies: Mapping[str, Mapping[int, float]], epochs: Mapping[str, int]) -> ChosenEpochs:
     """These epochs with their accuracies."""
     return ChosenEpochs(dict(epochs), {name: accuracies[name][epoch] for name, epoch in epochs.items()})
-
-
-def _exact(subgroup: str, by_epoch: Mapping[int, float]) -> dict[int, Fraction]:
-    if 0 not in by_epoch:
-        kept = ", ".join(str(epoch) for epoch in sorted(by_epoch)) or "none"
-        raise DataError(
-            f"subgroup {subgroup!r} has no validation accuracy at epoch 0 (epochs given: {kept}); "
-            "evaluate the global model before fine-tuning"
-        )
-    for epoch, accuracy in by_epoch.items():
-        if not isfinite(accuracy) or not 0 <= accuracy <= 1:
-            raise DataError(
-                f"subgroup {subgroup!r} has validation accuracy {accuracy} at epoch {epoch}; "
-                "an accuracy lies in [0, 1]. A subgroup without validation pictures cannot be selected for: "
-                "leave it out, and it keeps the global model"
-            )
-    return {epoch: _ratio(accuracy) for epoch, accuracy in by_epoch.items()}
 
 
 def _ratio(value: float) -> Fraction:
@@ -352,9 +324,6 @@ def frontier(
 
     Returns:
         From the smallest spread to the largest; the mean rises with it and the minimum never falls.
-
-    Raises:
-        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
     """
     exact = exact_accuracies(accuracies)
     floors = floors_of(exact, config or SelectionConfig())

@@ -229,12 +229,12 @@ def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
             f"{client.id} compares heads without a fold on training pictures of a job that has folds "
             f"(data.crossfit); it was asked about {request.split}"
         )
-    total = PairedCounts.zeros(len(client.dataset.labels))
+    found = []
     for name, part in sendable(client, request, in_folds=True).items():
         fold = name.rpartition("/")[2]
         old, new = (named(broadcast.tensors, f"{fold}/{of}") for of in (BEFORE, AFTER))
-        total += compared(client, part, old, new)
-    return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
+        found.append(compared(client, part, old, new))
+    return reply_paired(broadcast, client, found)
 
 
 def read_paired(update: Update, classes: int) -> PairedCounts:
@@ -270,10 +270,12 @@ def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> U
     parts = disclosable_together(client, request) if together else sendable(client, request)
     before = named(broadcast.tensors, BEFORE)
     after = {**before, **named(broadcast.tensors, AFTER)}
-    total = sum(
-        (compared(client, part, before, after) for part in parts.values()),
-        PairedCounts.zeros(len(client.dataset.labels)),
-    )
+    return reply_paired(broadcast, client, [compared(client, part, before, after) for part in parts.values()])
+
+
+def reply_paired(broadcast: Broadcast, client: Client, counts: Iterable[PairedCounts]) -> Update:
+    """Send the sum of the counts."""
+    total = sum(counts, PairedCounts.zeros(len(client.dataset.labels)))
     return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
 
 

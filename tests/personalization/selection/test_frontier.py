@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.selection.select import SelectionConfig, frontier, frontier_facts, select
-from training.errors import DataError
 
 PAPER = SelectionConfig(rule="paper")
 VALIDATION_SIZES = (7, 20, 13, 9)  # pictures per subgroup, so that accuracies do not share a denominator
@@ -122,19 +121,6 @@ def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
     frontier(accuracies, PAPER)
 
     assert process_time() - start < 1
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "message"),
-    [
-        ({}, "no subgroup"),
-        ({"dark": {1: 0.5}}, r"'dark' has no validation accuracy at epoch 0"),
-        ({"dark": {0: 0.5, 3: 50.0}}, "accuracy 50.0 at epoch 3"),
-    ],
-)
-def test_accuracies_that_tell_nothing_are_refused(accuracies, message):
-    with pytest.raises(DataError, match=message):
-        frontier(accuracies)
 
 
 def test_the_summary_tells_both_frontiers_where_they_differ():

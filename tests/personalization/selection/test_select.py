@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personalization.selection.select import SelectionConfig, select
-from training.errors import DataError
 
 VALIDATION_SIZES = (7, 20, 13, 9)  # pictures per subgroup, so that accuracies do not share a denominator
 
@@ -157,17 +156,3 @@ def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
     select(accuracies, SelectionConfig())
 
     assert process_time() - start < 1
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "message"),
-    [
-        ({}, "no subgroup"),
-        ({"dark": {1: 0.5}}, r"'dark' has no validation accuracy at epoch 0 \(epochs given: 1\)"),
-        ({"dark": {0: float("nan")}}, "'dark' has validation accuracy nan at epoch 0"),
-        ({"dark": {0: 0.5, 3: 50.0}}, "accuracy 50.0 at epoch 3"),
-    ],
-)
-def test_what_cannot_be_selected_from_is_refused(accuracies, message):
-    with pytest.raises(DataError, match=message):
-        select(accuracies, SelectionConfig())
