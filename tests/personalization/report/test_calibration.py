@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from personalization.calibration.at_thresholds import WorkingPoint
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.calibration import (
@@ -29,6 +28,7 @@ from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import LOGIT_BINS, score_bin
 from registry.bundle.labels import UNDECLARED, Label
+from registry.bundle.manifest import WorkingPoint
 from training.data.subgroups import ToneSubgroups
 
 
@@ -200,23 +200,22 @@ def test_every_tone_of_a_group_has_a_row_and_its_patients():
     assert tones_table(()) is None
 
 
-SERVED_PERCENT = "\u202f%"
 MALIGNANT = np.array([True, False])
-SERVED_LABELS = (
+KINDS = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
     Label(code="NV", name="Naevus", malignancy="benign"),
 )
-TREE, HALF = Tree(SERVED_LABELS), int(LOGIT_BINS.bin(np.array(0.5)))
+TREE, HALF = Tree(KINDS), int(LOGIT_BINS.bin(np.array(0.5)))
 
 
 @pytest.fixture
-def model_served():
+def served_model():
     """`model(name, in the set from, concluded from)`: thresholds as probabilities."""
 
     def make(name, in_set, concluded):
         in_set, concluded = LOGIT_BINS.bin(np.array([in_set, concluded])).tolist()
         of_each = {"threshold_bin": concluded, "n": 60, "wrong": 0, "risk_high": 0.09}
-        nodes = tuple(NodeRule(level="diagnosis", code=one.code, **of_each) for one in SERVED_LABELS)
+        nodes = tuple(NodeRule(level="diagnosis", code=one.code, **of_each) for one in KINDS)
         conformal = ConformalThreshold(in_set, 0.9, 50, 46)
         return CalibratedModel(
             name, Temperature(1.0, 1.0, 50), conformal, conclusions=Conclusions(nodes=nodes)
@@ -230,31 +229,31 @@ def blocks():
     """`blocks(models, subgroup=(melanomas found, missed, naevi found, missed))`, all answers at 0.8."""
 
     def make(models, **numbers):
-        by_name = {model_served.subgroup: model_served for model_served in models}
+        by_name = {served_model.subgroup: served_model for served_model in models}
         made = {}
         for name, of in numbers.items():
-            model_served = by_name.get(name, by_name.get("global"))
-            made[name] = counted_served(of, model_served)
+            served_model = by_name.get(name, by_name.get("global"))
+            made[name] = counted_by(of, served_model)
         return made
 
     return make
 
 
-def counted_served(numbers, model_served):
+def counted_by(numbers, served_model):
     """Histograms of merged bins, and what the thresholds do to the pictures."""
     labels = np.repeat([0, 0, 1, 1], numbers)
     answers = np.repeat([0, 1, 1, 0], numbers)
     probabilities = np.full((len(labels), 2), 0.2)
     probabilities[np.arange(len(labels)), answers] = 0.8
-    return counts_of(probabilities, labels, model_served, 5)
+    return counts_of(probabilities, labels, served_model, 5)
 
 
-def counts_of(probabilities, labels, model_served, smallest_cell):
+def counts_of(probabilities, labels, served_model, smallest_cell):
     """Counts with what a model's thresholds do; what is not urgent is ruled out, where it has any."""
-    if model_served is None:
+    if served_model is None:
         return count(probabilities, labels, malignant=MALIGNANT, smallest_cell=smallest_cell)
-    nodes = tuple(model_served.conclusions.thresholds(TREE).tolist())
-    thresholds = Thresholds(model_served.conformal.threshold_bin, None, HALF, HALF, nodes)
+    nodes = tuple(served_model.conclusions.thresholds(TREE).tolist())
+    thresholds = Thresholds(served_model.conformal.threshold_bin, None, HALF, HALF, nodes)
     return count(
         probabilities,
         labels,
@@ -265,65 +264,65 @@ def counts_of(probabilities, labels, model_served, smallest_cell):
     )
 
 
-def texts_served(row):
+def row_texts(row):
     return [cell.text for cell in row.cells]
 
 
-def test_every_subgroup_by_the_thresholds_of_its_own_model(model_served, blocks):
+def test_every_subgroup_by_the_thresholds_of_its_own_model(served_model, blocks):
     """Light (from 0.4): sets of the answer alone. Dark (from 0.15): both classes, nothing is concluded."""
     models = [
-        model_served("global", 0.15, 0.15),
-        model_served("light", 0.4, 0.8),
-        model_served("dark", 0.15, 0.9),
+        served_model("global", 0.15, 0.15),
+        served_model("light", 0.4, 0.8),
+        served_model("dark", 0.15, 0.9),
     ]
     table = served_table(models, blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5)))
 
     light, dark, everything = table.rows
-    assert texts_served(light) == [
+    assert row_texts(light) == [
         "50",
         "light",
-        f"76.0{SERVED_PERCENT}",
+        f"76.0{PERCENT}",
         "1.00",
-        f"100.0{SERVED_PERCENT}",
-        f"100.0{SERVED_PERCENT}",
-        f"24.0{SERVED_PERCENT}",
+        f"100.0{PERCENT}",
+        f"100.0{PERCENT}",
+        f"24.0{PERCENT}",
     ]
-    assert texts_served(dark) == [
+    assert row_texts(dark) == [
         "20",
         "dark",
-        f"100.0{SERVED_PERCENT}",
+        f"100.0{PERCENT}",
         "2.00",
-        f"100.0{SERVED_PERCENT}",
-        f"0.0{SERVED_PERCENT}",
+        f"100.0{PERCENT}",
+        f"0.0{PERCENT}",
         "–",
     ]
-    assert texts_served(everything) == [
+    assert row_texts(everything) == [
         "70",
         "–",
-        f"{100 * 58 / 70:.1f}{SERVED_PERCENT}",  # 38 of light and all 20 of dark
+        f"{100 * 58 / 70:.1f}{PERCENT}",  # 38 of light and all 20 of dark
         f"{90 / 70:.2f}",
-        f"100.0{SERVED_PERCENT}",  # urgent or ruled out
-        f"{100 * 50 / 70:.1f}{SERVED_PERCENT}",
-        f"24.0{SERVED_PERCENT}",  # of dark nothing is concluded
+        f"100.0{PERCENT}",  # urgent or ruled out
+        f"{100 * 50 / 70:.1f}{PERCENT}",
+        f"24.0{PERCENT}",  # of dark nothing is concluded
     ]
     assert everything.is_total
 
 
-def test_who_has_no_model_is_answered_by_the_global_one(model_served, blocks):
-    models = [model_served("global", 0.4, 0.2)]
+def test_who_has_no_model_is_answered_by_the_global_one(served_model, blocks):
+    models = [served_model("global", 0.4, 0.2)]
     table = served_table(models, blocks(models, **{"dark": (5, 5, 5, 5), UNDECLARED: (2, 0, 2, 0)}))
 
     assert [row.cells[1].text for row in table.rows] == ["global", "global", "–"]
     assert [row.cells[2].text for row in table.rows] == [
-        f"50.0{SERVED_PERCENT}",
-        f"100.0{SERVED_PERCENT}",
-        f"{100 * 14 / 24:.1f}{SERVED_PERCENT}",
+        f"50.0{PERCENT}",
+        f"100.0{PERCENT}",
+        f"{100 * 14 / 24:.1f}{PERCENT}",
     ]
 
 
-def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model_served, blocks):
+def test_a_merged_histogram_is_not_cut_where_the_threshold_is(served_model, blocks):
     """Ten pictures of which six reach the threshold: the histogram has them all at one bin."""
-    own = model_served("light", 0.2, 0.7)
+    own = served_model("light", 0.2, 0.7)
     first = np.repeat([0.72, 0.66], [6, 4])
     probabilities = np.stack([first, 1 - first], axis=1)
     made = counts_of(probabilities, np.zeros(10, dtype=int), own, 10)

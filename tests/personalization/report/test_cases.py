@@ -54,48 +54,42 @@ def test_a_line_has_the_figures_with_their_intervals(of_cases):
     assert cells[-1].note == "20.0 to 45.0"
 
 
-def figures_left_out(auroc, n=300, **more):
+def row_of(auroc, n=300, **more):
     intervals = {"malignancy_auroc": [auroc - 0.03, auroc + 0.03]}
     return {"n": n, "malignancy_auroc": auroc, "intervals": intervals, **more}
 
 
 @pytest.fixture
-def of_cases_left_out(report):
+def with_harm(report):
     """A report's data in which sex harms dark skin, and age helps everybody."""
-    whole = figures_left_out(
-        0.85, by_subgroup={"dark": figures_left_out(0.7), "light": figures_left_out(0.9, n=20)}
-    )
+    whole = row_of(0.85, by_subgroup={"dark": row_of(0.7), "light": row_of(0.9, n=20)})
     left_out = {
-        "age": figures_left_out(
-            0.75, by_subgroup={"dark": figures_left_out(0.6), "light": figures_left_out(0.8)}
-        ),
-        "sex": figures_left_out(
-            0.86, by_subgroup={"dark": figures_left_out(0.8), "light": figures_left_out(0.88)}
-        ),
+        "age": row_of(0.75, by_subgroup={"dark": row_of(0.6), "light": row_of(0.8)}),
+        "sex": row_of(0.86, by_subgroup={"dark": row_of(0.8), "light": row_of(0.88)}),
     }
     data = report("calibrate", {"left_out": left_out})
     return replace(data, summary={**data.summary, "stages": [{"name": "calibrate", "test": whole}]})
 
 
-def test_there_is_a_line_for_everything_and_one_for_each_part(of_cases_left_out):
-    whole, dark, _ = left_out_tables(of_cases_left_out)
+def test_there_is_a_line_for_everything_and_one_for_each_part(with_harm):
+    whole, dark, _ = left_out_tables(with_harm)
     assert [row.header for row in whole.rows] == ["all that is known", "without age", "without sex"]
     assert [row.cells[1].text for row in dark.rows] == ["0.700", "0.600", "0.800"]
     assert dark.rows[0].cells[1].note == "0.670 to 0.730"
 
 
-def test_only_what_harms_with_intervals_apart_is_named(of_cases_left_out):
-    assert tuple(harms(of_cases_left_out)) == (
+def test_only_what_harms_with_intervals_apart_is_named(with_harm):
+    assert tuple(harms(with_harm)) == (
         "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it.",
     )
-    page = render_report(of_cases_left_out)
+    page = render_report(with_harm)
     assert "sex harms dark" not in page  # there are no patterns: the section is that of cases
 
 
-def test_the_page_names_it(of_cases_left_out):
-    [stage] = of_cases_left_out.facts
-    patterns = {"close-up": figures_left_out(0.8, by_subgroup={})}
-    of_both = replace(of_cases_left_out, facts=[replace(stage, facts={**stage.facts, "patterns": patterns})])
+def test_the_page_names_it(with_harm):
+    [stage] = with_harm.facts
+    patterns = {"close-up": row_of(0.8, by_subgroup={})}
+    of_both = replace(with_harm, facts=[replace(stage, facts={**stage.facts, "patterns": patterns})])
     page = render_report(of_both)
     assert "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it." in page
     assert "No part harms" not in page

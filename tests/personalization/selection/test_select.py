@@ -32,13 +32,19 @@ def accuracies_of(groups):
     return {f"group {i}": {e: k / n for e, k in enumerate(right)} for i, (n, right) in enumerate(groups)}
 
 
-def brute_force(groups, band, *, floor):
-    """Every combination, compared in whole numbers of right answers."""
+def every_choice(groups, floor):
+    """Spread, minimum, sum and epochs of every combination."""
     allowed = [[e for e, k in enumerate(right) if not floor or k >= right[0]] for _, right in groups]
     points = []
     for epochs in product(*allowed):
         values = [Fraction(groups[i][1][e], groups[i][0]) for i, e in enumerate(epochs)]
         points.append((max(values) - min(values), min(values), sum(values), epochs))
+    return points
+
+
+def brute_force(groups, band, *, floor):
+    """Every combination, compared in whole numbers of right answers."""
+    points = every_choice(groups, floor)
     smallest = min(spread for spread, *_ in points)
     width = max(band, smallest)
     within = [chosen for chosen in points if chosen[0] <= width]
@@ -148,7 +154,8 @@ def test_smallest_spread_is_taken_where_the_band_cannot_be_met():
     assert "wider than the band of 0.05" in selection.explanation
 
 
-def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
+@pytest.mark.parametrize("search", [select, frontier])
+def test_two_hundred_epochs_of_six_subgroups_take_under_a_second(search):
     generator = np.random.default_rng(0)
     accuracies = {
         str(group): {epoch: int(generator.integers(300, size)) / size for epoch in range(201)}
@@ -156,42 +163,18 @@ def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
     }
 
     start = process_time()
-    select(accuracies, SelectionConfig())
+    search(accuracies, SelectionConfig())
 
     assert process_time() - start < 1
 
 
 PAPER = SelectionConfig(rule="paper")
-FRONTIER_VALIDATION_SIZES = (
-    7,
-    20,
-    13,
-    9,
-)  # pictures per subgroup, so that accuracies do not share a denominator
-
-right_counts_frontier = st.lists(
-    st.integers(0, 3).flatmap(
-        lambda i: st.lists(st.integers(0, FRONTIER_VALIDATION_SIZES[i]), min_size=1, max_size=6).map(
-            lambda right: (FRONTIER_VALIDATION_SIZES[i], right)
-        )
-    ),
-    min_size=1,
-    max_size=4,
-)
 rules = st.sampled_from([PAPER, SelectionConfig()])
-
-
-def accuracies_of_frontier(groups):
-    return {f"group {i}": {e: k / n for e, k in enumerate(right)} for i, (n, right) in enumerate(groups)}
 
 
 def brute_force_frontier(groups, rule):
     """By spread, the highest minimum, the highest sum and the earliest epochs of all choices up to it."""
-    allowed = [[e for e, k in enumerate(right) if rule == PAPER or k >= right[0]] for _, right in groups]
-    points = []
-    for epochs in product(*allowed):
-        values = [Fraction(groups[i][1][e], groups[i][0]) for i, e in enumerate(epochs)]
-        points.append((max(values) - min(values), min(values), sum(values), epochs))
+    points = every_choice(groups, rule != PAPER)
     steps = []
     for allowed_spread in sorted({spread for spread, *_ in points}):
         within = [chosen for chosen in points if chosen[0] <= allowed_spread]
@@ -203,10 +186,10 @@ def brute_force_frontier(groups, rule):
     return steps
 
 
-@given(right_counts_frontier, rules)
+@given(right_counts, rules)
 def test_every_step_equals_brute_force(groups, rule):
     expected = brute_force_frontier(groups, rule)
-    found = frontier(accuracies_of_frontier(groups), rule)
+    found = frontier(accuracies_of(groups), rule)
 
     assert [tuple(chosen.epochs.values()) for chosen in found] == [epochs for *_, epochs in expected]
     for chosen, (spread, worst, total, _) in zip(found, expected, strict=True):
@@ -215,9 +198,9 @@ def test_every_step_equals_brute_force(groups, rule):
         assert chosen.mean == pytest.approx(float(total) / len(groups), abs=1e-12)
 
 
-@given(right_counts_frontier, rules)
+@given(right_counts, rules)
 def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, rule):
-    found = frontier(accuracies_of_frontier(groups), rule)
+    found = frontier(accuracies_of(groups), rule)
 
     for before, after in pairwise(found):
         assert before.spread < after.spread
@@ -226,9 +209,9 @@ def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(group
     assert list(found[-1].accuracies.values()) == [max(right) / n for n, right in groups]
 
 
-@given(right_counts_frontier, rules, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
+@given(right_counts, rules, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
 def test_the_selection_of_any_band_is_on_the_frontier(groups, rule, band):
-    accuracies = accuracies_of_frontier(groups)
+    accuracies = accuracies_of(groups)
     rule = rule.model_copy(update={"band": band})
     within = [chosen for chosen in frontier(accuracies, rule) if chosen.spread <= band + 1e-12]
 
@@ -263,19 +246,6 @@ def test_one_subgroup_has_one_step_its_best_epoch():
     (only,) = frontier({"all": {0: 0.5, 1: 0.8, 2: 0.8}})
 
     assert (only.epochs, only.spread, only.worst, only.mean) == ({"all": 1}, 0.0, 0.8, 0.8)
-
-
-def test_two_hundred_epochs_of_six_subgroups_take_under_a_second_frontier():
-    generator = np.random.default_rng(0)
-    accuracies = {
-        str(group): {epoch: int(generator.integers(300, size)) / size for epoch in range(201)}
-        for group, size in enumerate((589, 961, 661, 556, 306, 827))
-    }
-
-    start = process_time()
-    frontier(accuracies, PAPER)
-
-    assert process_time() - start < 1
 
 
 def test_the_summary_tells_both_frontiers_where_they_differ():
