@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import asdict, replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -23,17 +22,12 @@ from registry.bundle.counts.score_bins import score_bin
 from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
 from registry.bundle.metrics.patient import Judged, findings
 from registry.bundle.metrics.summary import over_clients, summarise
+from tests.personalization.report.conftest import LABELS, Outline
 from tests.thresholds import at_log_odds
 from training.errors import DataError
 
-LABELS = (
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Nevus", malignancy="benign"),
-)
-VOID = {"meta", "br", "hr", "img", "input", "link"}
 
-
-def block(right, wrong, thresholds=None, concluded=False):
+def half(right, wrong, thresholds=None, concluded=False):
     """`right` and `wrong` answers at 0.8, half of the pictures of each class; all are concluded or none."""
     n = right + wrong
     labels = np.arange(n) % 2
@@ -49,29 +43,16 @@ def small(**changes):
     data = ReportData(
         summary={"job": "small"},
         labels=LABELS,
-        counts={"federate": {"light": block(45, 5), "dark": block(14, 6)}},
+        counts={"federate": {"light": half(45, 5), "dark": half(14, 6)}},
     )
     return replace(data, **changes)
 
 
-@pytest.fixture
-def melanomas():
-    """`melanomas(found, missed, naevi cleared, suspected)`."""
-
-    def make(*numbers):
-        labels, answers = np.repeat([0, 0, 1, 1], numbers), np.repeat([0, 1, 1, 0], numbers)
-        probabilities = np.full((len(labels), 2), 0.2)
-        probabilities[np.arange(len(labels)), answers] = 0.8
-        return count(probabilities, labels, malignant=np.array([True, False]))
-
-    return make
-
-
 def largest_by_client():
     """What a federated stage with peers tells of its clients, two of them of one community."""
-    blocks = {"clinic c": block(9, 1), "clinic <a>": block(8, 2), "clinic & b": block(6, 4)}
+    blocks = {"clinic c": half(9, 1), "clinic <a>": half(8, 2), "clinic & b": half(6, 4)}
     communities = {"north & <b>east</b>": ["clinic <a>", "clinic & b"]}
-    unseen = summarise({"all": block(30, 10)}, LABELS, ())
+    unseen = summarise({"all": half(30, 10)}, LABELS, ())
     return {
         **over_clients(blocks, communities, ["MEL", "NV"]),
         "similarity": {"clients": list(blocks), "matrix": [[1, 0.5, 0.4], [0.5, 1, 0.9], [0.4, 0.9, 1]]},
@@ -107,7 +88,7 @@ def full():
         }
         for at in (1, 2, 3)
     ]
-    federate = {"light <I>": block(90, 10), "dark & deep": block(14, 6), UNDECLARED: block(3, 1)}
+    federate = {"light <I>": half(90, 10), "dark & deep": half(14, 6), UNDECLARED: half(3, 1)}
     return ReportData(
         summary={
             "job": "clinic & <script>alert(1)</script>",
@@ -120,7 +101,7 @@ def full():
             "versions": [{"model": "skin", "subgroup": "global", "version": 1}],
         },
         labels=LABELS,
-        counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4)}},
+        counts={"federate": federate, "personalize": {**federate, "dark & deep": half(16, 4)}},
         rounds=[Round.from_line(line) for line in rounds],
         facts=[StageFacts("federate", "federate", largest_by_client())],
         census=[
@@ -152,67 +133,34 @@ def full():
     )
 
 
-class Page(HTMLParser):
-    """Reads a page and notes what the tests ask about."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.open, self.tags, self.headings, self.text = [], [], [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open, f"</{tag}> closes nothing"
-        opened = self.open.pop()
-        assert opened == tag, f"</{tag}> closes <{opened}>"
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text.append(data)
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
 @pytest.fixture(scope="module")
 def html():
     return render_report(full())
 
 
 @pytest.fixture(scope="module")
-def page(html):
-    return Page(html)
-
-
-@pytest.fixture(scope="module")
-def text(page):
-    return " ".join(" ".join(page.text).split())
+def text(html):
+    return Outline(html).text
 
 
 def test_the_page_is_the_same_bytes_for_the_same_data(html):
     assert render_report(full()) == html
 
 
-def test_every_tag_is_closed_and_every_id_is_unique(page):
-    identities = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+def test_every_tag_is_closed_and_every_id_is_unique(html):
+    page = Outline(html)
+    identities = [attributes["id"] for _, attributes, _ in page.tags if "id" in attributes]
     targets = [
         value.removeprefix("#")
-        for _, attributes in page.tags
+        for _, attributes, _ in page.tags
         for name, value in attributes.items()
         if name in {"href", "xlink:href"} and value.startswith("#")
     ]
-    labels = [attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes]
+    labels = [
+        attributes["aria-labelledby"] for _, attributes, _ in page.tags if "aria-labelledby" in attributes
+    ]
 
-    assert page.open == []
+    assert page.standing == []
     assert len(identities) == len(set(identities))
     assert set(targets) <= set(identities)
     assert set(labels) <= set(identities)
@@ -256,12 +204,11 @@ def test_every_part_of_the_run_is_told(text):
 
 
 def test_a_run_without_clients_peers_or_bytes_has_none_of_their_parts():
-    page = Page(render_report(small()))
-    text = " ".join(page.text)
+    page = Outline(render_report(small()))
 
     for absent in ("Single clients", "Peers", "Communication of stage", "Pseudo labels", "never seen"):
-        assert absent not in text
-    assert {attributes["href"] for attributes in page.all("a")} == {
+        assert absent not in page.text
+    assert {attributes["href"] for attributes, _ in page.all("a")} == {
         "#fairness",
         "#calibration",
         "#run",
@@ -287,8 +234,8 @@ def test_the_subgroup_whose_malignant_lesions_are_missed_comes_first():
     assert "below that of light." in view.verdict
 
 
-def test_the_worst_served_is_the_one_of_lowest_sensitivity_and_not_of_lowest_accuracy(melanomas):
-    counts = {"federate": {"light": melanomas(9, 1, 20, 70), "dark": melanomas(3, 7, 89, 1)}}
+def test_the_worst_served_is_the_one_of_lowest_sensitivity_and_not_of_lowest_accuracy(block):
+    counts = {"federate": {"light": block(9, 1, 20, 70), "dark": block(3, 7, 89, 1)}}
     worst = overview(small(counts=counts)).cards[0]
     assert (worst.subject, worst.value) == ("dark", "30.0\u202f%")
 
@@ -302,8 +249,8 @@ def test_where_nothing_is_malignant_balanced_accuracy_leads():
     assert "served worst: balanced accuracy is" in view.verdict
 
 
-def test_a_subgroup_without_malignant_pictures_says_so_in_words(melanomas):
-    blocks = {"light": melanomas(9, 1, 9, 1), "medium": melanomas(8, 2, 9, 1), "dark": melanomas(0, 0, 9, 1)}
+def test_a_subgroup_without_malignant_pictures_says_so_in_words(block):
+    blocks = {"light": block(9, 1, 9, 1), "medium": block(8, 2, 9, 1), "dark": block(0, 0, 9, 1)}
     view = overview(small(counts={"federate": blocks}))
     dark = next(card for card in view.cards if card.subject == "dark")
     assert (dark.value, dark.interval) == ("no malignant pictures", "")
@@ -315,11 +262,11 @@ def test_a_subgroup_without_malignant_pictures_says_so_in_words(melanomas):
     assert [row.cells[at].text for at in (0, 2)] == ["no malignant pictures"] * 2
 
 
-def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(melanomas):
-    light = melanomas(80, 20, 150, 50)
+def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(block):
+    light = block(80, 20, 150, 50)
     blocks = {
-        "federate": {"light": light, "dark": melanomas(18, 3, 55, 24)},
-        "personalize": {"light": light, "dark": melanomas(7, 14, 72, 7)},
+        "federate": {"light": light, "dark": block(18, 3, 55, 24)},
+        "personalize": {"light": light, "dark": block(7, 14, 72, 7)},
     }
     judged = [Judged(stage, summarise(of, LABELS, list(of)), {}) for stage, of in blocks.items()]
     data = small(
@@ -354,7 +301,7 @@ def test_the_cards_tell_the_working_point_where_there_is_one():
 
 
 def test_sensitivity_is_shown_by_kind_of_malignancy():
-    """Of ten melanomas four are found, of ten basal cell carcinomas nine; light has no melanoma."""
+    """of ten melanomas four are found, of ten basal cell carcinomas nine; light has no melanoma."""
     labels = (LABELS[0], Label(code="BCC", name="Basal", malignancy="malignant"), LABELS[1])
     kinds = kind_of_each(labels)
 
@@ -379,7 +326,7 @@ def test_sensitivity_is_shown_by_kind_of_malignancy():
 
 
 def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
-    one, other = {"light": block(45, 5), "dark": block(14, 6)}, {"light": block(45, 5), "dark": block(16, 4)}
+    one, other = {"light": half(45, 5), "dark": half(14, 6)}, {"light": half(45, 5), "dark": half(16, 4)}
     view = overview(small(counts={"federate": one, "personalize": other, "calibrate": other}))
     assert [row.header for row in view.patient.rows] == [
         f"{name}: {stage}"
@@ -399,14 +346,14 @@ def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
     ],
 )
 def test_the_verdict_says_whether_chance_explains_it(light, dark, ending):
-    counts = {"federate": {"light": block(*light), "dark": block(*dark)}}
+    counts = {"federate": {"light": half(*light), "dark": half(*dark)}}
 
     assert overview(small(counts=counts)).verdict.endswith(ending)
 
 
-def test_the_others_are_pooled_by_pictures(melanomas):
+def test_the_others_are_pooled_by_pictures(block):
     """900 of 1000 and 10 of 10 together are 910 of 1010; dark has 5 of 10."""
-    a, b, dark = melanomas(900, 100, 5, 5), melanomas(10, 0, 5, 5), melanomas(5, 5, 5, 5)
+    a, b, dark = block(900, 100, 5, 5), block(10, 0, 5, 5), block(5, 5, 5, 5)
     counts = {"federate": {"a": a, "b": b, "dark": dark}}
 
     verdict = overview(small(counts=counts)).verdict
@@ -415,7 +362,7 @@ def test_the_others_are_pooled_by_pictures(melanomas):
 
 
 def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
-    counts = {"federate": {**small().counts["federate"], UNDECLARED: block(0, 30)}}
+    counts = {"federate": {**small().counts["federate"], UNDECLARED: half(0, 30)}}
 
     worst, _, everything = overview(small(counts=counts)).cards[:3]
 
@@ -425,8 +372,7 @@ def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
 
 
 def test_without_subgroups_nothing_is_said_about_fairness():
-    page = Page(render_report(small(counts={"federate": {UNDECLARED: block(12, 8)}})))
-    text = " ".join(" ".join(page.text).split())
+    text = Outline(render_report(small(counts={"federate": {UNDECLARED: half(12, 8)}}))).text
 
     assert "says nothing about fairness" in text
     assert "Worst-served" not in text
@@ -434,14 +380,14 @@ def test_without_subgroups_nothing_is_said_about_fairness():
 
 
 def test_a_subgroup_without_pictures_is_absent():
-    empty = {"federate": {**small().counts["federate"], "olive": block(0, 0)}}
+    empty = {"federate": {**small().counts["federate"], "olive": half(0, 0)}}
 
     assert "olive" not in render_report(small(counts=empty))
 
 
 @pytest.mark.parametrize(
     ("counts", "message"),
-    [({}, "at least one stage"), ({"federate": {"dark": block(0, 0)}}, "'federate' hold no picture")],
+    [({}, "at least one stage"), ({"federate": {"dark": half(0, 0)}}, "'federate' hold no picture")],
 )
 def test_a_report_without_pictures_is_refused(counts, message):
     with pytest.raises(DataError, match=message):
@@ -452,9 +398,9 @@ def test_what_is_answered_is_what_is_concluded_urgent_or_ruled_out():
     """All answers are given at 0.8: of light (100) the class is concluded, of dark (20) nothing is."""
     sets = Thresholds(at_log_odds(-1.5))
     served = {
-        "light <I>": block(90, 10, sets, concluded=True),
-        "dark & deep": block(16, 4, Thresholds(0)),
-        UNDECLARED: block(3, 1, sets, concluded=True),
+        "light <I>": half(90, 10, sets, concluded=True),
+        "dark & deep": half(16, 4, Thresholds(0)),
+        UNDECLARED: half(3, 1, sets, concluded=True),
     }
 
     card = overview(replace(full(), counts={"calibrate": served})).cards[-1]
