@@ -23,7 +23,7 @@ from personalization.report.measures import (
     whole,
     with_interval,
 )
-from personalization.report.served import reported, routes
+from personalization.report.served import decided, routes
 from registry.bundle.conclusions import NodeRule, Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.lesions import LesionSums
@@ -82,11 +82,15 @@ def _does(block: Block, model: CalibratedModel, names: Sequence[str]) -> Iterato
                 f"({_by_kind(kinds.urgent[1:], names)}), and at most "
                 f"{number(triage.false_alarms, 'percent')} of the others"
             )
-    if (found := reported({"": block})).value:
+    if (found := _concluded(block)).value:
         yield (
             f"concludes something of {with_interval(found, 'percent')} of all lesions, and each conclusion "
             f"is wrong in at most {number(model.conclusions.target_risk, 'percent')}"
         )
+
+
+def _concluded(block: Block) -> Estimate:
+    return Estimate.in_summary(decided({"": block}), "reported")
 
 
 def _by_kind(sums: LesionSums, names: Sequence[str]) -> str:
@@ -104,7 +108,7 @@ def _does_not(name: str, block: Block, model: CalibratedModel, kinds: Sequence[s
                 f"{name}: no malignant lesion is called urgent. "
                 f"{whole(triage.urgent.false_alarms.n)} lesions that are not malignant were in calibration."
             )
-    if not reported({"": block}).value:
+    if not _concluded(block).value:
         yield (
             f"{name}: nothing is concluded. Of no diagnosis or group was it shown that at most "
             f"{number(model.conclusions.target_risk, 'percent')} of its conclusions would be wrong."

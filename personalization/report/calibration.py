@@ -29,12 +29,13 @@ from personalization.report.measures import (
     whole,
     with_all,
 )
-from personalization.report.served import cleared, routes, suspicious
+from personalization.report.served import decided, decisions, routes
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import ClaimedTone, Label, malignant_classes
 from registry.bundle.manifest import WorkingPoint
 from registry.bundle.metrics.intervals import sample_of
+from registry.bundle.metrics.patient import AT_WORKING_POINT
 from registry.bundle.metrics.summary import MALIGNANCY, limits_of
 from training.messages.message import GLOBAL
 
@@ -132,11 +133,13 @@ def working_point_table(
     rows = []
     for name, group in {**groups, ALL: everybody}.items():
         of_model = texts("–", "–") if name == ALL else _point(answered_by[name])
-        sample = sample_of(total(group))
+        sample, found = sample_of(total(group)), decisions(group)
+        counted = (0, 0) if found is None else (int(found.suspicious.n[0]), int(found.cleared.n[0]))
+        shares = [Estimate.in_summary(decided(group), key) for key in AT_WORKING_POINT]
         by_class = (Estimate.of(limits_of(key, sample, malignant_classes(labels))) for key in MALIGNANCY)
         cells = (
             *of_model,
-            *(_of(*share) for share in (suspicious(group), cleared(group))),
+            *map(_of, shares, counted),
             *(cell(found, "percent") for found in by_class),
         )
         rows.append(Row(name, cells, is_total=name == ALL))

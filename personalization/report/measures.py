@@ -5,7 +5,7 @@ Number formats of the report: percentages with one decimal, areas and errors wit
 Tables of the report: cells, rows and class names as the template shows them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import isnan
@@ -138,13 +138,9 @@ class Estimate:
         return cls(row.get(key), *((row.get("intervals") or {}).get(key) or (None, None)))
 
     @classmethod
-    def of_sums(
-        cls,
-        sums: LesionSums,
-        interval_of: Callable[[LesionSums], list[float] | None] = selective.share_interval,
-    ) -> "Estimate":
-        """A share of pictures, or with another interval a mean."""
-        return cls(selective.mean_of(sums), *(interval_of(sums) or (None, None)))
+    def of_sums(cls, sums: LesionSums) -> "Estimate":
+        """A share of pictures."""
+        return cls(selective.mean_of(sums), *(selective.share_interval(sums) or (None, None)))
 
 
 def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:

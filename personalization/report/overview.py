@@ -30,12 +30,12 @@ from personalization.report.measures import (
     with_interval,
 )
 from personalization.report.patients import by_kind, changed, kinds_table, patient_table, why_absent
-from personalization.report.served import answered, cleared, reported, routes, suspicious, wrong
+from personalization.report.served import decided, routes
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import UNDECLARED, Label, kinds_of, malignant_classes
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC, accuracy
 from registry.bundle.metrics.intervals import sample_of
-from registry.bundle.metrics.patient import FIGURES, TOO_FEW
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW
 from registry.bundle.metrics.summary import limits_of
 from training.privacy.dp.updates import privacy_text
 
@@ -183,11 +183,12 @@ def _of_kinds(block: Block, labels: Sequence[Label]) -> Iterator[tuple[str, str]
 
 def _at_working_point(blocks: Mapping[str, Block]) -> tuple[tuple[str, str], ...]:
     """Sensitivity and specificity at the working point, where pictures were counted at one."""
-    told = (
-        ("Sensitivity at the working point", suspicious(blocks)[0]),
-        ("Specificity at the working point", cleared(blocks)[0]),
+    figures = decided(blocks)
+    return tuple(
+        (name.capitalize(), with_interval(Estimate.in_summary(figures, key), "percent"))
+        for key, name in AT_WORKING_POINT.items()
+        if figures.get(key) is not None
     )
-    return tuple((name, with_interval(found, "percent")) for name, found in told if found.value is not None)
 
 
 def _called(key: str) -> str:
@@ -204,8 +205,10 @@ def _beside(key: str, block: Block, malignant: Malignant) -> str:
 def _answered(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
     if len(routes(models, blocks)) < len(blocks):
         return ()
-    found = answered(blocks)
-    concluded, of_them = reported(blocks), wrong(blocks)
+    figures = decided(blocks)
+    found, concluded, of_them = (
+        Estimate.in_summary(figures, key) for key in ("answered", "reported", "reported_risk")
+    )
     detail = "something is concluded, or triage calls it urgent or rules it out"
     beside = (
         ("Something concluded", with_interval(concluded, "percent")),

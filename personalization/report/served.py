@@ -6,16 +6,16 @@ would: a subgroup without a model of its own is answered by the global one. Clie
 Figures of the calibrated, routed system on the test split, for every subgroup.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import add
+from typing import Any
 
 from personalization.report.data import CalibratedModel
 from personalization.report.measures import ALL, Cell, Estimate, Row, Table, cell, number, present, whole
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.counts import Decisions
-from registry.bundle.counts.lesions import LesionSums
-from registry.bundle.metrics.selective import mean_interval, share_interval
+from registry.bundle.metrics import selective
 from training.messages.message import GLOBAL
 
 Blocks = Mapping[str, Block]
@@ -29,61 +29,16 @@ def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[
     return {name: model for name, model in found.items() if model is not None}
 
 
-def coverage(blocks: Blocks) -> Estimate:
-    """The fraction of pictures whose prediction set holds the right class."""
-    return _figure(blocks, lambda decisions: decisions.covered)
-
-
-def set_size(blocks: Blocks) -> Estimate:
-    """The mean number of classes in a prediction set."""
-    return _figure(blocks, lambda decisions: decisions.set_sizes, mean_interval)
-
-
-def answered(blocks: Blocks) -> Estimate:
-    """The fraction of pictures of which something is concluded, or that triage calls urgent or rules out."""
-    return _figure(blocks, lambda decisions: decisions.answered)
-
-
-def reported(blocks: Blocks) -> Estimate:
-    """The fraction of pictures of which something is concluded."""
-    return _figure(blocks, lambda decisions: decisions.reported)
-
-
-def wrong(blocks: Blocks) -> Estimate:
-    """The fraction of wrong ones among the conclusions; undefined where there are none."""
-    return _figure(blocks, lambda decisions: decisions.wrong)
-
-
-def suspicious(blocks: Blocks) -> tuple[Estimate, int]:
-    """The fraction of malignant pictures at the working point or above, and of how many."""
-    return _at_working_point(blocks, lambda decisions: decisions.suspicious)
-
-
-def cleared(blocks: Blocks) -> tuple[Estimate, int]:
-    """The fraction of other pictures below the working point, and of how many."""
-    return _at_working_point(blocks, lambda decisions: decisions.cleared)
-
-
-def _at_working_point(blocks: Blocks, share: Callable[[Decisions], LesionSums]) -> tuple[Estimate, int]:
-    decisions = _decisions(blocks)
-    if decisions is None:
-        return Estimate(None), 0
-    return Estimate.of_sums(share(decisions)), int(share(decisions).n[0])
-
-
-def _decisions(blocks: Blocks) -> Decisions | None:
+def decisions(blocks: Blocks) -> Decisions | None:
     """What the thresholds do to the pictures of all subgroups; None where it was not counted."""
     found = [block.decisions for block in blocks.values() if block.decisions is not None]
     return reduce(add, found) if found and len(found) == len(blocks) else None
 
 
-def _figure(
-    blocks: Blocks,
-    sums: Callable[[Decisions], LesionSums],
-    interval_of: Callable[[LesionSums], list[float] | None] = share_interval,
-) -> Estimate:
-    decisions = _decisions(blocks)
-    return Estimate(None) if decisions is None else Estimate.of_sums(sums(decisions), interval_of)
+def decided(blocks: Blocks) -> Mapping[str, Any]:
+    """The figures of these decisions, by their names in the summary; none where it was not counted."""
+    found = decisions(blocks)
+    return {} if found is None else selective.decided(found)
 
 
 _COLUMNS = (
@@ -111,7 +66,11 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
     everybody = {name: shown[name] for name in groups}
     rows = []
     for name, group in {**groups, ALL: everybody}.items():
-        share, size = coverage(group), set_size(group)
+        figures = decided(group)
+        covered, size, *others = (
+            Estimate.in_summary(figures, key)
+            for key in ("coverage", "set_size", "answered", "reported", "reported_risk")
+        )
         n = sum(int(block.point.n) for block in group.values())
         rows.append(
             Row(
@@ -119,9 +78,9 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
                 (
                     Cell(whole(n)),
                     Cell("–" if name == ALL else answered_by[name].subgroup),
-                    cell(share, "percent"),
+                    cell(covered, "percent"),
                     _size(size),
-                    *(cell(figure(group), "percent") for figure in (answered, reported, wrong)),
+                    *(cell(share, "percent") for share in others),
                 ),
                 is_total=name == ALL,
             )

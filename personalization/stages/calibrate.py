@@ -155,7 +155,11 @@ class Calibrate(Stage):
                     "novelty": ood_facts(
                         bundles[name].manifest.out_of_distribution, self.novelty_rate, distances[name]
                     ),
-                    **of_each_pattern(poll.together, own),
+                    **(
+                        {"patterns": dict(zip(poll.together, map(Fit.facts, own), strict=True))}
+                        if own
+                        else {}
+                    ),
                 }
                 for name, (of_all, *own) in fits.items()
             },
@@ -198,7 +202,8 @@ class Calibrate(Stage):
                 "there are no calibration pictures, or fewer than privacy.min_count in every subgroup "
                 "of every client; raise data.split.calibration"
             )
-        of_all = global_temperature(sums, n)
+        fitted = fit_temperature(sums, n)
+        of_all = Temperature(fitted, fitted, n)
         drawn = [subgroup_temperature(*each, of_all.value, least) for each in of_patterns]
         temperatures = {GLOBAL: [of_all, *drawn]}
         for name, bundle in bundles.items():
@@ -296,11 +301,6 @@ def routed(tests: Mapping[str, Blocks], places: Sequence[str]) -> Blocks:
     return {place: tests[name][place] for place, name in names.items() if place in tests[name]}
 
 
-def of_each_pattern(names: Sequence[str], fits: Sequence[Fit]) -> dict[str, Any]:
-    """What was fitted for each pattern, where there are any."""
-    return {"patterns": {name: fit.facts() for name, fit in zip(names, fits, strict=True)}} if names else {}
-
-
 def figures_by_name(
     context: StageContext, what: str, judged: Mapping[str, Mapping[str, Blocks]]
 ) -> dict[str, Any]:
@@ -324,9 +324,3 @@ def figures_by_name(
             intervals = {**figures["intervals"], **of_all["intervals"]}
             found[name] = {**figures, **of_all, "intervals": intervals}
     return {what: found} if found else {}
-
-
-def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:
-    """The temperature fitted on the pictures of all subgroups, without shrinkage."""
-    value = fit_temperature(sums, n)
-    return Temperature(value, value, n)

@@ -133,23 +133,15 @@ def figures_of_own_models(
 
 def keep_personal_models(
     context: StageContext, models: Mapping[str, Tensors], epochs: Mapping[str, int]
-) -> Sequence[Path]:
+) -> None:
     """Write each hospital's model to `personal/<client>.safetensors` in the stage's folder.
 
     Raises:
         CheckpointError: when the disk does not take it.
     """
-    paths = []
     for client, weights in models.items():
-        path = personal_file(context.folder, client)
-        write_tensors(
-            path,
-            context.digest,
-            {"client": client, "epoch": epochs.get(client, 0), **said_of(context.shown)},
-            weights,
-        )
-        paths.append(path)
-    return paths
+        said = {"client": client, "epoch": epochs.get(client, 0), **said_of(context.shown)}
+        write_tensors(personal_file(context.folder, client), context.digest, said, weights)
 
 
 def personal_file(folder: Path, client: str) -> Path:
@@ -309,25 +301,15 @@ class Candidates:
         self._job = job
         self._index = folder / "epochs.json"
         # owner -> epoch -> validation accuracy, and owner -> pictures
-        self._accuracies: dict[str, dict[int, float]] = {}
-        self._pictures: dict[str, int] = {}
+        self.accuracies: dict[str, dict[int, float]] = {}
+        self.pictures: dict[str, int] = {}
         if self._index.exists():
             stored = json.loads(self._index.read_text())
-            self._pictures = stored["pictures"]
-            self._accuracies = {
+            self.pictures = stored["pictures"]
+            self.accuracies = {
                 name: {int(epoch): value for epoch, value in by_epoch.items()}
                 for name, by_epoch in stored["accuracies"].items()
             }
-
-    @property
-    def accuracies(self) -> Mapping[str, Mapping[int, float]]:
-        """Validation accuracy by owner and epoch; epoch 0 is the global model."""
-        return self._accuracies
-
-    @property
-    def pictures(self) -> Mapping[str, int]:
-        """Validation pictures by owner."""
-        return self._pictures
 
     def keep(
         self, epoch: int, accuracies: Mapping[str, tuple[float, int]], weights: Mapping[str, Tensors]
@@ -343,20 +325,20 @@ class Candidates:
             CheckpointError: when the disk does not take it.
         """
         for name, (value, n) in accuracies.items():
-            by_epoch = self._accuracies.setdefault(name, {})
+            by_epoch = self.accuracies.setdefault(name, {})
             earlier = {other for at, other in by_epoch.items() if at < epoch}
             if epoch > 0 and value not in earlier:
                 write_tensors(self._path(name, epoch), self._job, {}, weights[name])
             by_epoch[epoch] = value
-            self._pictures[name] = n
-        write_text(self._index, json.dumps({"accuracies": self._accuracies, "pictures": self._pictures}))
+            self.pictures[name] = n
+        write_text(self._index, json.dumps({"accuracies": self.accuracies, "pictures": self.pictures}))
 
     def weights(self, owner: str, epoch: int) -> Tensors:
         """The weights of one kept epoch."""
         return read_tensors(self._path(owner, epoch), self._job)[1]
 
     def _path(self, owner: str, epoch: int) -> Path:
-        place = list(self._accuracies).index(owner)
+        place = list(self.accuracies).index(owner)
         return self._folder / f"candidate-{place}-{epoch:06d}.safetensors"
 
 

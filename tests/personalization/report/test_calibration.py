@@ -22,7 +22,7 @@ from personalization.report.calibration import (
 )
 from personalization.report.data import CalibratedModel, StageFacts, tones_of
 from personalization.report.measures import ALL
-from personalization.report.served import reported, served_table
+from personalization.report.served import decided, served_table
 from registry.bundle.conclusions import Conclusions, NodeRule, Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
@@ -327,4 +327,4 @@ def test_a_merged_histogram_is_not_cut_where_the_threshold_is(served_model, bloc
     probabilities = np.stack([first, 1 - first], axis=1)
     made = counts_of(probabilities, np.zeros(10, dtype=int), own, 10)
     assert np.count_nonzero(made.point.confidence) == 1
-    assert reported({"light": made}).value == pytest.approx(0.6)
+    assert decided({"light": made})["reported"] == pytest.approx(0.6)
