@@ -8,7 +8,7 @@ measures.py     metrics with their intervals, how numbers are written, and the c
 page.py         the template filled
 overview.py     the head of the page, and its caveats; answers.py, what the release does
 patients.py, subgroups.py, cases.py           test metrics by subgroup, class, cell and pattern
-calibration.py, served.py                     thresholds, and what they come to
+calibration.py  thresholds, and what they come to
 fine_tuning.py, run_tables.py                 epochs; the run, its traffic and its clients
 figures.py, peers.py, svg.py                  figures as inline SVG, and their colours
 comparison.py   comparison of several runs

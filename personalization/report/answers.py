@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from personalization.calibration.at_thresholds import LEVEL, fewest_needed
 from personalization.calibration.triage import TriageFit
+from personalization.report.calibration import decided, routes
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import (
     Cell,
@@ -23,7 +24,6 @@ from personalization.report.measures import (
     whole,
     with_interval,
 )
-from personalization.report.served import decided, routes
 from registry.bundle.conclusions import NodeRule, Tree
 from registry.bundle.counts.counting import Block
 from registry.bundle.counts.lesions import LesionSums

@@ -1,7 +1,4 @@
-"""The data of a run's report: plain records of its rounds, stages, census and calibration.
-
-From a finished run's result to the data of its report.
-"""
+"""The data of a run's report: plain records, and how they follow from a finished run's result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,7 @@
-"""Bar charts of one figure per subgroup and stage, with 95 % intervals.
+"""Figures of accuracy by subgroup and stage, of calibration, and of what happened round by round.
 
-Reliability diagrams: accuracy against confidence, per subgroup.
-
-Curves by round: loss and balanced accuracy, and pseudo labels kept.
+Bars have 95 % intervals; reliability diagrams show accuracy against confidence; curves show loss, balanced
+accuracy and the share of pseudo labels kept.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,7 @@
-"""The selected epoch of every subgroup, and its cost against the global model and the band alone.
+"""The section on personal models: accuracy by epoch, the epochs selected, and the price of fairness.
 
-The fairness-accuracy frontier as a table: the selected epochs and the points they are compared with.
-
-Validation accuracy by epoch, and the price of fairness.
+The price is the frontier of accuracy by allowed spread, as a table and as curves, with the selected epochs
+and the points that they are compared with.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""The measures of the report with their 95 % intervals, computed from counts.
+"""Metrics of the report with their 95 % intervals, from counts, and how numbers and cells are written.
 
-Number formats of the report: percentages with one decimal, areas and errors with three.
-
-Tables of the report: cells, rows and class names as the template shows them.
+Percentages have one decimal, areas and errors three.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,12 @@
-"""The head of the report: what went wrong, how each subgroup's malignant lesions are found, what changed.
+"""The head of the report: what went wrong, how malignant lesions of each subgroup are found, what changed.
 
-The report's section on limits: what its numbers cannot show, in sentences.
+And its last section: what the numbers cannot show, in sentences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from personalization.report.calibration import decided, routes
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import (
     ALL,
@@ -30,7 +31,6 @@ from personalization.report.measures import (
     with_interval,
 )
 from personalization.report.patients import by_kind, changed, kinds_table, patient_table, why_absent
-from personalization.report.served import decided, routes
 from registry.bundle.counts.counting import Block
 from registry.bundle.labels import UNDECLARED, Label, kinds_of, malignant_classes
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC, accuracy

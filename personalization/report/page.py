@@ -12,6 +12,7 @@ from personalization.report.calibration import (
     calibration_error_table,
     calibration_table,
     ood_table,
+    served_table,
     tones_table,
     working_point_table,
 )
@@ -42,7 +43,6 @@ from personalization.report.run_tables import (
     silent_clients,
     stages_table,
 )
-from personalization.report.served import served_table
 from personalization.report.subgroups import (
     class_table,
     class_tables_over_clients,

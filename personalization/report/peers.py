@@ -1,8 +1,7 @@
-"""How often each client was given each other as a peer (Bdair et al. 2022, Figure 3).
+"""Heat maps of numbers between clients, with communities outlined.
 
-Heat maps of the similarity matrix between clients' models, by which peers were chosen.
-
-Heat maps of numbers between clients, with communities outlined.
+They show how often each client was given each other as a peer (Bdair et al. 2022, Figure 3), and the
+similarities between clients' models by which peers were chosen.
 """
 
 from collections import Counter

@@ -1,15 +1,9 @@
-"""The run itself: job, stages, census, and clients that did not answer.
-
-Communication: bytes to and from each client, and the additional cost of the exchange.
+"""Tables of the run itself: job, stages, census, traffic, clients that did not answer, and probes.
 
 Additional cost = bytes downloaded in addition to the weights / bytes of weights downloaded (AC in Table 2 of
 Bdair et al. 2022, measured): 1 with one additional model in every round, T with T models. It is given over
 all rounds, and over the rounds in which any client received more than the weights, which are those after
 warm-up. The client `server` is the coordinator's own and is excluded from all sums.
-
-Models evaluated on each client's own test pictures: the clients' own models, or the global one.
-
-What probes found of an encoder: a linear classifier of its features, and the nearest neighbours.
 """
 
 from collections import Counter

@@ -1,12 +1,6 @@
-"""All measures of every subgroup, and the recall of every class in every subgroup.
+"""Tables of test metrics: by subgroup, class, intersection and client never seen in training.
 
-Accuracy by class: over all pictures with intervals, and as means over clients.
-
-The final model on clients that took no part in training, with the classes folded to two.
-
-Differences between subgroups at the same mix of diseases, with p values.
-
-Subgroups intersected with another column, such as dark skin at one site of the body.
+Differences between subgroups are at the same mix of diseases, with p values.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,10 @@
-"""Panels of the report: matplotlib figures as inline SVG.
+"""Panels of the report: matplotlib figures as inline SVG, in the colours of the page.
 
 Deterministic: no dates, fixed ids. Text stays text, so that it can be read aloud, searched and set in the
 page's own font. Ids are prefixed with the figure's name, since a page holds many figures.
 
-The colours of figures, as placeholders that the page's style sheet fills in for light, dark and print.
-
-matplotlib wants a colour value, the page wants a variable. A figure is drawn with the placeholder values
-here, and `svg.inline` puts `var(--name)` in their place.
+matplotlib wants a colour value, the page wants a variable that its style sheet fills in for light, dark and
+print. A figure is drawn with the placeholder values here, and `inline` puts `var(--name)` in their place.
 """
 
 import re

@@ -1,15 +1,12 @@
-"""Personal models per client: who may have one, how it is evaluated, where it is kept.
+"""Personal models: the epochs kept, their comparison with the global model, and models of clients.
 
-A hospital's model trains on its own pictures of all subgroups and answers for them alone. It is chosen for
-by all its labelled validation pictures together, counted under the client's own name.
+Candidate epochs stay on disk until selection has chosen. The request `compare` asks what changes from the
+global to a personal model on the same pictures: the personal model is sent as what differs from the global
+one, a hospital answers each of its labelled validation pictures with both, and sends how many the one gets
+right that the other gets wrong, by class; the answers stay there.
 
-The request `compare`: what changes from the global to a personal model on the same pictures.
-
-The personal model is sent as what differs from the global one. A hospital answers each of its labelled
-validation pictures with both, and sends how many the one gets right that the other gets wrong, by class; the
-answers stay there.
-
-Candidate epochs of fine-tuning, kept on disk until selection has chosen.
+A hospital's own model trains on its own pictures of all subgroups and answers for them alone. It is chosen by
+all its labelled validation pictures together, counted under the client's own name.
 """
 
 import json

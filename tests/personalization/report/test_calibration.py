@@ -16,13 +16,14 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.calibration import (
     calibration_error_table,
+    decided,
     ood_table,
+    served_table,
     tones_table,
     working_point_table,
 )
 from personalization.report.data import CalibratedModel, StageFacts, tones_of
 from personalization.report.measures import ALL
-from personalization.report.served import decided, served_table
 from registry.bundle.conclusions import Conclusions, NodeRule, Tree
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Thresholds
