@@ -1,4 +1,39 @@
-"""Strategies that train a part of the model: its last layer, its normalisation layers, or adapters."""
+"""Strategies that train a part of the model: its last layer, its normalisation layers, or adapters.
+
+**head**: the classifier's last layer alone learns, on features that stay the global model's.
+
+    min_{W, b} (1 / N) Σ_n l_ce(softmax(W f(x_n) + b), t_n)
+
+for f the encoder, which every personal model shares (the personal layers of Arivazhagan et al. 2019, with
+one layer). The encoder gets no gradient and its batch normalisations stay in evaluation mode, so that none of
+its statistics move and, unless the model drops features or paths, f is the same function in training and
+afterwards. Of a model of cases the fusion learns with the classifier, as it does on a frozen encoder.
+
+Departures: the paper trains base and personal layers together from the start; here the base is the finished
+global model.
+
+**norm**: the normalisation layers alone learn (after FedBN, Li et al. 2021, section 4).
+
+    min_{γ, β} F(γ, β; θ),    y = γ (x − μ) / sqrt(σ² + ε) + β
+
+for γ and β of every normalisation layer and θ everything else, which stays the global model's. With
+`statistics` the running μ and σ² become those of the personal pictures as well, as FedBN keeps them local.
+
+Departures: FedBN keeps these layers apart from the first round on; here they part from the finished global
+model. With several clients that train one personal model its layers are averaged among them.
+
+**adapters**: low-rank, on every linear layer and convolution (LoRA, Hu et al. 2022, section 4.1).
+
+    W ← W + (α / r) B A,   A Gaussian and B zero at first,
+
+with W and everything else frozen, normalisation statistics included. Only A and B learn and travel; for
+evaluation, selection and export they are added into W, so that a plain model is judged and released. See
+`training.models.lora`, also for what departs from the paper in a layer.
+
+Departures: the paper has one learner. With several clients that train one personal model A and B are averaged
+each by itself, weighted by pictures, as FedIT does (Zhang et al. 2024); Σ_c w_c B_c Σ_c w_c A_c is not
+Σ_c w_c B_c A_c, the average of their models. With one client both are the same.
+"""
 
 from typing import ClassVar, Literal
 
@@ -17,21 +52,7 @@ from training.models.lora import HEADS, Adapted, Adapters, merge_adapters
 
 
 class Head(PartStrategy):
-    """The linear classifier moves.
-
-    Fine-tuning the classifier's last layer alone, on features that stay the global model's.
-
-        min_{W, b} (1 / N) Σ_n l_ce(softmax(W f(x_n) + b), t_n)
-
-    for f the encoder, which every personal model shares (the personal layers of Arivazhagan et al. 2019, with
-    one layer). The encoder gets no gradient and its batch normalisations stay in evaluation mode, so that
-    none of its statistics move and, unless the model drops features or paths, f is the same function in
-    training and afterwards. Of a model of cases the fusion learns with the classifier, as it does on a frozen
-    encoder.
-
-    Departures: the paper trains base and personal layers together from the start; here the base is the
-    finished global model.
-    """
+    """The linear classifier moves."""
 
     takes_cases: ClassVar[bool] = True
     name: Literal["head"] = "head"
@@ -43,17 +64,6 @@ class Head(PartStrategy):
 
 class Norm(PartStrategy):
     """What normalisation layers learn moves.
-
-    Fine-tuning the normalisation layers alone (after FedBN, Li et al. 2021, section 4).
-
-        min_{γ, β} F(γ, β; θ),    y = γ (x − μ) / sqrt(σ² + ε) + β
-
-    for γ and β of every normalisation layer and θ everything else, which stays the global model's. With
-    `statistics` the running μ and σ² become those of the personal pictures as well, as FedBN keeps them
-    local.
-
-    Departures: FedBN keeps these layers apart from the first round on; here they part from the finished
-    global model. With several clients that train one personal model its layers are averaged among them.
 
     Attributes:
         statistics: whether their running means and variances move too.
@@ -84,18 +94,6 @@ class Norm(PartStrategy):
 
 class LowRank(PartStrategy):
     """Adapters move.
-
-    Low-rank adapters on every linear layer and convolution (LoRA, Hu et al. 2022, section 4.1).
-
-        W ← W + (α / r) B A,   A Gaussian and B zero at first,
-
-    with W and everything else frozen, normalisation statistics included. Only A and B learn and travel; for
-    evaluation, selection and export they are added into W, so that a plain model is judged and released. See
-    `training.models.lora`, also for what departs from the paper in a layer.
-
-    Departures: the paper has one learner. With several clients that train one personal model A and B are
-    averaged each by itself, weighted by pictures, as FedIT does (Zhang et al. 2024); Σ_c w_c B_c Σ_c w_c A_c
-    is not Σ_c w_c B_c A_c, the average of their models. With one client both are the same.
 
     Attributes:
         rank: r.
