@@ -328,4 +328,5 @@ def test_a_merged_histogram_is_not_cut_where_the_threshold_is(served_model, bloc
     probabilities = np.stack([first, 1 - first], axis=1)
     made = counts_of(probabilities, np.zeros(10, dtype=int), own, 10)
     assert np.count_nonzero(made.point.confidence) == 1
+    assert decided({"light": made, "dark": replace(made, decisions=None)}) == {}
     assert decided({"light": made})["reported"] == pytest.approx(0.6)

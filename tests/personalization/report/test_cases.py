@@ -78,6 +78,12 @@ def test_there_is_a_line_for_everything_and_one_for_each_part(with_harm):
     assert dark.rows[0].cells[1].note == "0.670 to 0.730"
 
 
+def test_what_the_last_stage_found_is_shown(with_harm):
+    [stage] = with_harm.facts
+    earlier = replace(stage, facts={"left_out": {"site": stage.facts["left_out"]["age"]}})
+    assert left_out_tables(replace(with_harm, facts=[earlier, stage])) == left_out_tables(with_harm)
+
+
 def test_only_what_harms_with_intervals_apart_is_named(with_harm):
     assert tuple(harms(with_harm)) == (
         "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it.",

@@ -292,10 +292,12 @@ def test_the_cards_tell_the_working_point_where_there_is_one():
     probabilities = np.stack([malignancy, 1 - malignancy], axis=1)
     for at, sensitivity, specificity in ((0.5, "60.0", "70.0"), (0.1, "100.0", "0.0")):
         of = Thresholds(0, int(score_bin(np.array(at))))
-        dark = count(probabilities, labels, malignant=np.array([True, False]), thresholds=of)
+        of_each = {"malignant": malignant_classes(LABELS), "kinds": kind_of_each(LABELS)}
+        dark = count(probabilities, labels, thresholds=of, **of_each)
         beside = dict(overview(small(counts={"federate": {"dark": dark, "light": dark}})).cards[0].beside)
         assert beside["Sensitivity at the working point"].startswith(f"{sensitivity}\u202f% (")
         assert beside["Specificity at the working point"].startswith(f"{specificity}\u202f% (")
+        assert not any(name.startswith("Sensitivity, ") for name in beside), "there is one kind"
     without = overview(small()).cards[0].beside
     assert not any("working point" in name for name, _ in without)
 
