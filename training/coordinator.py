@@ -31,8 +31,8 @@ from clients.federation.site_status import DisabledHospitals
 from clients.federation.status import log_delta
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
+from personalization.report.data import report_data
 from personalization.report.page import render_report
-from personalization.report.run_report import report_data
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SERVER
 from training.engines.flare.calls import (

@@ -19,8 +19,8 @@ from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.federation.kit import open_kit
 from clients.store import ClientStore
+from personalization.report.data import report_data
 from personalization.report.page import render_report
-from personalization.report.run_report import report_data
 from registry.bundle.folder import Bundle
 from registry.bundle.text import printable
 from registry.environment import key_password, signing_key

@@ -21,6 +21,23 @@ histograms, it still holds. The same goes for false positives at or above t, wit
 
 **Shares among answers** have a denominator that depends on t, and none of this applies: their thresholds are
 proposed by coverage alone and tested in a fixed sequence (`personalization.calibration.conclusions`).
+
+The working point: the highest threshold on malignancy that is shown to miss few malignant lesions.
+
+A lesion is suspicious iff score_bin(p) ≥ threshold_bin, p the summed probability of the malignant classes. If
+x of n malignant calibration lesions are at a threshold or above, its sensitivity has the lower exact limit
+
+    low(x) = B(1 − level; x, n − x + 1),  B(q; a, b) the q-quantile of Beta(a, b)
+
+(Clopper & Pearson 1934). The fewest x with low(x) ≥ target depend on n alone, and the highest threshold at
+which so many are found is taken, of those that merged histograms propose: that their labels proposed them
+costs nothing (`personalization.calibration.at_thresholds`). It takes ⌈log(1 − level) / log(target)⌉ malignant
+lesions, 59 for 0.95, none of them missed. With fewer, the highest threshold that misses none is taken, and
+`sensitivity_low` is low(n). Where there is none, it is bin 0, and every lesion is suspicious.
+
+Hospitals count malignant neighbours in runs, each at or below its lowest score
+(`personalization.calibration.triage`): a threshold has at least as many malignant lesions at or above it as
+their histogram tells. So the limit holds without exact counts too, and merging costs specificity.
 """
 
 from bisect import bisect_left
@@ -34,7 +51,8 @@ import torch
 from numpy.typing import NDArray
 
 from registry.bundle.counts.score_bins import SCORE_BINS
-from registry.bundle.metrics.intervals import exact_high
+from registry.bundle.manifest import WorkingPoint
+from registry.bundle.metrics.intervals import exact_high, exact_low
 from training.errors import MessageError
 from training.messages.message import Update
 
@@ -122,6 +140,12 @@ def upper_limit(x: NDArray[np.int64], n: NDArray[np.int64], level: float = LEVEL
     return np.where(n > 0, high, 1.0)
 
 
+def lower_limit(x: int, n: int, level: float = LEVEL) -> float:
+    """The one-sided exact lower limit of x of n; 0 of none."""
+    found = exact_low(np.array(float(x)), np.array(float(n)), 2 * level - 1)  # leaves 1 − level on each side
+    return float(found) if n else 0.0
+
+
 def most_allowed(n: int, beta: float) -> int:
     """The most misses of n that show a share of at most β; −1 where even none does not."""
     shown = bisect_left(range(n), True, key=lambda x: bool(upper_limit(np.array(x), np.array(n)) > beta))
@@ -202,3 +226,44 @@ def read_thresholds(tensor: torch.Tensor | None, views: int, most: int) -> NDArr
             f"the coordinator asks at thresholds {read.tolist()}; they have to rise and lie in 0..{UNUSED}"
         )
     return read
+
+
+def propose_working_points(malignancy: NDArray[np.int64], target: float) -> tuple[int, ...]:
+    """Thresholds to count at: score bins, rising; none without malignant lesions.
+
+    Args:
+        malignancy: malignant calibration lesions by their malignancy, one picture of each, `(bins,)`.
+        target: the sensitivity that is asked for.
+    """
+    n = int(malignancy.sum())
+    return propose(malignancy[np.newaxis], [allowed_misses(n, target)]) if n else ()
+
+
+def fit_working_point(counts: CountsAt, target: float) -> WorkingPoint | None:
+    """The highest threshold that is shown to reach the target, or else the highest that misses nothing.
+
+    Args:
+        counts: of malignant lesions, one picture of each, a single row.
+        target: the sensitivity that is asked for.
+
+    Returns:
+        The working point; None without malignant lesions.
+    """
+    n = int(counts.n[0])
+    if not n:
+        return None
+    missed = allowed_misses(n, target)
+    threshold_bin = largest_shown(counts, [missed]) or 0
+    return WorkingPoint(
+        target=target,
+        level=LEVEL,
+        threshold_bin=threshold_bin,
+        sensitivity_low=lower_limit(n - missed, n),
+        n=n,
+        reached=most_allowed(n, 1 - target) >= 0,
+    )
+
+
+def allowed_misses(n: int, target: float) -> int:
+    """The most misses of n malignant lesions that show the target; 0 where not even none does."""
+    return max(most_allowed(n, 1 - target), 0)

@@ -63,21 +63,10 @@ def log_likelihoods(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
         Sums `(len(TEMPERATURES),)` in nats, rounded to `RESOLUTION`; zeros for no pictures.
 
     Raises:
-        DataError: the shapes do not match, a label is no class, or a logit is not finite.
+        DataError: a logit is not finite.
     """
-    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-        raise DataError(
-            f"logits of shape {logits.shape} and labels of shape {labels.shape} do not match; "
-            "they must be (n, classes) and (n,)"
-        )
     if not np.isfinite(logits).all():
         raise DataError("logits for calibration are not finite; the model diverged and cannot be calibrated")
-    if len(labels) and not (labels.min() >= 0 and labels.max() < logits.shape[1]):
-        raise DataError(
-            f"labels for calibration run from {labels.min()} to {labels.max()}; "
-            f"with {logits.shape[1]} classes they must lie in 0..{logits.shape[1] - 1}. "
-            "Leave unlabelled pictures out"
-        )
     z = logits.astype(np.float64)
     z -= z.max(axis=1, keepdims=True)  # a common shift changes no probability and keeps e^{z/T} from overflow
     of_label = z[np.arange(len(labels)), labels]

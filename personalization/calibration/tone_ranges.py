@@ -2,7 +2,7 @@
 
 All is computed from sums: for each tone of one scale a histogram of angles
 (`registry.bundle.skin_tone`) over fixed bins of one degree, and how many pictures gave no
-answer. Such sums of several hospitals add up; no angle of a single picture leaves one. Intervals come from
+answer. No angle of a single picture is among them. Intervals come from
 the same sums for bootstrap replicates in which all pictures of a lesion count w ~ Poisson(1) times.
 
 An angle has no tone of its own: scales differ, and so do cameras. Where a table of agreement needs one
@@ -10,14 +10,14 @@ An angle has no tone of its own: scales differ, and so do cameras. Where a table
 declared to have it. That is kind to the angle: fixed cut-offs would have to be right as well.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.metrics.intervals import Figure, interval, mean_defined, ratio
-from registry.bundle.skin_tone import ANGLE_BINS, ToneRange, angle_bin, contradicted_by, from_dark
+from registry.bundle.skin_tone import ANGLE_BINS, ToneRange, angle_bin, from_dark
 
 Counts = NDArray[np.int64]
 
@@ -36,19 +36,6 @@ class ToneAngles:
     scale: str
     angles: Counts
     silent: Counts
-
-    def __add__(self, other: "ToneAngles") -> "ToneAngles":
-        """Add the sums of two hospitals.
-
-        Raises:
-            ValueError: they are of different scales, or of different numbers of replicates.
-        """
-        if self.scale != other.scale or self.angles.shape != other.angles.shape:
-            raise ValueError(
-                f"angles on scale {self.scale} of shape {self.angles.shape} and on scale {other.scale} of "
-                f"shape {other.angles.shape} do not add up; count both on one scale, with as many replicates"
-            )
-        return ToneAngles(self.scale, self.angles + other.angles, self.silent + other.silent)
 
 
 @dataclass(frozen=True)
@@ -111,7 +98,6 @@ def count_angles(
     tones: Sequence[str],
     scale: str,
     *,
-    min_count: int = 1,
     lesions: NDArray[np.int64] | None = None,
     replicates: int | None = None,
     seed: int = 0,
@@ -122,21 +108,14 @@ def count_angles(
         angles: of each picture, degrees; None where there is no answer.
         tones: the declared tone of each picture.
         scale: of all these tones.
-        min_count: nothing is disclosed of a tone with fewer pictures.
         lesions: the lesion of each picture, `(pictures,)`; each its own where not given.
         replicates: how many bootstrap replicates to draw in place of the plain sums.
         seed: of the draw.
 
     Raises:
-        ValueError: no such scale, tone or angle, or lists of different lengths.
+        ValueError: no such scale, tone or angle.
     """
     known = from_dark(scale)
-    unknown = sorted(set(tones) - set(known))
-    if unknown or len(tones) != len(angles):
-        raise ValueError(
-            f"{len(angles)} angles and {len(tones)} tones, of which {unknown} are not on the scale {scale} "
-            f"({', '.join(known)}); each picture needs an angle or None, and a tone of the scale"
-        )
     rows = np.array([known.index(tone) for tone in tones], dtype=np.int64)
     columns = np.array([ANGLE_BINS if a is None else angle_bin(a) for a in angles], dtype=np.int64)
     cells = rows * (ANGLE_BINS + 1) + columns
@@ -149,9 +128,6 @@ def count_angles(
         drawn = generator.poisson(1.0, (replicates, int(owners.max(initial=-1)) + 1))[:, owners]
         sums = np.stack([np.bincount(cells, weights, size) for weights in drawn]).astype(np.int64)
     table = sums.reshape(*sums.shape[:-1], len(known), ANGLE_BINS + 1)
-    answered = rows[columns < ANGLE_BINS]
-    reported = np.bincount(answered, minlength=len(known)) >= min_count
-    table = np.where(reported[:, np.newaxis], table, 0)
     return ToneAngles(scale, table[..., :ANGLE_BINS], table[..., ANGLE_BINS])
 
 
@@ -172,39 +148,15 @@ def learn_ranges(counts: ToneAngles, min_count: int = 10) -> dict[str, ToneRange
     return ranges
 
 
-def warning_rates(counts: ToneAngles, ranges: Mapping[str, ToneRange]) -> Figure:
-    """For each pair of tones, the fraction of one's pictures that trigger a warning if declared as the other.
-
-    `(tones, tones declared)`, from dark to light: false alarms on the diagonal, detected wrong declarations
-    off it. nan for a tone without angles, and where the declared tone has no range.
-    """
-    tones = from_dark(counts.scale)
-    rates = np.full((len(tones), len(tones)), np.nan)
-    for column, declared in enumerate(tones):
-        if declared in ranges:
-            warned = [
-                bool(contradicted_by(place - 89.5, declared, counts.scale, ranges))
-                for place in range(ANGLE_BINS)
-            ]
-            rates[:, column] = ratio(counts.angles @ np.array(warned), counts.angles.sum(axis=-1))
-    return rates
-
-
-def agreement(
-    counts: ToneAngles, drawn: ToneAngles | None = None, thirds: Sequence[Sequence[str]] | None = None
-) -> Agreement:
-    """The agreement of angles with declared tones.
+def agreement(counts: ToneAngles, drawn: ToneAngles | None = None) -> Agreement:
+    """The agreement of angles with declared tones; of the scale's tones as many are dark, medium and light.
 
     Args:
         counts: the sums.
         drawn: the same for bootstrap replicates, for intervals.
-        thirds: the tones that are dark, medium and light; by default as many of the scale in each.
-
-    Raises:
-        ValueError: `thirds` are not a partition of the scale.
     """
     tones = from_dark(counts.scale)
-    third = _third_of(tones, thirds)
+    third = np.round(np.arange(len(tones)) * 2 / (len(tones) - 1)).astype(np.int64)
     table = counts.angles
 
     def estimates(figure: Callable[[Counts], Figure]) -> list[Estimate]:
@@ -245,16 +197,6 @@ def agreement(
 
 def _defined(value: Figure | np.float64) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _third_of(tones: Sequence[str], thirds: Sequence[Sequence[str]] | None) -> Counts:
-    """0, 1 or 2 for each tone, `(tones,)`."""
-    if thirds is None:
-        return np.round(np.arange(len(tones)) * 2 / (len(tones) - 1)).astype(np.int64)
-    place = {tone: number for number, group in enumerate(thirds) for tone in group}
-    if sorted(tone for group in thirds for tone in group) != sorted(tones):
-        raise ValueError(f"the thirds {thirds} must name each of the tones {', '.join(tones)} once")
-    return np.array([place[tone] for tone in tones], dtype=np.int64)
 
 
 def _quantile_bin(histogram: Counts, share: float) -> int:

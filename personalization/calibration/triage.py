@@ -25,22 +25,19 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
 from personalization.calibration.at_thresholds import (
     STEPS,
     CountsAt,
+    fit_working_point,
     largest_shown,
+    lower_limit,
     most_allowed,
     propose,
-    upper_limit,
-)
-from personalization.calibration.working_point import (
-    WorkingPoint,
-    fit_working_point,
     propose_working_points,
+    upper_limit,
 )
 from registry.bundle.counts.score_bins import (
     SCORE_BINS,
@@ -50,10 +47,9 @@ from registry.bundle.counts.score_bins import (
     merge,
     score_bin,
 )
-from registry.bundle.metrics.intervals import exact_low
+from registry.bundle.manifest import WorkingPoint
 from training.config import FrozenConfig
 
-HISTOGRAM: Final = "malignancy"
 EACH_END: Final = 0.975
 """The level of each of the two limits of a predictive value; both hold together at `LEVEL`."""
 
@@ -114,7 +110,7 @@ class RuledOut:
         return cls(
             below,
             tuple(map(Share.of, x[1:].tolist(), n[1:].tolist())),
-            low_limit(int(x[0]), int(n[0])),
+            lower_limit(int(x[0]), int(n[0]), EACH_END),
             float(upper_limit(x[1:], n[1:], EACH_END).max()),
         )
 
@@ -187,7 +183,7 @@ def fit_urgent(counts: CountsAt, alpha: float) -> Urgent:
     return Urgent(
         from_bin,
         Share.of(int(x[0]), others),
-        low_limit(int(x[1:].sum()), malignant),
+        lower_limit(int(x[1:].sum()), malignant, EACH_END),
         float(upper_limit(x[0], counts.n[0], EACH_END)),
     )
 
@@ -285,12 +281,6 @@ def worst_of(fits: Sequence[RuledOut]) -> RuledOut:
     )
 
 
-def low_limit(x: int, n: int) -> float:
-    """The lower exact limit of x of n at `EACH_END`; 0 of none."""
-    one_sided = 2 * EACH_END - 1  # its interval leaves 1 − EACH_END on each side
-    return float(exact_low(np.array(float(x)), np.array(float(n)), one_sided)) if n else 0.0
-
-
 def most_thresholds(places: int) -> int:
     """How many thresholds are counted at, at most, about so many parts of the lesions.
 
@@ -322,8 +312,3 @@ def count_malignancies(
     places = rows * SCORE_BINS + np.where(rows == 0, high, low)
     size = int(kinds.max()) + 2
     return np.bincount(places, minlength=size * SCORE_BINS).astype(np.int64).reshape(size, SCORE_BINS)
-
-
-def to_tensors(parts: Sequence[NDArray[np.int64]]) -> dict[str, torch.Tensor]:
-    """The histograms of each part of the lesions as a tensor to send, `(parts, 1 + kinds, bins)`."""
-    return {HISTOGRAM: torch.from_numpy(np.stack(parts).astype(np.int32))}

@@ -1,34 +1,15 @@
 """The report of a run: one self-contained HTML page for engineers and clinicians.
 
-`render_report(ReportData)` renders it: no script, no network, the same bytes for the same data.
+`page.render_report(data.report_data(result))` renders it: no script, no network, the same bytes for the same
+data.
 
-run_report.py, data.py  from a run's result to plain records
-page.py                 the template filled
-overview.py, limits.py  the head of the page, and its caveats
-tables/, table.py       tables, and their cells
-figures/, svg.py        figures as inline SVG, and their colours
-measures.py, served.py, numerals.py  what is shown, with intervals and units
-comparison.py           comparison of several runs
+data.py         what a finished run left, as plain records
+measures.py     metrics with their intervals, how numbers are written, and the cells of tables
+page.py         the template filled
+overview.py     the head of the page, and its caveats; answers.py, what the release does
+patients.py, subgroups.py, cases.py           test metrics by subgroup, class, cell and pattern
+calibration.py  thresholds, and what they come to
+fine_tuning.py, run_tables.py                 epochs; the run, its traffic and its clients
+figures.py, peers.py, svg.py                  figures as inline SVG, and their colours
+comparison.py   comparison of several runs
 """
-
-from personalization.report.data import (
-    CalibratedModel,
-    CensusCell,
-    ClientBytes,
-    FineTuning,
-    ReportData,
-    Round,
-    StageFacts,
-)
-from personalization.report.page import render_report
-
-__all__ = [
-    "CalibratedModel",
-    "CensusCell",
-    "ClientBytes",
-    "FineTuning",
-    "ReportData",
-    "Round",
-    "StageFacts",
-    "render_report",
-]

@@ -12,7 +12,7 @@ without peers. The client `server` is the coordinator's own, so it is not in D.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from personalization.report.numerals import ABSENT, listed, number, size
+from personalization.report.measures import ABSENT, listed, number, size
 from training.data.dataset import SERVER
 from training.errors import DataError
 
@@ -28,13 +28,8 @@ SPREADS = {"macro_f1": "F1", "macro_precision": "precision", "balanced_accuracy"
 MEANS = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
 
 
-@dataclass(frozen=True)
-class OverClients:
-    """Mean, median and deviation of a figure over clients; None where it is undefined or not reported."""
-
-    mean: float | None = None
-    median: float | None = None
-    std: float | None = None
+OVER_CLIENTS = ("mean", "median", "std")
+"""What is known of a figure over clients; None where it is undefined or not reported."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class FinishedRun:
     fingerprint: str
     stage: str
     clients: int
-    figures: Mapping[str, OverClients]
+    figures: Mapping[str, Mapping[str, float | None]]
     rounds: int
     bytes_down: int | None
 
@@ -123,7 +118,7 @@ def compare(runs: Sequence[Path], baseline: Path | None = None, cost_over: Path 
         ComparedRun(
             names[folder],
             run,
-            _relative(run.figures["macro_f1"].mean, found[base].figures["macro_f1"].mean),
+            _relative(run.figures["macro_f1"]["mean"], found[base].figures["macro_f1"]["mean"]),
             _relative(run.bytes_down, found[cheap].bytes_down) if cheap else None,
         )
         for folder, run in found.items()
@@ -164,7 +159,7 @@ def read_finished(folder: Path) -> FinishedRun:
         fingerprint=summary["data"],
         stage=judged[-1]["name"],
         clients=len(judged[-1]["facts"]["by_client"]),
-        figures={key: _over_clients(over[key]) for key in (*SPREADS, *MEANS)},
+        figures={key: {of: over[key][of] for of in OVER_CLIENTS} for key in (*SPREADS, *MEANS)},
         rounds=rounds,
         bytes_down=bytes_down,
     )
@@ -207,7 +202,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
                 "data": row.run.fingerprint,
                 "stage": row.run.stage,
                 "clients": row.run.clients,
-                "over_clients": {key: asdict(figure) for key, figure in row.run.figures.items()},
+                "over_clients": row.run.figures,
                 "relative_improvement": row.relative_improvement,
                 "rounds": row.run.rounds,
                 "bytes_down": row.run.bytes_down,
@@ -225,10 +220,6 @@ def _parsed(path: Path, text: str) -> Any:
         raise DataError(
             f"{path} is not JSON ({error}); it is broken: run again into another --out"
         ) from error
-
-
-def _over_clients(figure: Mapping[str, Any]) -> OverClients:
-    return OverClients(figure["mean"], figure["median"], figure["std"])
 
 
 def _downloaded(path: Path) -> tuple[int, int | None]:
@@ -273,13 +264,14 @@ def _warnings(
 def _spread(key: str, row: ComparedRun) -> str:
     """Mean (median) ± standard deviation, in two lines."""
     figure = row.run.figures[key]
-    if figure.median is None or figure.std is None:
-        return number(figure.mean)
-    return f"{number(figure.mean)} ({number(figure.median)})\n± {number(figure.std)}"
+    mean, median, deviation = (figure[of] for of in OVER_CLIENTS)
+    if median is None or deviation is None:
+        return number(mean)
+    return f"{number(mean)} ({number(median)})\n± {number(deviation)}"
 
 
 def _mean(key: str, row: ComparedRun) -> str:
-    return number(row.run.figures[key].mean)
+    return number(row.run.figures[key]["mean"])
 
 
 def _percent(share: float | None) -> str:

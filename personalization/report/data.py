@@ -1,20 +1,38 @@
-"""The data of a run's report: plain records of its rounds, stages, census and calibration."""
+"""The data of a run's report: plain records, and how they follow from a finished run's result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
-from personalization.calibration.working_point import WorkingPoint
-from personalization.selection.frontier import frontier, without_floor
-from personalization.selection.select import ChosenEpochs, Selection
+from personalization.selection.proof import Proof
+from personalization.selection.select import (
+    ChosenEpochs,
+    Selection,
+    SelectionConfig,
+    frontier,
+    select,
+    with_proofs,
+    without_floor,
+)
+from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
+from personalization.stages.calibrate import Calibrate
+from personalization.stages.personalize import Personalize
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
-from registry.bundle.labels import ClaimedTone, Label
+from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.labels import ClaimedTone, Label, Subgroup, TonePatients, claimed_tones
+from registry.bundle.manifest import WorkingPoint
+from training.data.subgroups import ToneGroups
+from training.jobs.pipeline import RunResult
+from training.jobs.stages.base import Stage
 from training.messages.message import GLOBAL
+from training.rounds.requests import Blocks
 
 Communities = Mapping[str, Sequence[str]]
 """Names of groups of clients, and who is in them."""
@@ -226,11 +244,23 @@ class ReportData:
     claimed_tones: Sequence[ClaimedTone] = ()
     notes: Sequence[str] = ()
 
+    def communities(self, stage: str) -> Communities:
+        """The communities that a stage reported; empty where it did not."""
+        return communities_of(next((of.facts for of in self.facts if of.stage == stage), {}))
+
     @property
     def last_test(self) -> Mapping[str, Any]:
         """The test block of the last stage that has one in the summary; empty where none has."""
         blocks = [block for stage in self.summary.get("stages", ()) if (block := stage.get("test"))]
         return blocks[-1] if blocks else {}
+
+
+def by_stage(rounds: Iterable[Round]) -> dict[str, list[Round]]:
+    """The rounds of each stage, in order."""
+    found: dict[str, list[Round]] = {}
+    for entry in rounds:
+        found.setdefault(entry.stage, []).append(entry)
+    return found
 
 
 def communities_of(facts: Mapping[str, Any]) -> Communities:
@@ -255,3 +285,175 @@ def present(clients: Sequence[str], communities: Communities) -> dict[str, list[
         if members:
             found[name] = members
     return found
+
+
+def report_data(result: RunResult) -> ReportData:
+    """The report data of a finished run."""
+    facts = {key: done.outcome.facts for key, done in result.stages.items()}
+    names = stage_names(result)
+    tuned = [key for key, found in facts.items() if "validation_accuracies" in found]
+    lines = result.context.metrics_log.lines()
+    counts = judged(result)
+    stages = [
+        {**stage, "name": name}  # as in the rest of the report
+        for stage, name in zip(result.summary["stages"], names.values(), strict=True)
+    ]
+    groups, privacy = result.job.data.subgroups, result.job.privacy
+    return ReportData(
+        summary={**result.summary, "stages": stages},
+        labels=result.context.labels,
+        counts={names[key]: test for key, test in counts.items()},
+        rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
+        facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
+        census=[CensusCell(**row) for row in result.context.census.table()],
+        fine_tuning=next((fine_tuning(facts[key], result.job.stage(key)) for key in tuned), None),
+        calibration=next((calibration(of["models"]) for of in facts.values() if "models" in of), ()),
+        smallest_cell=1 if privacy.counts.epsilon is not None else smallest_cell(privacy.min_count),
+        tones=groups.tones if isinstance(groups, ToneGroups) else {},
+        claimed_tones=next(
+            (tones_of(groups, found[TONES]) for found in facts.values() if TONES in found), ()
+        ),
+        notes=[
+            *dismissed(result.summary),
+            *(f"{line}." for line in result.summary.get("notes", ())),
+            *left_out(lines),
+            *never_there(result.summary),
+            *missing(result),
+            *not_counted(result),
+            *no_working_point(result),
+        ],
+    )
+
+
+def tones_of(groups: Any, counted: Mapping[str, Any]) -> tuple[ClaimedTone, ...]:
+    """The skin tones of a job's subgroups with their patients, as the stage `calibrate` counted them."""
+    named = groups.tones if isinstance(groups, ToneGroups) else {}
+    subgroups = [Subgroup.of_tones(name, tones) for name, tones in named.items()]
+    return claimed_tones(subgroups, TonePatients.model_validate(counted))
+
+
+def dismissed(summary: Mapping[str, Any]) -> list[str]:
+    """A note on each hospital that left the run."""
+    return [
+        f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
+        "for tests. What it taught the models before is in them."
+        for name, when in summary.get("dismissed", {}).items()
+    ]
+
+
+def left_out(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on each hospital that was left out of rounds, with the newest reason."""
+    rounds: dict[tuple[str, str], list[int]] = {}
+    reasons: dict[tuple[str, str], str] = {}
+    for line in lines:
+        for failure in line.get("failed", ()):
+            key = line["stage"], failure["client"]
+            rounds.setdefault(key, []).append(line["round"])
+            reasons[key] = failure["reason"]
+    return [
+        f"{client} was left out in {len(set(numbers))} rounds of {stage}, last in round {numbers[-1]}: "
+        f"{reasons[stage, client]}"
+        for (stage, client), numbers in rounds.items()
+    ]
+
+
+def never_there(summary: Mapping[str, Any]) -> list[str]:
+    """A note on each hospital that the run was for and that never took part."""
+    return [
+        f"{name} took no part in the run, neither to train nor for tests, and of whom its pictures are is "
+        f"not known: {why}"
+        for name, why in summary.get("left_out", {}).items()
+    ]
+
+
+def missing(result: RunResult) -> list[str]:
+    """A note on each stage whose figures are without hospitals that did not answer, by subgroup."""
+    found = []
+    for key, done in result.stages.items():
+        told = done.outcome.facts.get("missing")
+        if told is None:
+            continue
+        of_subgroups = "; ".join(
+            f"{name}: {of['pictures']} of {of['held']} test pictures, "
+            f"of {of['clients']} of {of['of']} hospitals"
+            for name, of in told["by_subgroup"].items()
+        )
+        why = "; ".join(f"{client}: {reason}" for client, reason in told["reasons"].items())
+        found.append(
+            f"Figures of {key} are without {told['clients']} of {told['of']} hospitals, which did not answer "
+            f"(evaluation.quorum). Missing of {of_subgroups or 'no subgroup'}. {why}."
+        )
+    return found
+
+
+def not_counted(result: RunResult) -> list[str]:
+    """A note on each subgroup where hospitals hold more test pictures than their disclosed counts cover."""
+    privacy = result.job.privacy
+    why = (
+        f"A hospital tells nothing of fewer than {privacy.min_count} patients, nor what differs from an "
+        "earlier answer by fewer (privacy.min_count); its own log says which."
+    )
+    if privacy.counts.epsilon is not None:
+        why += " With noise on counts one picture of each patient is counted."
+    return [
+        f"Not counted: {of['held'] - of['counted']} of {of['held']} test pictures of {name}. {why}"
+        for name, of in result.summary.get("not_counted", {}).items()
+    ]
+
+
+def no_working_point(result: RunResult) -> list[str]:
+    """A note on each model without the working point that the job asks for."""
+    found = []
+    for key, done in result.stages.items():
+        stage = result.job.stage(key)
+        if isinstance(stage, Calibrate) and stage.sensitivity is not None:
+            models = done.outcome.facts.get("models", {})
+            found += [name for name, model in models.items() if model.get("working_point") is None]
+    return [
+        f"No working point for {name}, though the job asks for a sensitivity: hospitals told of no malignant "
+        "calibration lesion. No lesion is called suspicious there. Raise data.split.calibration, or "
+        "bring malignant lesions."
+        for name in found
+    ]
+
+
+def stage_names(result: RunResult) -> dict[str, str]:
+    """The name of each stage in the report: its kind, or its key where a job has two of a kind."""
+    kinds = {key: result.job.stage(key).stage for key in result.stages}
+    return {key: kind if list(kinds.values()).count(kind) == 1 else key for key, kind in kinds.items()}
+
+
+def judged(result: RunResult) -> dict[str, Blocks]:
+    """The test counts of each stage that evaluated its models, not of one that passed counts on."""
+    found: dict[str, Blocks] = {}
+    anew = True
+    for key, done in result.stages.items():
+        if done.outcome.test and (anew or not result.job.stage(key).passes_figures_on):
+            found[key] = done.outcome.test
+        anew = done.outcome.tests_local_models
+    return found
+
+
+def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
+    """The fine-tuning section's data; the selection is made again from the same accuracies."""
+    accuracies = {
+        name: {int(epoch): value for epoch, value in by_epoch.items()}
+        for name, by_epoch in facts["validation_accuracies"].items()
+    }
+    proofs = TypeAdapter(dict[str, Proof]).validate_python(facts.get("proofs", {}))
+    selection = with_proofs(
+        select(accuracies, SelectionConfig.model_validate(facts["selection"])), accuracies, proofs
+    )
+    return FineTuning(
+        accuracies,
+        facts["validation_pictures"],
+        selection,
+        strategy=stage.strategy.name if isinstance(stage, Personalize) else None,
+        per=facts.get("per", "subgroup"),
+    )
+
+
+def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
+    """The calibrated models from a stage's facts."""
+    read = TypeAdapter(CalibratedModel).validate_python
+    return [read({"subgroup": name, **model}) for name, model in models.items()]

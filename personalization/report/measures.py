@@ -1,16 +1,23 @@
-"""The measures of the report with their 95 % intervals, computed from counts."""
+"""Metrics of the report with their 95 % intervals, from counts, and how numbers and cells are written.
+
+Percentages have one decimal, areas and errors three.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import isnan
 from operator import add
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.counting import Block
+from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
+from registry.bundle.metrics import selective
 from registry.bundle.metrics.fairness import fairness_limits
 from registry.bundle.metrics.intervals import Limits, sample_of
 from registry.bundle.metrics.summary import limits_of
@@ -123,6 +130,16 @@ class Estimate:
             return cls(None)
         return cls(float(limits.value), float(limits.low), float(limits.high))
 
+    @classmethod
+    def in_summary(cls, row: Mapping[str, Any], key: str) -> "Estimate":
+        """A figure of a row of figures as `summary.json` has them."""
+        return cls(row.get(key), *((row.get("intervals") or {}).get(key) or (None, None)))
+
+    @classmethod
+    def of_sums(cls, sums: LesionSums) -> "Estimate":
+        """A share of pictures."""
+        return cls(selective.mean_of(sums), *(selective.share_interval(sums) or (None, None)))
+
 
 def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:
     """The measures of a job with these classes, none of them twice.
@@ -178,3 +195,124 @@ def present(blocks: Mapping[str, Block]) -> dict[str, Block]:
 
 
 ALL = "all pictures"
+
+
+def with_all(blocks: Mapping[str, Block]) -> dict[str, Block]:
+    """The subgroups that have pictures, and all pictures together."""
+    return {**present(blocks), ALL: total(blocks)}
+
+
+Unit = Literal["percent", "ratio", "points"]
+
+ABSENT = "–"
+"""Stands where a figure is not defined, such as a recall without pictures of the class."""
+
+
+_UNITS: Mapping[Unit, str] = {"percent": "\u202f%", "ratio": "", "points": "\u202fpts"}  # never wrapped
+
+
+def number(value: float | None, unit: Unit = "ratio") -> str:
+    """A figure as text: 0.742 as `74.2 %` (percent), `0.742` (ratio) or `74.2 pts` (points, differences)."""
+    if value is None:
+        return ABSENT
+    written = f"{value:.3f}" if unit == "ratio" else f"{100 * value:.1f}"
+    return written.replace("-", "−") + _UNITS[unit]
+
+
+def threshold(probability: float) -> str:
+    """A threshold in percent, near 0 and 1 in as many decimals as it takes: 0.99988 as `99.988 %`."""
+    places = len(probability_text(probability).partition(".")[2])
+    return f"{100 * probability:.{places - 2}f}{_UNITS['percent']}"
+
+
+def interval(estimate: Estimate, unit: Unit = "ratio") -> str:
+    """The ends of an interval without their unit, `68.0 to 80.1`; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    low, high = (number(end, unit).removesuffix(_UNITS[unit]) for end in (estimate.low, estimate.high))
+    return f"{low} to {high}"
+
+
+def with_interval(estimate: Estimate, unit: Unit = "ratio") -> str:
+    """A figure and its interval in one line, `74.2 % (68.0 to 80.1)`."""
+    ends = interval(estimate, unit)
+    return f"{number(estimate.value, unit)} ({ends})" if ends else number(estimate.value, unit)
+
+
+def whole(value: int) -> str:
+    """A count with thin spaces between thousands."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def pictures(value: int) -> str:
+    """A count of pictures in words."""
+    return f"{whole(value)} picture{'' if value == 1 else 's'}"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the largest decimal unit that leaves at least 1."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            written = f"{num_bytes:.0f}" if unit == "B" else f"{num_bytes:.1f}"
+            return f"{written}\u202f{unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f}\u202fTB"
+
+
+def duration(seconds: float) -> str:
+    """A duration in words, such as `3 min`."""
+    if seconds < 120:
+        return f"{seconds:.1f}\u202fs"
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{minutes:.0f}\u202fmin" if minutes < 120 else f"{hours:.1f}\u202fh"
+
+
+def listed(items: list[str] | tuple[str, ...]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text and, smaller, a note; `alert` where a stage made it worse."""
+
+    text: str
+    note: str = ""
+    alert: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its header and its cells."""
+
+    header: str
+    cells: tuple[Cell, ...]
+    is_total: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `columns` starts with the title of the row headers."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def cell(estimate: Estimate, unit: Unit = "ratio") -> Cell:
+    """A figure with its interval as the note."""
+    return Cell(number(estimate.value, unit), interval(estimate, unit))
+
+
+def texts(*values: str) -> tuple[Cell, ...]:
+    """Plain cells."""
+    return tuple(Cell(value) for value in values)
+
+
+def label_name(label: Label, *, malignancy: bool = False) -> str:
+    """`Melanoma (MEL)`, with `malignancy` `Melanoma (MEL, malignant)`; without repetition."""
+    beside = [label.code]
+    if malignancy and label.malignancy != "unknown":
+        beside.append(label.malignancy)
+    news = [word for word in dict.fromkeys(beside) if word.casefold() != label.name.casefold()]
+    return f"{label.name} ({', '.join(news)})" if news else label.name

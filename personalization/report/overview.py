@@ -1,30 +1,43 @@
-"""The head of the report: what went wrong, how each subgroup's malignant lesions are found, what changed."""
+"""The head of the report: what went wrong, how malignant lesions of each subgroup are found, what changed.
+
+And its last section: what the numbers cannot show, in sentences.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from personalization.report import served
+from personalization.report.calibration import decided, routes
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import (
     ALL,
     BY_KEY,
+    Cell,
     Estimate,
     Malignant,
+    Row,
+    Table,
+    Unit,
+    cell,
     compared,
     estimate,
     estimate_over,
+    interval,
+    listed,
+    number,
+    pictures,
     sides,
     total,
+    whole,
+    with_interval,
 )
-from personalization.report.numerals import Unit, interval, listed, number, pictures, whole, with_interval
-from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.patient import by_kind, changed, kinds_table, patient_table, why_absent
+from personalization.report.patients import by_kind, changed, kinds_table, patient_table, why_absent
 from registry.bundle.counts.counting import Block
-from registry.bundle.labels import Label, kinds_of, malignant_classes
-from registry.bundle.metrics.classification import accuracy
+from registry.bundle.labels import UNDECLARED, Label, kinds_of, malignant_classes
+from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC, accuracy
 from registry.bundle.metrics.intervals import sample_of
-from registry.bundle.metrics.patient import FIGURES, TOO_FEW
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW
 from registry.bundle.metrics.summary import limits_of
+from training.privacy.dp.updates import privacy_text
 
 
 @dataclass(frozen=True)
@@ -163,19 +176,19 @@ def _card(name: str, blocks: Mapping[str, Block], labels: Sequence[Label], *, al
 def _of_kinds(block: Block, labels: Sequence[Label]) -> Iterator[tuple[str, str]]:
     """Sensitivity for each kind of malignancy, where there are several."""
     for kind, found in by_kind(block, kinds_of(labels)).items():
-        of = None if found is None else found.figures["malignant_sensitivity"]
-        value = Estimate(None) if of is None else Estimate(of.value, *(of.interval or (None, None)))
-        text = TOO_FEW if found is None else f"{with_interval(value, 'percent')} of {whole(found.n)}"
+        value = Estimate.in_summary(found or {}, "malignant_sensitivity")
+        text = TOO_FEW if found is None else f"{with_interval(value, 'percent')} of {whole(found['n'])}"
         yield f"Sensitivity, {kind}", text
 
 
 def _at_working_point(blocks: Mapping[str, Block]) -> tuple[tuple[str, str], ...]:
     """Sensitivity and specificity at the working point, where pictures were counted at one."""
-    told = (
-        ("Sensitivity at the working point", served.suspicious(blocks)[0]),
-        ("Specificity at the working point", served.cleared(blocks)[0]),
+    figures = decided(blocks)
+    return tuple(
+        (name.capitalize(), with_interval(Estimate.in_summary(figures, key), "percent"))
+        for key, name in AT_WORKING_POINT.items()
+        if figures.get(key) is not None
     )
-    return tuple((name, with_interval(found, "percent")) for name, found in told if found.value is not None)
 
 
 def _called(key: str) -> str:
@@ -190,14 +203,16 @@ def _beside(key: str, block: Block, malignant: Malignant) -> str:
 
 
 def _answered(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
-    if len(served.routes(models, blocks)) < len(blocks):
+    if len(routes(models, blocks)) < len(blocks):
         return ()
-    found = served.answered(blocks)
-    concluded, wrong = served.reported(blocks), served.wrong(blocks)
+    figures = decided(blocks)
+    found, concluded, of_them = (
+        Estimate.in_summary(figures, key) for key in ("answered", "reported", "reported_risk")
+    )
     detail = "something is concluded, or triage calls it urgent or rules it out"
     beside = (
         ("Something concluded", with_interval(concluded, "percent")),
-        ("Wrong among conclusions", with_interval(wrong, "percent")),
+        ("Wrong among conclusions", with_interval(of_them, "percent")),
     )
     return (
         Card("Answered", number(found.value, "percent"), interval(found, "percent"), detail, beside=beside),
@@ -232,3 +247,68 @@ def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:
         "variance",
     )
     return Table("Accuracy and its spread after each stage, on the test split", columns, tuple(rows))
+
+
+FEW = 30
+"""Subgroups with fewer test pictures are named among the limits; their figures are shown all the same."""
+
+
+def limits(data: ReportData) -> tuple[str, ...]:
+    """The sentences that hold for every report, then those that hold for this one."""
+    blocks = data.counts[list(data.counts)[-1]]
+    groups = compared(blocks)
+    sentences = [
+        "The figures are of this run's test split. They are no clinical validation: another hospital, camera "
+        "or population can give others.",
+        "Subgroups hold different people with different diseases. A spread mixes how well a model serves a "
+        "subgroup with how hard its cases are; the spread at one mix of diseases takes out the second only "
+        "as far as the classes tell.",
+    ]
+    sentences.append(
+        "Intervals are of 95 %, computed from the sums that hospitals told, and allow for several pictures "
+        "of a lesion; most are wider than they need be. They do not contain what training again would "
+        "change. What noise adds to a distance, such as a spread or a calibration error, is taken off its "
+        "lower end. "
+        "A spread is never below 0, so its interval says how large it may be, not whether there is one. The "
+        "worst subgroup is picked after looking, so its distance from the others is overstated where "
+        f"subgroups are small. AUPRC is told of diseases with at least {FEWEST_FOR_AUPRC} test pictures."
+    )
+    if any(block.lesions is None for block in blocks.values()):
+        sentences.append(
+            "Intervals take every picture for a lesion of its own: the counts do not tell lesions."
+        )
+    sentences.extend(privacy_text(data.summary.get("privacy", {})))
+    if data.smallest_cell > 1:
+        sentences.append(
+            f"Scores of fewer than {data.smallest_cell} patients of a subgroup at one client are counted "
+            "together, so that AUROC, AUPRC, calibration error and curves of small subgroups are coarse. "
+            "Accuracies, and what thresholds come to, are counted exactly."
+        )
+    few = [f"{name} ({int(block.point.n)})" for name, block in groups.items() if int(block.point.n) < FEW]
+    if few:
+        sentences.append(
+            f"Fewer than {FEW} test pictures: {listed(few)}. Their figures can be far off, and their "
+            "calibration error is overstated."
+        )
+    if groups and UNDECLARED in blocks and int(blocks[UNDECLARED].point.n):
+        sentences.append(
+            f"{pictures(int(blocks[UNDECLARED].point.n))} of undeclared subgroup count in every total and in "
+            "no comparison of subgroups."
+        )
+    if data.fine_tuning is not None:
+        sentences.append(
+            "Epochs are chosen on the validation split, and the price of fairness is read off there: on new "
+            "pictures accuracies are lower than those chosen, and spreads are wider."
+        )
+    without = [model.subgroup for model in data.calibration if not model.conformal.guaranteed]
+    if without:
+        sentences.append(
+            f"Too few calibration pictures to promise a coverage: {listed(without)}. Prediction sets there "
+            "hold every class."
+        )
+    if data.calibration:
+        sentences.append(
+            "A promised coverage holds on average over calibration splits, for pictures drawn like these and "
+            "one picture per lesion; on one test split it is met within the width of its interval."
+        )
+    return tuple(sentences)

@@ -1,40 +1,40 @@
 """Rendering the report: the template filled with tables and figures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from personalization.report.data import FineTuning, ReportData
-from personalization.report.figures.bars import bars
-from personalization.report.figures.curves import (
-    fine_tuning_curves,
-    frontier_curves,
-    frontier_key,
-    learning_curves,
-    pseudo_label_curves,
-)
-from personalization.report.figures.peers import peer_maps, similarity_maps
-from personalization.report.figures.reliability import reliability
-from personalization.report.limits import limits
-from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
-from personalization.report.overview import overview
-from personalization.report.svg import MUTED, KeyEntry, Panel, key_entry, series_colour
-from personalization.report.table import Table
-from personalization.report.tables.answers import conclusions_table, release, triage_table
-from personalization.report.tables.calibration import (
+from personalization.report.answers import conclusions_table, release, triage_table
+from personalization.report.calibration import (
     calibration_error_table,
     calibration_table,
     ood_table,
+    served_table,
     tones_table,
     working_point_table,
 )
-from personalization.report.tables.intersections import intersection_tables
-from personalization.report.tables.left_out import harms, left_out_tables
-from personalization.report.tables.patterns import pattern_tables
-from personalization.report.tables.run import (
+from personalization.report.cases import harms, left_out_tables, pattern_tables
+from personalization.report.data import FineTuning, ReportData
+from personalization.report.figures import (
+    bars,
+    learning_curves,
+    pseudo_label_curves,
+    reliability,
+)
+from personalization.report.fine_tuning import (
+    fine_tuning_curves,
+    frontier_curves,
+    frontier_key,
+    frontier_table,
+    selection_table,
+)
+from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
+from personalization.report.overview import limits, overview
+from personalization.report.peers import peer_maps, similarity_maps
+from personalization.report.run_tables import (
     census_tables,
     client_tables,
     communication_tables,
@@ -43,16 +43,16 @@ from personalization.report.tables.run import (
     silent_clients,
     stages_table,
 )
-from personalization.report.tables.selection import frontier_table, selection_table
-from personalization.report.tables.served import served_table
-from personalization.report.tables.subgroups import (
+from personalization.report.subgroups import (
     class_table,
     class_tables_over_clients,
     differences_table,
     figures_table,
+    intersection_tables,
     recall_table,
     unseen_tables,
 )
+from personalization.report.svg import MUTED, KeyEntry, Panel, key_entry, series_colour
 from registry.bundle.labels import malignant_classes
 from registry.bundle.text import PAGE_FOLDER
 from training.errors import DataError
@@ -99,7 +99,7 @@ def render_report(run: ReportData) -> str:
         intersections=intersection_tables(run),
         patterns=pattern_tables(run),
         left_out=left_out_tables(run),
-        harms=harms(run),
+        harms=tuple(harms(run)),
         probes=probe_tables(run),
         reliability=_reliability_panels(run, order),
         calibration=calibration_table(run.calibration) if run.calibration else None,
@@ -124,40 +124,18 @@ def _panels(measures: Sequence[Measure], run: ReportData, order: tuple[str, ...]
     return [panel for measure in measures if (panel := bars(measure, run.counts, order, malignant))]
 
 
-@dataclass(frozen=True)
-class Personal:
-    """The section on personal models.
-
-    Attributes:
-        of: what is known of it.
-        key: the key of the curves by epoch.
-        curves: validation accuracy by epoch.
-        selected: the selected epochs.
-        price_key: the key of the curves of the price.
-        price: the best reachable accuracy by allowed spread.
-        priced: the same for the choices that have a name.
-    """
-
-    of: FineTuning
-    key: tuple[KeyEntry, ...]
-    curves: Panel
-    selected: Table
-    price_key: tuple[KeyEntry, ...]
-    price: Panel
-    priced: Table
-
-
-def _personal(fine_tuning: FineTuning, order: tuple[str, ...]) -> Personal:
+def _personal(fine_tuning: FineTuning, order: tuple[str, ...]) -> dict[str, Any]:
+    """What the section on personal models shows."""
     own = tuple(fine_tuning.accuracies) if fine_tuning.per == "client" else order
-    return Personal(
-        of=fine_tuning,
-        key=_key(own),
-        curves=fine_tuning_curves(fine_tuning, own),
-        selected=selection_table(fine_tuning),
-        price_key=frontier_key(fine_tuning),
-        price=frontier_curves(fine_tuning),
-        priced=frontier_table(fine_tuning),
-    )
+    return {
+        "of": fine_tuning,
+        "key": _key(own),
+        "curves": fine_tuning_curves(fine_tuning, own),
+        "selected": selection_table(fine_tuning),
+        "price_key": frontier_key(fine_tuning),
+        "price": frontier_curves(fine_tuning),
+        "priced": frontier_table(fine_tuning),
+    }
 
 
 def _key(names: tuple[str, ...]) -> tuple[KeyEntry, ...]:

@@ -1,12 +1,10 @@
-"""Panels of the report: matplotlib figures as inline SVG.
+"""Panels of the report: matplotlib figures as inline SVG, in the colours of the page.
 
 Deterministic: no dates, fixed ids. Text stays text, so that it can be read aloud, searched and set in the
 page's own font. Ids are prefixed with the figure's name, since a page holds many figures.
 
-The colours of figures, as placeholders that the page's style sheet fills in for light, dark and print.
-
-matplotlib wants a colour value, the page wants a variable. A figure is drawn with the placeholder values
-here, and `svg.inline` puts `var(--name)` in their place.
+matplotlib wants a colour value, the page wants a variable that its style sheet fills in for light, dark and
+print. A figure is drawn with the placeholder values here, and `inline` puts `var(--name)` in their place.
 """
 
 import re
@@ -18,9 +16,11 @@ from io import StringIO
 import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from personalization.report.table import Table
+from personalization.report.measures import Table
 
 INK = "#00000a"
 MUTED = "#00000b"
@@ -135,6 +135,16 @@ def drawn(
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return inline(text.getvalue(), name, alternative)
+
+
+def in_percent(axis: Axis) -> None:
+    """Write shares along an axis in percent."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+
+
+def in_whole_numbers(axis: Axis) -> None:
+    """Mark whole numbers alone along an axis."""
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def inline(document: str, name: str, alternative: str) -> Markup:

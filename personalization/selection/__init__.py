@@ -1,6 +1,5 @@
 """Epoch selection: which epoch of fine-tuning becomes each subgroup's model.
 
-candidates.py  epochs on disk until one is chosen
-select.py      the choice
-frontier.py    what every allowed spread would cost
+select.py  the choice, and what every allowed spread would cost
+proof.py   what must be shown of a chosen epoch
 """

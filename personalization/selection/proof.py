@@ -13,7 +13,6 @@ epochs among which the choice was made and, in the first, both figures (Bonferro
 1 − (1 − confidence) / epochs, in the first half of that share.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,12 +53,6 @@ class Proof:
     def to_json(self) -> dict[str, Any]:
         """For `summary.json`."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Proof":
-        """From `summary.json`."""
-        gains = {name: None if gain is None else Gain(**gain) for name, gain in told["gains"].items()}
-        return cls(**{**told, "gains": gains})
 
 
 def prove(

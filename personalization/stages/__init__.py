@@ -1,6 +1,6 @@
 """The stages of a job that personalization adds: `personalize` and `calibrate`.
 
-personalize.py  train and select personal models
-per_client.py   what differs where models are of clients, not of subgroups
-calibrate.py    temperature, thresholds and OOD detection of every model
+personalize.py      train and select personal models
+personal_models.py  candidates, comparison with the global model, and what differs for models of clients
+calibrate.py        temperature, thresholds and OOD detection of every model
 """

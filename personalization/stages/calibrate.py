@@ -29,36 +29,30 @@ from pydantic import Field, field_validator
 
 from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.conclusions import propose_level, share_of
-from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from personalization.calibration.conformal import fit_threshold, no_distances, ood_detector, ood_facts
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
-from personalization.calibration.ood import (
-    OodDetector,
-    fit_ood,
-    no_distances,
-)
 from personalization.calibration.temperature import (
     Temperature,
     fit_temperature,
     subgroup_temperature,
 )
 from personalization.calibration.triage import MalignancyRules, TriageConfig, TriageFit
-from personalization.calibration.working_point import WorkingPoint
 from personalization.stages.calibrated_bundle import (
     Fit,
     decided_of,
-    with_detector,
+    updated,
     with_figures,
     with_patients,
     with_pattern_figures,
     with_temperature,
     with_thresholds,
-    with_tones,
 )
 from personalization.stages.calibration_answers import REQUESTS, NodesAsked, answer_calibration
 from personalization.stages.calibration_poll import Poll, fitted_on
 from registry.bundle.cases import CaseInput, Pattern, read_pattern, usual_patterns
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.labels import UNDECLARED, malignant_classes
+from registry.bundle.manifest import OutOfDistribution, WorkingPoint
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone import ToneRanges
 from training.algorithms.client import Client
@@ -128,68 +122,60 @@ class Calibrate(Stage):
         """Calibrate every exported model, then judge them all on the test split."""
         folds = {name: bundle.folds for name, bundle in before.bundles.items()}
         poll = Poll(context, Traffic(), self.chosen_patterns(context.job.data.case), folds=folds)
+        least = max(context.job.privacy.min_count, 1)
         bundles: dict[str, BundleDraft] = {}
         fits: dict[str, list[Fit]] = {}
-        detectors: dict[str, OodDetector] = {}
         progress = context.metrics_log.progress
         progress.begin(context.key, PASSES * len(before.bundles), rounds=False)
         for name, temperatures in progress.each(self.temperatures(poll, before.bundles).items()):
             of_patterns = dict(zip(poll.patterns, temperatures[1:], strict=True))
             bundle = with_temperature(before.bundles[name], temperatures[0], of_patterns)
             fits[name] = self.fit(poll, name, bundle, temperatures)
-            detectors[name] = self.detector(poll, name, bundle)
+            detector = self.detector(poll, name, bundle)
             own = dict(zip(poll.patterns, fits[name][1:], strict=True))
-            least = max(context.job.privacy.min_count, 1)
-            calibrated = with_thresholds(bundle, fits[name][0], own, self.coverage, least)
-            bundles[name] = with_tones(with_detector(calibrated, detectors[name]), self.tones)
+            calibrated = with_thresholds(bundle, fits[name][0], own, least)
+            bundles[name] = updated(calibrated, out_of_distribution=detector, tones=self.tones)
 
         counted = {name: poll.counts(name, bundle) for name, bundle in progress.each(bundles.items())}
-        tests = {name: blocks[0] for name, blocks in counted.items()}
-        patterns = len(poll.together)
-        by_pattern = {
-            name: dict(zip(poll.together, blocks[1 : 1 + patterns], strict=True))
-            for name, blocks in counted.items()
-        }
-        left_out = {
-            name: dict(zip(poll.parts, blocks[1 + patterns :], strict=True))
-            for name, blocks in counted.items()
-        }
-        bundles = {name: with_pattern_figures(bundle, by_pattern[name]) for name, bundle in bundles.items()}
-        histograms = {
-            name: self.test_distances(poll, name, bundles[name], detectors[name])
-            for name in progress.each(bundles)
+        distances = {
+            name: self.test_distances(poll, name, bundle) for name, bundle in progress.each(bundles.items())
         }
         progress.end()
-        counted_tones = poll.tones()
-        bundles = {
-            name: with_patients(with_figures(bundle, tests[name], histograms[name], context), counted_tones)
-            for name, bundle in bundles.items()
-        }
-        test = routed(tests, context.all_subgroups)
+        tones = poll.tones()
+        for name, found in counted.items():
+            bundle = with_pattern_figures(bundles[name], found.by_pattern)
+            bundles[name] = with_patients(with_figures(bundle, found.test, distances[name], context), tones)
+        test = routed({name: found.test for name, found in counted.items()}, context.all_subgroups)
         earlier = before.facts.get("by_subgroup", {})
         facts = {
             "models": {
                 name: {
-                    **fitted[0].facts(),
+                    **of_all.facts(),
                     "basis": bundles[name].manifest.basis,
-                    "novelty": detectors[name].facts(histograms[name]),
-                    **of_each_pattern(poll.together, fitted[1:]),
+                    "novelty": ood_facts(
+                        bundles[name].manifest.out_of_distribution, self.novelty_rate, distances[name]
+                    ),
+                    **(
+                        {"patterns": dict(zip(poll.together, map(Fit.facts, own), strict=True))}
+                        if own
+                        else {}
+                    ),
                 }
-                for name, fitted in fits.items()
+                for name, (of_all, *own) in fits.items()
             },
             "by_subgroup": {
                 place: {**earlier.get(place, {}), **decided_of(block)} for place, block in test.items()
             },
-            **({} if counted_tones is None else {PATIENTS_BY_TONE: counted_tones.model_dump(mode="json")}),
-            **figures_by_name(context, "patterns", poll.together, by_pattern),
-            **figures_by_name(context, "left_out", poll.parts, left_out),
+            **({} if tones is None else {PATIENTS_BY_TONE: tones.model_dump(mode="json")}),
+            **figures_by_name(
+                context, "patterns", {name: found.by_pattern for name, found in counted.items()}
+            ),
+            **figures_by_name(context, "left_out", {name: found.left_out for name, found in counted.items()}),
         }
+        done = with_parents(bundles, context.attest)
         return StageResult(
             before.models,
-            {
-                name: replace(bundle, folds=())
-                for name, bundle in with_parents(bundles, context.attest).items()
-            },
+            {name: replace(bundle, folds=()) for name, bundle in done.items()},
             traffic=poll.traffic,
             test=test,
             facts=facts,
@@ -201,7 +187,7 @@ class Calibrate(Stage):
             return ()
         return usual_patterns(case) if self.patterns is None else tuple(map(read_pattern, self.patterns))
 
-    def temperatures(self, poll: "Poll", bundles: Mapping[str, BundleDraft]) -> dict[str, list[Temperature]]:
+    def temperatures(self, poll: Poll, bundles: Mapping[str, BundleDraft]) -> dict[str, list[Temperature]]:
         """Fit the temperatures of each model: one for all its pictures, and one per pattern.
 
         A subgroup's temperature is shrunk towards the global one, a pattern's towards that of all patterns.
@@ -216,7 +202,8 @@ class Calibrate(Stage):
                 "there are no calibration pictures, or fewer than privacy.min_count in every subgroup "
                 "of every client; raise data.split.calibration"
             )
-        of_all = global_temperature(sums, n)
+        fitted = fit_temperature(sums, n)
+        of_all = Temperature(fitted, fitted, n)
         drawn = [subgroup_temperature(*each, of_all.value, least) for each in of_patterns]
         temperatures = {GLOBAL: [of_all, *drawn]}
         for name, bundle in bundles.items():
@@ -228,18 +215,17 @@ class Calibrate(Stage):
         return temperatures
 
     def fit(
-        self, poll: "Poll", name: str, bundle: BundleDraft, temperatures: Sequence[Temperature]
-    ) -> list["Fit"]:
+        self, poll: Poll, name: str, bundle: BundleDraft, temperatures: Sequence[Temperature]
+    ) -> list[Fit]:
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
         points, triage = self.malignancy_rules(poll, name, bundle)
-        config = ConformalConfig(coverage=self.coverage)
-        sets = [fit_threshold(truth, config) for truth in poll.truths(name, bundle.graph)]
+        sets = [fit_threshold(truth, self.coverage) for truth in poll.truths(name, bundle.graph)]
         concluded = self.conclusions(poll, name, bundle, triage)
         fitted = zip(temperatures, sets, points, triage, concluded, strict=True)
         return [Fit(*each) for each in fitted]
 
     def conclusions(
-        self, poll: "Poll", name: str, bundle: BundleDraft, triage: Sequence[TriageFit | None]
+        self, poll: Poll, name: str, bundle: BundleDraft, triage: Sequence[TriageFit | None]
     ) -> list[Conclusions]:
         """Fit which nodes of the tree of diagnoses are concluded, level after level, finest first."""
         tree = bundle.manifest.tree
@@ -258,7 +244,8 @@ class Calibrate(Stage):
             spent = [
                 of + share * bool(test.able) for of, share, test in zip(spent, shares, tests, strict=True)
             ]
-            counts = poll.at_nodes(name, bundle.graph, asked, histograms, [test.proposed for test in tests])
+            proposed = [test.proposed for test in tests]
+            counts = poll.at_thresholds(name, bundle.graph, list(histograms), proposed, asked)
             found = [
                 rules.model_copy(update={"nodes": (*rules.nodes, *test.fit(of))})
                 for rules, test, of in zip(found, tests, counts, strict=True)
@@ -266,7 +253,7 @@ class Calibrate(Stage):
         return found
 
     def malignancy_rules(
-        self, poll: "Poll", name: str, bundle: BundleDraft
+        self, poll: Poll, name: str, bundle: BundleDraft
     ) -> tuple[list[WorkingPoint | None], list[TriageFit | None]]:
         """Fit the working points and the triage of one model; none without classes of both sides.
 
@@ -278,29 +265,28 @@ class Calibrate(Stage):
             return [*nothing], [*nothing]
         histograms = poll.malignancies(name, bundle.graph)
         rules = [MalignancyRules(each, self.sensitivity, self.triage) for each in histograms]
-        rows = [each.reshape(-1, each.shape[-1]) for each in histograms]
-        counted = poll.at_thresholds(name, bundle.graph, rows, [each.proposed for each in rules])
-        points = [own.working_point(at) for own, at in zip(rules, counted, strict=True)]
+        rows = [each.reshape(1, -1, each.shape[-1]) for each in histograms]
+        counted = poll.at_thresholds(name, bundle.graph, rows, [[each.proposed] for each in rules])
+        points = [own.working_point(at) for own, (at,) in zip(rules, counted, strict=True)]
         named = [place != UNDECLARED for place in poll.judged_on(name)]
-        triage = [own.fit_triage(at, named) for own, at in zip(rules, counted, strict=True)]
+        triage = [own.fit_triage(at, named) for own, (at,) in zip(rules, counted, strict=True)]
         return points if points[0] is not None else [*nothing], triage
 
-    def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:
-        """Fit the OOD detector of one model."""
+    def detector(self, poll: Poll, name: str, bundle: BundleDraft) -> OutOfDistribution | None:
+        """Fit the OOD detector of one model; None where no class has enough training pictures."""
         sums = poll.embeddings(name, bundle)
         gaussians = fit_gaussians(sums)
         if gaussians is None:
-            return OodDetector(None, (), 0, fit_ood(no_distances(), self.novelty_rate))
+            return None
         left_out = left_out_of(sums) if poll.fitted_on == "train" else None
         histogram = poll.distances(name, bundle.graph, gaussians, poll.fitted_on, left_out)
         codes = tuple(bundle.manifest.labels[k].code for k in sums.present)
-        return OodDetector(gaussians, codes, sums.n, fit_ood(histogram, self.novelty_rate))
+        return ood_detector(gaussians, codes, sums.n, histogram, self.novelty_rate)
 
-    def test_distances(
-        self, poll: "Poll", name: str, bundle: BundleDraft, detector: OodDetector
-    ) -> NDArray[np.int64]:
+    def test_distances(self, poll: Poll, name: str, bundle: BundleDraft) -> NDArray[np.int64]:
         """The histogram of the test pictures' distances; empty where nothing would be called unfamiliar."""
-        if detector.gaussians is None or detector.threshold.threshold_bin is None:
+        detector = bundle.manifest.out_of_distribution
+        if detector is None or detector.threshold_bin is None:
             return no_distances()
         return poll.distances(name, bundle.graph, detector.gaussians, "test")
 
@@ -315,29 +301,22 @@ def routed(tests: Mapping[str, Blocks], places: Sequence[str]) -> Blocks:
     return {place: tests[name][place] for place, name in names.items() if place in tests[name]}
 
 
-def of_each_pattern(names: Sequence[str], fits: Sequence[Fit]) -> dict[str, Any]:
-    """What was fitted for each pattern, where there are any."""
-    return {"patterns": {name: fit.facts() for name, fit in zip(names, fits, strict=True)}} if names else {}
-
-
 def figures_by_name(
-    context: StageContext, what: str, names: Sequence[str], judged: Mapping[str, Mapping[str, Blocks]]
+    context: StageContext, what: str, judged: Mapping[str, Mapping[str, Blocks]]
 ) -> dict[str, Any]:
     """Test figures under each pattern or without each part, as the summary has those of all.
 
     Args:
         context: of the job.
         what: what the names are of: the key of the figures.
-        names: of the patterns or parts.
-        judged: their counts, by model and name.
+        judged: the counts by model, and by the name of the pattern or part.
 
     Returns:
         The figures by name under `what`; nothing where there are none.
     """
     found = {}
-    for name in names:
-        tests = {model: blocks[name] for model, blocks in judged.items()}
-        test = routed(tests, context.all_subgroups)
+    for name in judged[GLOBAL]:
+        test = routed({model: blocks[name] for model, blocks in judged.items()}, context.all_subgroups)
         if test:
             details = {place: decided_of(block) for place, block in test.items()}
             of_all = decided_of(reduce(add, test.values()))
@@ -345,9 +324,3 @@ def figures_by_name(
             intervals = {**figures["intervals"], **of_all["intervals"]}
             found[name] = {**figures, **of_all, "intervals": intervals}
     return {what: found} if found else {}
-
-
-def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:
-    """The temperature fitted on the pictures of all subgroups, without shrinkage."""
-    value = fit_temperature(sums, n)
-    return Temperature(value, value, n)

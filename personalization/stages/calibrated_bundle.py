@@ -10,34 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import LEVEL
-from personalization.calibration.conformal import ConformalThreshold
-from personalization.calibration.ood import (
-    OodDetector,
+from personalization.calibration.conformal import (
+    ConformalThreshold,
 )
 from personalization.calibration.temperature import (
     Temperature,
 )
 from personalization.calibration.triage import TriageFit
-from personalization.calibration.working_point import WorkingPoint
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Counts, Decisions
+from registry.bundle.counts.counts import Decisions
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import (
+    BundleManifest,
     Conformal,
     Guarantee,
     KindMissed,
     ModelFile,
     PatternCalibration,
+    WorkingPoint,
 )
 from registry.bundle.manifest import Temperature as TemperatureEntry
 from registry.bundle.manifest import Triage as TriageEntry
-from registry.bundle.manifest import WorkingPoint as WorkingPointEntry
 from registry.bundle.metrics.selective import decided
-from registry.bundle.skin_tone import ToneRanges
 from training.errors import MessageError
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.jobs.stages.export import subgroup_of
@@ -57,18 +55,23 @@ class Fit:
 
     def facts(self) -> dict[str, Any]:
         """As `summary.json` has it."""
-        return {**asdict(self), "conclusions": self.conclusions.model_dump(mode="json")}
+        point = self.working_point and self.working_point.model_dump()
+        return {
+            **asdict(self),
+            "working_point": point,
+            "conclusions": self.conclusions.model_dump(mode="json"),
+        }
 
 
-def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
-    """Counts summed over all subgroups."""
-    return sum((block.point for block in blocks.values()), Counts.zeros(len(bundle.manifest.labels)))
+def updated(bundle: BundleDraft, **fields: Any) -> BundleDraft:
+    """The bundle with other fields in its manifest."""
+    return replace(bundle, manifest=bundle.manifest.model_copy(update=fields))
 
 
 def with_temperature(
     bundle: BundleDraft, temperature: Temperature, of_patterns: Mapping[Pattern, Temperature]
 ) -> BundleDraft:
-    """The bundle with its temperature in graph and manifest, and with those of patterns in the graph."""
+    """The bundle with its temperature, and those of patterns, in the graph."""
     case = bundle.manifest.case
     values: float | list[float] = temperature.value
     if case is not None:
@@ -76,20 +79,13 @@ def with_temperature(
         for pattern, own in of_patterns.items():
             values[pattern_number(pattern, case)] = own.value
     graph = set_temperature(bundle.graph, values)
-    update = {"temperature": temperature_entry(temperature), "file": ModelFile.of(graph)}
-    return replace(bundle, manifest=bundle.manifest.model_copy(update=update), graph=graph)
-
-
-def temperature_entry(temperature: Temperature) -> TemperatureEntry:
-    """A fitted temperature as a manifest has it."""
-    shrunk = temperature.value != temperature.fitted
-    return TemperatureEntry(value=temperature.value, n=temperature.n, shrunk=shrunk)
+    return replace(updated(bundle, file=ModelFile.of(graph)), graph=graph)
 
 
 def with_thresholds(
-    bundle: BundleDraft, fit: Fit, of_patterns: Mapping[Pattern, Fit], coverage: float, least: int
+    bundle: BundleDraft, fit: Fit, of_patterns: Mapping[Pattern, Fit], least: int
 ) -> BundleDraft:
-    """The bundle with its thresholds and their guarantees.
+    """The bundle with its rules and their guarantees.
 
     A pattern of too few cases for a guarantee has no rules of its own: see `BundleManifest.under`.
 
@@ -97,56 +93,42 @@ def with_thresholds(
         bundle: whose graph was calibrated.
         fit: of all cases.
         of_patterns: of those of single patterns.
-        coverage: of the prediction sets.
         least: how many lesions of a kind of malignancy there are, at least, where a bundle tells of them.
     """
-    manifest = bundle.manifest
-    kinds = kinds_of(manifest.labels)
-    for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
-    update = {
-        "conformal": conformal_entry(fit.conformal, coverage, for_whom),
-        "working_point": working_point_entry(fit.working_point),
-        "triage": triage_entry(fit.triage, kinds, least),
-        "conclusions": fit.conclusions,
-        "basis": "cross-fitted" if bundle.folds else "split",
-        "patterns": tuple(
-            PatternCalibration(
-                pattern=pattern,
-                temperature=temperature_entry(own.temperature),
-                conformal=conformal_entry(own.conformal, coverage, for_whom),
-                working_point=working_point_entry(own.working_point),
-                triage=triage_entry(own.triage, kinds, least),
-                conclusions=own.conclusions,
-            )
-            for pattern, own in of_patterns.items()
-            if own.conformal.guaranteed
-        ),
-    }
-    return replace(bundle, manifest=manifest.model_copy(update=update))
-
-
-def conformal_entry(fitted: ConformalThreshold, coverage: float, for_whom: Guarantee) -> Conformal:
-    """A fitted threshold of prediction sets as a manifest has it."""
-    return Conformal(
-        alpha=round(1 - coverage, 12),
-        threshold_bin=fitted.threshold_bin,
-        n=fitted.n,
-        guarantee=for_whom if fitted.guaranteed else "none",
+    patterns = tuple(
+        PatternCalibration(pattern=pattern, **rules(own, bundle.manifest, least))
+        for pattern, own in of_patterns.items()
+        if own.conformal.guaranteed
     )
+    basis = "cross-fitted" if bundle.folds else "split"
+    return updated(bundle, **rules(fit, bundle.manifest, least), basis=basis, patterns=patterns)
 
 
-def working_point_entry(fitted: WorkingPoint | None) -> WorkingPointEntry | None:
-    """A fitted working point as a manifest has it."""
-    return None if fitted is None else WorkingPointEntry(**asdict(fitted))
+def rules(fit: Fit, manifest: BundleManifest, least: int) -> dict[str, Any]:
+    """What was fitted, as the manifest has it for all cases or for a pattern."""
+    temperature, sets = fit.temperature, fit.conformal
+    for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
+    return {
+        "temperature": TemperatureEntry(
+            value=temperature.value, n=temperature.n, shrunk=temperature.value != temperature.fitted
+        ),
+        "conformal": Conformal(
+            alpha=round(1 - sets.coverage, 12),
+            threshold_bin=sets.threshold_bin,
+            n=sets.n,
+            guarantee=for_whom if sets.guaranteed else "none",
+        ),
+        "working_point": fit.working_point,
+        "triage": None if fit.triage is None else triage_entry(fit.triage, kinds_of(manifest.labels), least),
+        "conclusions": fit.conclusions,
+    }
 
 
-def triage_entry(fitted: TriageFit | None, kinds: Sequence[str], least: int) -> TriageEntry | None:
+def triage_entry(fitted: TriageFit, kinds: Sequence[str], least: int) -> TriageEntry:
     """Fitted triage as a manifest has it, without counts of a kind of fewer than `least` lesions.
 
     Where one has as few, no kind has its number: it would follow from the others and the working point.
     """
-    if fitted is None:
-        return None
     ruled_out, urgent = fitted.ruled_out, fitted.urgent
     all_told = not any(0 < share.n < least for share in ruled_out.missed)
     return TriageEntry(
@@ -185,25 +167,14 @@ def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> Bu
         return {"set_size": found["set_size"], "reported": found["reported"]}
 
     patterns = tuple(one.model_copy(update=figures(one.pattern.name)) for one in bundle.manifest.patterns)
-    return replace(bundle, manifest=bundle.manifest.model_copy(update={"patterns": patterns}))
-
-
-def with_detector(bundle: BundleDraft, detector: OodDetector) -> BundleDraft:
-    """The bundle with its OOD detector."""
-    manifest = bundle.manifest.model_copy(update={"out_of_distribution": detector.entry()})
-    return replace(bundle, manifest=manifest)
-
-
-def with_tones(bundle: BundleDraft, tones: ToneRanges | None) -> BundleDraft:
-    """The bundle with the range of angles of each declared tone."""
-    return replace(bundle, manifest=bundle.manifest.model_copy(update={"tones": tones}))
+    return updated(bundle, patterns=patterns)
 
 
 def with_patients(bundle: BundleDraft, counted: TonePatients | None) -> BundleDraft:
     """The bundle with the patients of each skin tone that it is for: of its subgroup, or of all of them."""
     subgroup = bundle.manifest.subgroup
     own = counted if counted is None or subgroup.is_global else counted.of(subgroup)
-    return replace(bundle, manifest=bundle.manifest.model_copy(update={"patients_by_tone": own}))
+    return updated(bundle, patients_by_tone=own)
 
 
 def with_figures(
@@ -220,11 +191,10 @@ def with_figures(
     if not test:
         return bundle
     present = tuple(name for name in context.subgroups if name in test)
-    manifest = bundle.manifest
     reference = ReferenceHistograms.from_counts(
-        pooled_counts(test, bundle),
+        reduce(add, (block.point for block in test.values())),
         distances=tuple(histogram.tolist()) if histogram.any() else None,
-        by_subgroup=histograms_by_subgroup(test, context) if manifest.subgroup.is_global else (),
+        by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
         **merging(context, test),
     )
     for block in test.values():
@@ -238,8 +208,7 @@ def with_figures(
         missing=context.missing,
         least=max(context.job.privacy.min_count, 1),
     )
-    update = {"evaluation": evaluation, "reference": reference}
-    return replace(bundle, manifest=manifest.model_copy(update=update))
+    return updated(bundle, evaluation=evaluation, reference=reference)
 
 
 def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:

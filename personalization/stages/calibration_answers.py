@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_thresholds
 from personalization.calibration.conclusions import count_nodes
-from personalization.calibration.conformal import TRUTH, count_truths
-from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
-from personalization.calibration.ood import (
-    HISTOGRAM,
+from personalization.calibration.conformal import (
+    TRUTH,
     count_distances,
+    count_truths,
     no_distances,
 )
+from personalization.calibration.mahalanobis import ClassSums, class_sums, distances_left_out, total
 from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,
 )
-from personalization.calibration.triage import count_malignancies, most_thresholds, to_tensors
+from personalization.calibration.triage import count_malignancies, most_thresholds
 from personalization.stages.calibration_features import FOLD, Judged, judged, make_graph_features
 from registry.bundle.cases import read_pattern
 from registry.bundle.conclusions import Tree
@@ -87,7 +87,7 @@ class NodesAsked:
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """As a request has them."""
         values = {LEVEL: np.array(self.level), SO_FAR: self.so_far, TRIAGE: self.triage}
-        return {name: torch.from_numpy(of.astype(np.int32)) for name, of in values.items()}
+        return {name: as_counts(of) for name, of in values.items()}
 
     @classmethod
     def of(cls, broadcast: Broadcast, tree: Tree, views: int) -> "NodesAsked":
@@ -109,8 +109,9 @@ class NodesAsked:
         return cls(level, read[SO_FAR], read[TRIAGE])
 
 
-Scores = Callable[[Examples], NDArray[np.float32]]
-"""The probabilities of some examples, `(examples, classes)`, by whichever model scores them."""
+def as_counts(counts: NDArray[np.int64]) -> torch.Tensor:
+    """Counts as a tensor to send."""
+    return torch.from_numpy(counts.astype(np.int32))
 
 
 def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
@@ -124,8 +125,7 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     options = dict(broadcast.options)
     if broadcast.ask == TONES:
         parts = sendable(client, EvaluateRequest.model_validate(options))
-        counts = patients_by_tone(client, parts).astype(np.int32)
-        return reply(broadcast, tensors={TONES: torch.from_numpy(counts)})
+        return reply(broadcast, tensors={TONES: as_counts(patients_by_tone(client, parts))})
     encoder = options.pop(ENCODER)
     request = EvaluateRequest.model_validate(options)
     model = judged(broadcast, client, encoder, request.split)
@@ -165,14 +165,14 @@ def answer_in_view(
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == MALIGNANCY:
-        counts = malignancy_counts(scores(model), parts, client, request, client.smallest_cell)
-        return reply(broadcast, tensors=to_tensors(counts))
+        counts = malignancy_counts(model, parts, client, request, client.smallest_cell)
+        return reply(broadcast, tensors={MALIGNANCY: as_counts(np.stack(counts))})
     if broadcast.ask == TRUTH:
         truths = np.zeros(SCORE_BINS, dtype=np.int64)
         for part in parts.values():
-            of_part = scores(model)(part)
-            truths += count_truths(of_part, part.labels, part.people, client.smallest_cell)
-        return reply(broadcast, tensors={TRUTH: torch.from_numpy(truths.astype(np.int32))})
+            probabilities = model.run(part).probabilities
+            truths += count_truths(probabilities, part.labels, part.people, client.smallest_cell)
+        return reply(broadcast, tensors={TRUTH: as_counts(truths)})
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
         pick = middle if request.split == "test" else highest
@@ -185,7 +185,7 @@ def answer_in_view(
             else:
                 distances = gaussians.distances(embedding)
             histogram += count_distances(distances, part.people, client.smallest_cell, pick)
-        return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
+        return reply(broadcast, tensors={DISTANCES: torch.from_numpy(histogram)})
     if broadcast.ask == COUNTS:
         answers = {name: model.run(part).probabilities for name, part in parts.items()}
         return reply_blocks(broadcast, client, parts, answers, request)
@@ -197,15 +197,11 @@ def answer_nodes(broadcast: Broadcast, request: EvaluateRequest, client: Client,
     shown = views(request, client)
     asked = NodesAsked.of(broadcast, Tree(client.dataset.labels), len(shown))
     names, cell = names_in_views(model_name(broadcast), request), client.smallest_cell
-    counts = np.stack(
-        [
-            node_counts(
-                scores(model), parts_in(client, request, view), client, asked, place, cell, names[place]
-            )
-            for place, view in enumerate(shown)
-        ]
-    )
-    return reply(broadcast, tensors={NODES: torch.from_numpy(counts.astype(np.int32))})
+    counts = [
+        node_counts(model, parts_in(client, request, view), client, asked, place, cell, names[place])
+        for place, view in enumerate(shown)
+    ]
+    return reply(broadcast, tensors={NODES: as_counts(np.stack(counts))})
 
 
 def are_first_thresholds(client: Client, model: str, asked: NodesAsked, place: int) -> bool:
@@ -233,7 +229,7 @@ def parts_in(client: Client, request: EvaluateRequest, view: View) -> dict[str, 
 
 
 def node_counts(
-    of: Scores,
+    model: Judged,
     parts: Mapping[str, Examples],
     client: Client,
     asked: NodesAsked,
@@ -252,7 +248,7 @@ def node_counts(
     if not are_first_thresholds(client, name, asked, place):
         return counts
     for part in parts.values():
-        probabilities = of(part)
+        probabilities = model.run(part).probabilities
         ruled_out = is_ruled_out(score_bin(malignancy_probability(probabilities, malignant)), triage)
         counts += count_nodes(
             tree, asked.level, probabilities, part.labels, ruled_out, asked.so_far[place], part.people, cell
@@ -292,12 +288,12 @@ def answer_at_thresholds(
         parts = parts_in(client, request, view)
         at = thresholds[place * rows : (place + 1) * rows].tolist()
         if asked_nodes is not None:
-            histograms = node_counts(scores(model), parts, client, asked_nodes, place, cell, names[place])
+            histograms = node_counts(model, parts, client, asked_nodes, place, cell, names[place])
         else:
-            histograms = np.concatenate(malignancy_counts(scores(model), parts, client, request, cell))[None]
+            histograms = np.concatenate(malignancy_counts(model, parts, client, request, cell))[None]
         counts = [CountsAt.of(each, of).between for each, of in zip(histograms, at, strict=True)]
         name = f"{place}/{BETWEEN}" if request.patterns else BETWEEN
-        tensors[name] = torch.from_numpy(np.concatenate(counts).astype(np.int32))
+        tensors[name] = as_counts(np.concatenate(counts))
     return reply(broadcast, tensors=tensors)
 
 
@@ -321,18 +317,13 @@ def has_each_view_once(request: EvaluateRequest) -> bool:
     return request.patterns == once and len(set(together)) == len(together) and not request.left_out
 
 
-def scores(model: Judged) -> Scores:
-    """What a model says of some examples."""
-    return lambda examples: model.run(examples).probabilities
-
-
 def malignancy_counts(
-    of: Scores, parts: Mapping[str, Examples], client: Client, request: EvaluateRequest, cell: int
+    model: Judged, parts: Mapping[str, Examples], client: Client, request: EvaluateRequest, cell: int
 ) -> list[NDArray[np.int64]]:
     """The histogram of each subgroup of the request by malignancy, `(1 + kinds, bins)`.
 
     Args:
-        of: scores examples.
+        model: what scores them.
         parts: the pictures of each subgroup, or of each fold of one (`dark/3`), that may be counted.
         client: whose they are.
         request: names the subgroups.
@@ -344,7 +335,8 @@ def malignancy_counts(
     }
     for name, part in parts.items():
         own = name if name in counts else name.rpartition("/")[0]
-        counts[own] += count_malignancies(of(part), part.labels, kind_of_each(labels), part.people, cell)
+        probabilities = model.run(part).probabilities
+        counts[own] += count_malignancies(probabilities, part.labels, kind_of_each(labels), part.people, cell)
     return list(counts.values())
 
 

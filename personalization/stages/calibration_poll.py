@@ -13,12 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_counts, to_tensor
-from personalization.calibration.conformal import TRUTH
-from personalization.calibration.mahalanobis import ClassSums, shapes, total
-from personalization.calibration.ood import (
-    no_distances,
-    read_histogram,
+from personalization.calibration.conformal import (
+    TRUTH,
 )
+from personalization.calibration.mahalanobis import ClassSums, shapes, total
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )
@@ -45,7 +43,7 @@ from registry.bundle.counts.counts import Thresholds
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.model import Gaussians, Graph
+from registry.bundle.model import DISTANCE_BINS, Gaussians, Graph
 from training.data.cases import parts_of
 from training.data.dataset import Split
 from training.data.subgroups import ToneGroups
@@ -64,6 +62,21 @@ from training.rounds.requests import EMBED, Blocks, EvaluateRequest, add_blocks,
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts of the test split by subgroup.
+
+    Attributes:
+        test: of all pictures or cases as they are.
+        by_pattern: of cases under each pattern, by its name.
+        left_out: of cases without each of their parts.
+    """
+
+    test: Blocks
+    by_pattern: Mapping[str, Blocks]
+    left_out: Mapping[str, Blocks]
 
 
 @dataclass(frozen=True)
@@ -108,129 +121,82 @@ class Poll:
         """All patterns together, and each by itself; nothing where there are none."""
         return (self.together, *((name,) for name in self.together)) if self.patterns else ()
 
-    def likelihoods(self, name: str, graph: bytes) -> list[tuple[NDArray[np.float64], int]]:
-        """Log-likelihood sums over the temperature grid on what is calibrated on, and of how many.
-
-        The first of all together, then those of each pattern.
-        """
-        updates = self._ask(
-            LIKELIHOODS, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
-        )
-        found = []
-        for answers in in_sets(updates, self.sets):
-            sums = sum((each.tensors[LIKELIHOODS].numpy() for each in answers), np.zeros_like(TEMPERATURES))
-            found.append((sums, sum(counted(each) for each in answers)))
-        return found
-
     def judged_on(self, name: str) -> tuple[str, ...]:
         """The subgroups that a model is judged on: the global model on all, others on their own."""
         return self.context.all_subgroups if name == GLOBAL else (name,)
 
+    def likelihoods(self, name: str, graph: bytes) -> list[tuple[NDArray[np.float64], int]]:
+        """Log-likelihood sums over the temperature grid on what is calibrated on, and of how many.
+
+        The first of all together, then those of each pattern; so are all that follow.
+        """
+        found = []
+        for answers in in_sets(self._fit(LIKELIHOODS, name, graph), self.sets):
+            sums = sum((each.tensors[LIKELIHOODS].numpy() for each in answers), np.zeros_like(TEMPERATURES))
+            found.append((sums, sum(counted(each) for each in answers)))
+        return found
+
     def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
-        """The histograms that working points and triage are fitted to, in the same order.
+        """The histograms that working points and triage are fitted to.
 
         Each is of the subgroups that the model is judged on, `(subgroups, 1 + kinds, bins)`.
         """
-        updates = self._ask(
-            MALIGNANCY, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)}
-        )
-        parts, kinds = len(self.judged_on(name)), len(kinds_of(self.context.labels))
-        nothing = np.zeros((parts, 1 + kinds, SCORE_BINS), dtype=np.int64)
-        return [
-            sum((read_counts(each, MALIGNANCY, nothing.shape) for each in answers), nothing)
-            for answers in in_sets(updates, self.sets)
-        ]
+        shape = (len(self.judged_on(name)), 1 + len(kinds_of(self.context.labels)), SCORE_BINS)
+        updates = self._fit(MALIGNANCY, name, graph)
+        return [summed(answers, MALIGNANCY, shape) for answers in in_sets(updates, self.sets)]
 
     def truths(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
-        """The histograms `(bins,)` that prediction sets are fitted to, in the same order."""
-        updates = self._ask(TRUTH, name, graph, self.fitted_on, {**ONE_PER_LESION, **self._of(self.sets)})
-        nothing = np.zeros(SCORE_BINS, dtype=np.int64)
-        return [
-            sum((read_counts(each, TRUTH, nothing.shape) for each in answers), nothing)
-            for answers in in_sets(updates, self.sets)
-        ]
+        """The histograms `(bins,)` that prediction sets are fitted to."""
+        updates = self._fit(TRUTH, name, graph)
+        return [summed(answers, TRUTH, (SCORE_BINS,)) for answers in in_sets(updates, self.sets)]
+
+    def nodes(self, name: str, graph: bytes, asked: NodesAsked, tree: Tree) -> NDArray[np.int64]:
+        """The histograms that thresholds of the nodes of a level are proposed by.
+
+        Returns:
+            `(sets of patterns, nodes of the level, 2, bins)`.
+        """
+        updates = self._fit(NODES, name, graph, asked.to_tensors())
+        return summed(updates, NODES, (len(asked.so_far), len(tree.levels[asked.level]), 2, SCORE_BINS))
 
     def at_thresholds(
         self,
         name: str,
         graph: bytes,
         histograms: Sequence[NDArray[np.int64]],
-        thresholds: Sequence[Sequence[int]],
-    ) -> list[CountsAt]:
-        """Counts by malignancy at thresholds, in the same order: exact ones under masks.
+        thresholds: Sequence[Sequence[Sequence[int]]],
+        asked: NodesAsked | None = None,
+    ) -> list[list[CountsAt]]:
+        """Counts at thresholds, by malignancy or of the nodes that are asked: exact ones under masks.
 
         In the clear hospitals would count the histograms that they have sent, so they are not asked.
 
         Args:
             name: of the model.
             graph: the model.
-            histograms: what `malignancies` gave, each as `(rows, bins)`.
-            thresholds: score bins of each, rising, at most `most_thresholds`.
-        """
-        if self.context.job.privacy.masked_counts is None or not any(thresholds):
-            return [CountsAt.of(each, at) for each, at in zip(histograms, thresholds, strict=True)]
-        options = {**ONE_PER_LESION, **self._of(self.sets)}
-        most = most_thresholds(len(self.judged_on(name)))
-        sent = {MALIGNANCY: to_tensor(thresholds, most)}
-        updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
-        shape = (len(histograms[0]), most + 1)
-        between = [
-            sum((read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64))
-            for answers in in_sets(updates, self.sets)
-        ]
-        return [CountsAt.up_to(at, counts) for at, counts in zip(thresholds, between, strict=True)]
-
-    def nodes(self, name: str, graph: bytes, asked: NodesAsked, tree: Tree) -> NDArray[np.int64]:
-        """The histograms that thresholds of the nodes of a level are proposed by, in the same order.
-
-        Returns:
-            `(sets of patterns, nodes of the level, 2, bins)`.
-        """
-        options = {**ONE_PER_LESION, **self._of(self.sets)}
-        updates = self._ask(NODES, name, graph, self.fitted_on, options, beside=asked.to_tensors())
-        shape = (len(asked.so_far), len(tree.levels[asked.level]), 2, SCORE_BINS)
-        return sum((read_counts(each, NODES, shape) for each in updates), np.zeros(shape, dtype=np.int64))
-
-    def at_nodes(
-        self,
-        name: str,
-        graph: bytes,
-        asked: NodesAsked,
-        histograms: NDArray[np.int64],
-        thresholds: Sequence[Sequence[Sequence[int]]],
-    ) -> list[list[CountsAt]]:
-        """Counts at thresholds of each node, in the same order: exact ones under masks.
-
-        Args:
-            name: of the model.
-            graph: the model.
-            asked: as of `nodes`.
-            histograms: what that gave.
-            thresholds: of each set of patterns and node score bins, rising, at most `STEPS`.
+            histograms: what `malignancies` or `nodes` gave, of each set of patterns `(groups, rows, bins)`.
+            thresholds: of each set and group score bins, rising, as many as a request has place for.
+            asked: as of `nodes`; None of malignancies.
         """
         if self.context.job.privacy.masked_counts is None or not any(map(any, thresholds)):
             return [
-                [CountsAt.of(each, at) for each, at in zip(rows, of, strict=True)]
-                for rows, of in zip(histograms, thresholds, strict=True)
+                [CountsAt.of(each, at) for each, at in zip(groups, of, strict=True)]
+                for groups, of in zip(histograms, thresholds, strict=True)
             ]
-        sent = {**asked.to_tensors(), NODES: to_tensor([at for of in thresholds for at in of], STEPS)}
-        options = {**ONE_PER_LESION, **self._of(self.sets)}
-        updates = self._ask(AT_THRESHOLDS, name, graph, self.fitted_on, options, beside=sent)
-        shape = (2 * histograms.shape[1], STEPS + 1)
+        what, most, beside = MALIGNANCY, most_thresholds(len(self.judged_on(name))), {}
+        if asked is not None:
+            what, most, beside = NODES, STEPS, asked.to_tensors()
+        sent = {**beside, what: to_tensor([at for of in thresholds for at in of], most)}
+        updates = self._fit(AT_THRESHOLDS, name, graph, sent)
+        groups, rows, _ = histograms[0].shape
         found = []
         for answers, of in zip(in_sets(updates, self.sets), thresholds, strict=True):
-            between = sum(
-                (read_counts(each, BETWEEN, shape) for each in answers), np.zeros(shape, dtype=np.int64)
-            )
-            rows = between.reshape(-1, 2, STEPS + 1)
-            found.append([CountsAt.up_to(at, row) for at, row in zip(of, rows, strict=True)])
+            between = summed(answers, BETWEEN, (groups * rows, most + 1)).reshape(groups, rows, most + 1)
+            found.append([CountsAt.up_to(at, each) for at, each in zip(of, between, strict=True)])
         return found
 
-    def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
-        """Counts of the test split by subgroup, with what the bundle's thresholds do there.
-
-        The first of all as they are, then those of each pattern, then those without each part of a case.
-        """
+    def counts(self, name: str, bundle: BundleDraft) -> "Counted":
+        """Counts of the test split by subgroup, with what the bundle's thresholds do there."""
         manifest = bundle.manifest
         sets = ((), *((each,) for each in self.together)) if self.patterns else ()
         parts = self.parts if sets else ()
@@ -240,12 +206,15 @@ class Poll:
             "pattern_thresholds": {
                 pattern.name: thresholds_in(manifest.under(pattern)) for pattern in self.patterns
             },
-            **self._of(sets),
+            **of_sets(sets),
             "left_out": parts,
         }
         updates = self._ask(COUNTS, name, bundle.graph, "test", options)
         by_place = in_sets(updates, (*sets, *((part,) for part in parts)))
-        return [add_blocks(unpack_blocks(each) for each in answers) for answers in by_place]
+        of_all, *others = (add_blocks(unpack_blocks(each) for each in answers) for answers in by_place)
+        count = len(self.patterns)
+        by_pattern = dict(zip(self.together, others[:count], strict=True))
+        return Counted(of_all, by_pattern, dict(zip(parts, others[count:], strict=True)))
 
     def embeddings(self, name: str, bundle: BundleDraft) -> ClassSums:
         """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""
@@ -254,7 +223,7 @@ class Poll:
         expected = shapes(classes, features)
         if sets:
             expected = {f"0/{name}": shape for name, shape in expected.items()}
-        updates = self._ask(EMBEDDINGS, name, bundle.graph, "train", self._of(sets), expected=expected)
+        updates = self._ask(EMBEDDINGS, name, bundle.graph, "train", of_sets(sets), expected=expected)
         (answers,) = in_sets(updates, sets)
         return total((ClassSums.from_update(each, features) for each in answers), classes, features)
 
@@ -273,10 +242,10 @@ class Poll:
             **({} if left_out is None else {LEFT_OUT: torch.from_numpy(left_out)}),
         }
         sets = self.sets[:1]
-        options = {**({} if split == "test" else ONE_PER_LESION), **self._of(sets)}
+        options = {**({} if split == "test" else ONE_PER_LESION), **of_sets(sets)}
         updates = self._ask(DISTANCES, name, graph, split, options, beside=sent)
         (answers,) = in_sets(updates, sets)
-        return sum((read_histogram(each) for each in answers), no_distances())
+        return summed(answers, DISTANCES, (DISTANCE_BINS,))
 
     def tones(self) -> TonePatients | None:
         """How many patients of each skin tone calibration and test rest on; None without groups of tones."""
@@ -296,17 +265,17 @@ class Poll:
                 for client in self.context.judges(split, subgroups)
             ]
         )
-        none = np.zeros(len(claimed), dtype=np.int64)
-        counts = sum((read_counts(each, TONES, none.shape) for each in updates), none)
+        counts = summed(updates, TONES, (len(claimed),))
         found: dict[str, dict[str, int]] = {}
         for (scale, tone), n in zip(claimed, counts.tolist(), strict=True):
             if n >= least:
                 found.setdefault(scale, {})[tone] = n
         return found
 
-    @staticmethod
-    def _of(sets: tuple[tuple[str, ...], ...]) -> Mapping[str, Any]:
-        return {"patterns": sets} if sets else {}
+    def _fit(self, ask: str, name: str, graph: bytes, beside: Tensors | None = None) -> list[Update]:
+        """Ask about one picture of each lesion that thresholds are fitted to, in every set of patterns."""
+        options = {**ONE_PER_LESION, **of_sets(self.sets)}
+        return self._ask(ask, name, graph, self.fitted_on, options, beside=beside)
 
     def _ask(
         self,
@@ -380,6 +349,16 @@ class Poll:
 def fitted_on(context: StageContext) -> Split:
     """The split that a job's thresholds are fitted to: with cross-fitting the one that is trained on."""
     return "calibration" if context.job.data.crossfit is None else "train"
+
+
+def of_sets(sets: tuple[tuple[str, ...], ...]) -> Mapping[str, Any]:
+    """What a request says of sets of patterns."""
+    return {"patterns": sets} if sets else {}
+
+
+def summed(updates: Sequence[Update], name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The sum of the counts of this name and shape in some answers."""
+    return sum((read_counts(each, name, shape) for each in updates), np.zeros(shape, dtype=np.int64))
 
 
 def in_sets(updates: Sequence[Update], sets: Sequence[Sequence[str]]) -> list[list[Update]]:

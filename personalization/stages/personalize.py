@@ -14,17 +14,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from personalization.selection.candidates import Candidates, candidate_files
-from personalization.selection.frontier import frontier_facts
 from personalization.selection.proof import Proof, prove
-from personalization.selection.select import Selection, SelectionConfig, select, with_proofs
-from personalization.stages.compare import (
+from personalization.selection.select import Selection, SelectionConfig, frontier_facts, select, with_proofs
+from personalization.stages.personal_models import (
+    Candidates,
     answer_compare,
     answer_compare_folds,
     ask_compared,
     ask_compared_folds,
-)
-from personalization.stages.per_client import (
+    candidate_files,
     client_tracks,
     evaluate_together,
     figures_of_own_models,
@@ -32,7 +30,7 @@ from personalization.stages.per_client import (
     without_own,
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
-from personalization.strategies.shrink import EVALUATIONS, STRENGTHS
+from personalization.strategies.base import EVALUATIONS, STRENGTHS
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg

@@ -1,13 +1,8 @@
 """Personalization strategies: how a personal model comes from the global one. The table of names for jobs."""
 
-from personalization.strategies.adapters import LowRank
-from personalization.strategies.base import Strategy
+from personalization.strategies.base import FineTune, NoTraining, Shrink, Strategy
 from personalization.strategies.ditto import Ditto
-from personalization.strategies.finetune import FineTune
-from personalization.strategies.head import Head
-from personalization.strategies.norm import Norm
-from personalization.strategies.nothing import NoTraining
-from personalization.strategies.shrink import Shrink
+from personalization.strategies.parts import Head, LowRank, Norm
 from registry.bundle.plugins import PartTable
 
 STRATEGIES: PartTable[Strategy] = PartTable(

@@ -1,4 +1,27 @@
-"""The base class of strategies: epochs, local objective and sync of personal models."""
+"""The base classes of strategies, and the strategies that train the whole model or ask no hospital to train.
+
+**none**: no training; every personal model is the global model.
+
+v = w*: what every other strategy is compared with, and the way to calibrate one global model for each
+subgroup by itself. There is no epoch but epoch 0, so that no hospital is asked to train; what is reported of
+validation is the global model's.
+
+**finetune**: the whole model learns on the subgroup's own pictures (Xu et al. 2023, section IV-B, "post-FL").
+
+Departures: with several clients that hold a subgroup an epoch is a round of FedAvg among them; with one
+client, as in the paper, it is local fine-tuning. "The post-FL stage has the same parameters as the in-FL
+stage": the objective is the training stage's own unless the job gives another.
+
+**shrink**: a tone's converged head, drawn towards the global one (ridge regression with another centre).
+
+    min_{W, b}  (1 / n) Σ_c L_c(W, b) + (λ / 2) (‖W − W_global‖² + ‖b − b_global‖²)
+
+over the n training examples of one subgroup (`training.rounds.server.head_fit`). λ is the one of a few
+strengths, and of ∞, which is the global head, at which examples that a head has not seen are most likely:
+with cross-fitting a head without fold k is drawn to the global head without fold k, and scores that fold.
+
+Departures: `b` is drawn, too; a class that a tone has no example of would else never be named.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
@@ -9,6 +32,7 @@ from training.algorithms.exchanges import NoExchange
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.sync import Sync, SyncAll
+from training.algorithms.trainable import OverPart, Part, SyncPart
 from training.config import FrozenConfig
 from training.messages.message import Tensors
 from training.models import Classifier
@@ -107,3 +131,46 @@ class Training(Strategy):
         """The given or inherited objective, of one epoch."""
         assert self.objective is not None, "a job fills this in when it is read"
         return self.objective
+
+
+class PartStrategy(Training, Part):
+    """Only what `moves` names learns, and only that travels."""
+
+    def local_objective(self) -> Objective:
+        """The given or inherited objective, over the part."""
+        return OverPart.of(self.epoch, part=self)
+
+    def sync(self) -> Sync:
+        """The part travels."""
+        return SyncPart(part=self)
+
+
+class NoTraining(WithoutEpochs):
+    """Nothing moves."""
+
+    name: Literal["none"] = "none"
+
+
+class FineTune(Training):
+    """All weights move."""
+
+    takes_cases: ClassVar[bool] = True
+    name: Literal["finetune"] = "finetune"
+
+    def local_objective(self) -> Objective:
+        """The given or inherited objective."""
+        return self.epoch
+
+    def sync(self) -> Sync:
+        """Everything travels."""
+        return SyncAll()
+
+
+STRENGTHS = (1.0, 3.0, 10.0, 30.0)
+EVALUATIONS = 60  # of one head's gradient, at most
+
+
+class Shrink(WithoutEpochs):
+    """Heads of subgroups that are fitted to convergence, at each λ of `STRENGTHS`."""
+
+    name: Literal["shrink"] = "shrink"

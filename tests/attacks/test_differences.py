@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clients.store import ClientStore
-from personalization.stages.per_client import evaluate_together
+from personalization.stages.personal_models import evaluate_together
 from training.algorithms.release_store import FolderReleases
 from training.messages.message import Broadcast
 from training.rounds.client import disclosure
@@ -141,7 +141,7 @@ def test_no_difference_is_of_few_patients(full, asked, scenario, monkeypatch):
     assert all(answers[:1]), "something is told"
     with monkeypatch.context() as as_before:
         as_before.setattr(disclosure, "disclosable", all_of_enough)
-        as_before.setattr("personalization.stages.per_client.disclosable", all_of_enough)
+        as_before.setattr("personalization.stages.personal_models.disclosable", all_of_enough)
         as_before.setattr(
             disclosure, "one_of_each", lambda part, least: part.where(disclosure.first_of_each(part.lesions))
         )

@@ -5,7 +5,7 @@ It asks as many requests as it likes. The control is exact counts for every requ
 """
 
 from dataclasses import replace
-from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,7 +13,6 @@ import pytest
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, to_tensor
 from personalization.calibration.triage import most_thresholds
-from personalization.stages import calibration_answers
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
     MALIGNANCY,
@@ -23,7 +22,7 @@ from personalization.stages.calibration_answers import (
     has_each_view_once,
     names_in_views,
 )
-from personalization.stages.calibration_features import SUBGROUPS
+from personalization.stages.calibration_features import SUBGROUPS, Judged
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
@@ -42,7 +41,7 @@ REQUESTS = [range(start, start + STEPS) for start in (TOP, *range(1, TOP - STEPS
 """One bin between thresholds each; the first has no threshold of the others."""
 
 
-def made_up(model, classes=2):
+def made_up(classes=2):
     """Probabilities that are spread over the bins, of each picture the same whenever it is asked about."""
 
     def run(examples):
@@ -51,6 +50,15 @@ def made_up(model, classes=2):
         return said.reshape(-1, classes)
 
     return run
+
+
+def score_by(monkeypatch, probabilities):
+    """Have models say what a function of examples does."""
+
+    def run(model, examples):
+        return SimpleNamespace(probabilities=probabilities(examples))
+
+    monkeypatch.setattr(Judged, "run", run)
 
 
 def make_judge(job, client):
@@ -71,7 +79,7 @@ def calibrating(make_job):
 @pytest.fixture
 def judge(calibrating, make_client, monkeypatch):
     """Such a hospital, and how it is asked."""
-    monkeypatch.setattr(calibration_answers, "scores", made_up)
+    score_by(monkeypatch, made_up())
     client, head = make_judge(calibrating, make_client("north", job=calibrating))
 
     def asked(client, at, ask=AT_THRESHOLDS, **settings):
@@ -172,11 +180,11 @@ KEEPS = {"process": lambda _: MemoryReleases(), "disk": FolderReleases}
 @pytest.fixture
 def tree_judge(calibrating, make_client, make_dataset, monkeypatch):
     """A hospital of 500 lesions of four classes, how it is asked about nodes, and what is said of them."""
-    monkeypatch.setattr(calibration_answers, "scores", partial(made_up, classes=len(GROUPED)))
+    score_by(monkeypatch, made_up(len(GROUPED)))
     sizes = {"north": {"light": (300, 2, 2, 2), "dark": (200, 2, 2, 2)}}
     data = replace(make_dataset(sizes), labels=GROUPED)
     client, head = make_judge(calibrating, make_client("north", data=data, job=calibrating))
-    said = made_up(None, len(GROUPED))(client.examples("train"))
+    said = made_up(len(GROUPED))(client.examples("train"))
 
     def asked(client, triage=0, finer=SCORE_BINS, level=GROUP, ask=NODES, producer="", **settings):
         """How many lesions are left at each node of a level: all, and wrong ones, `(nodes, 2)`."""

@@ -6,7 +6,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from personalization.calibration.ood import count_distances
+from personalization.calibration.conformal import count_distances
 from registry.bundle.counts.score_bins import Pick
 from registry.bundle.model import distance_bin
 from tests.attacks import old_way

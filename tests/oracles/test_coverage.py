@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from personalization.calibration.conformal import fit_threshold
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 
 DRAWS = 1000
@@ -31,7 +31,7 @@ def thresholds(of_truth):
     found = np.empty(len(of_truth), dtype=np.int64)
     for place, row in enumerate(score_bin(of_truth)):
         histogram = np.bincount(row, minlength=SCORE_BINS)
-        found[place] = fit_threshold(histogram, ConformalConfig(coverage=0.9)).threshold_bin
+        found[place] = fit_threshold(histogram, 0.9).threshold_bin
     return found
 
 

@@ -11,7 +11,7 @@ from crepes.extras import hinge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from personalization.calibration.conformal import fit_threshold
 from registry.bundle.counts.score_bins import LOGIT_BINS, score_bin
 
 COVERAGE = 0.9
@@ -20,9 +20,7 @@ COVERAGE = 0.9
 def our_sets(calibration, new):
     """`(pictures, classes)`, each subgroup with the threshold of its own."""
     thresholds = {
-        name: fit_threshold(
-            counts.scores[..., 1, :].sum(axis=-2), ConformalConfig(coverage=COVERAGE)
-        ).threshold_bin
+        name: fit_threshold(counts.scores[..., 1, :].sum(axis=-2), COVERAGE).threshold_bin
         for name, counts in calibration.subgroups.items()
     }
     bars = np.array([thresholds[str(name)] for name in new.groups])

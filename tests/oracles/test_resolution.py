@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from personalization.calibration.conformal import fit_threshold
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Counts
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
@@ -190,7 +190,7 @@ def test_a_threshold_is_the_quantile_of_the_scores_to_one_bin(seed, n, coverage)
     """Of the scores 1 - p_y, of rank ceil((n + 1) coverage); never stricter than it."""
     of_truth, _ = drawn(seed, n, sharp=False)
     histogram = np.bincount(score_bin(of_truth), minlength=SCORE_BINS)
-    fitted = fit_threshold(histogram, ConformalConfig(coverage=coverage))
+    fitted = fit_threshold(histogram, coverage)
     exact = 1 - np.quantile(1 - of_truth, (fitted.rank - 0.5) / n, method="inverted_cdf")
     low, high = LOGIT_BINS.edges[fitted.threshold_bin : fitted.threshold_bin + 2]
     assert low - 1e-12 <= exact <= high

@@ -204,33 +204,6 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
 
-def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
-    job = calibrate_job(make_job, coverage=0.7, target_risk=0.4)
-    outcome = run(job, hospitals, stand)
-    for name in HOLDER:
-        bundle = outcome.bundles[name]
-        images, labels = pictures(hospitals, name, "test")
-        served = Graph(bundle.graph).run(images).probabilities
-        bins = score_bin(served)
-        sets = bins >= bundle.manifest.conformal.threshold_bin
-        decisions = [decide(row, bundle.manifest, **declared(name)) for row in served]
-        told = np.array([one.reported for one in decisions])
-        levels = np.array([one.triage.level for one in decisions])
-        wrong = served.argmax(axis=1) != labels
-        mistaken = [
-            one.conclusion is not None and label not in one.conclusion.node.classes
-            for one, label in zip(decisions, labels, strict=True)
-        ]
-        facts = outcome.facts["by_subgroup"][name]
-        assert facts["coverage"] == pytest.approx(sets[np.arange(len(labels)), labels].mean())
-        assert facts["set_size"] == pytest.approx(sets.sum(axis=1).mean())
-        assert facts["reported"] == pytest.approx(told.mean())
-        assert facts["answered"] == pytest.approx((told | (levels != "routine")).mean())
-        assert facts["reported_risk"] == (pytest.approx(sum(mistaken) / told.sum()) if told.any() else None)
-        assert outcome.test[name].point.n == len(labels)
-        assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
-
-
 @pytest.mark.parametrize("sensitivity", [0.6, 0.95])
 def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_job, stand, hospitals):
     outcome = run(calibrate_job(make_job, sensitivity=sensitivity), hospitals, stand)
@@ -246,30 +219,6 @@ def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_j
         assert asdict_of(point) == outcome.facts["models"][name]["working_point"]
         assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
         assert bundle.manifest.triage.ruled_out_below <= point.threshold_bin
-
-
-def test_what_a_working_point_does_on_the_test_split_is_told(make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, sensitivity=0.6, target_risk=0.4), hospitals, stand)
-    for name in HOLDER:
-        manifest = outcome.bundles[name].manifest
-        images, labels = pictures(hospitals, name, "test")
-        decisions = [
-            decide(row, manifest) for row in Graph(outcome.bundles[name].graph).run(images).probabilities
-        ]
-        above = np.array([one.malignancy.above for one in decisions])
-        facts = outcome.facts["by_subgroup"][name]
-        assert facts["sensitivity_at_threshold"] == pytest.approx(above[labels == 0].mean())
-        assert facts["specificity_at_threshold"] == pytest.approx(1 - above[labels != 0].mean())
-        assert facts["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
-        for figures in (manifest.metrics, manifest.metrics["by_subgroup"][name]):
-            assert figures["sensitivity_at_threshold"] == facts["sensitivity_at_threshold"]
-            assert figures["n_malignant"] == (labels == 0).sum()
-        of_all = outcome.bundles[GLOBAL].manifest.metrics["by_subgroup"][name]
-        said = decide(
-            np.array([0.2, 0.5, 0.3]), outcome.bundles[GLOBAL].manifest, **declared(name)
-        ).malignancy
-        assert said.sensitivity == of_all["sensitivity_at_threshold"]
-        assert said.n == (labels == 0).sum()
 
 
 @pytest.mark.parametrize(("missed", "false_alarms"), [(0.2, 0.3), (0.5, 0.5)])
@@ -361,57 +310,62 @@ def test_conclusions_are_those_of_the_served_probabilities(target_risk, make_job
     assert found, "the control"
 
 
-def test_what_is_concluded_on_the_test_split_is_told(make_job, stand, hospitals):
-    triage = {"missed": 0.5, "false_alarms": 0.5}
-    outcome = run(calibrate_job(make_job, triage=triage, target_risk=0.5), hospitals, stand)
-    answered = 0
+def test_what_the_rules_do_on_the_test_split_is_told(make_job, stand, hospitals):
+    rules = {"coverage": 0.7, "target_risk": 0.5, "triage": {"missed": 0.5, "false_alarms": 0.5}}
+    outcome = run(calibrate_job(make_job, sensitivity=0.6, **rules), hospitals, stand)
+    concluded = 0
     for name in HOLDER:
-        bundle = outcome.bundles[name]
+        bundle, manifest = outcome.bundles[name], outcome.bundles[name].manifest
         images, labels = pictures(hospitals, name, "test")
-        decisions = [
-            decide(row, bundle.manifest, **declared(name))
-            for row in Graph(bundle.graph).run(images).probabilities
-        ]
-        said = [
-            one.conclusion and f"{one.conclusion.node.level}/{one.conclusion.node.code}" for one in decisions
-        ]
-        wrong = [
-            one.conclusion is not None and label not in one.conclusion.node.classes
-            for one, label in zip(decisions, labels, strict=True)
-        ]
-        facts = outcome.facts["by_subgroup"][name]
-        assert facts["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
-        assert [one.reported for one in decisions] == [one is not None for one in said]
-        told = {
+        served, malignant = Graph(bundle.graph).run(images).probabilities, labels == 0
+        decisions = [decide(row, manifest, **declared(name)) for row in served]
+        sets = score_bin(served) >= manifest.conformal.threshold_bin
+        told = np.array([one.reported for one in decisions])
+        above = np.array([one.malignancy.above for one in decisions])
+        levels = np.array([one.triage.level for one in decisions])
+        nodes = [one.conclusion and one.conclusion.node for one in decisions]
+        wrong = [node is not None and k not in node.classes for node, k in zip(nodes, labels, strict=True)]
+        assert [node is not None for node in nodes] == told.tolist()
+        expected = {
+            "coverage": sets[np.arange(len(labels)), labels].mean(),
+            "set_size": sets.sum(axis=1).mean(),
+            "reported": told.mean(),
+            "reported_risk": sum(wrong) / told.sum() if told.any() else None,
+            "answered": (told | (levels != "routine")).mean(),
+            "sensitivity_at_threshold": above[malignant].mean(),
+            "specificity_at_threshold": 1 - above[~malignant].mean(),
+            "ruled_out_malignant": (levels[malignant] == "ruled-out").mean(),
+            "ruled_out_other": (levels[~malignant] == "ruled-out").mean(),
+            "urgent_malignant": (levels[malignant] == "urgent").mean(),
+            "urgent_other": (levels[~malignant] == "urgent").mean(),
+        }
+        metrics = manifest.metrics
+        for figures in (outcome.facts["by_subgroup"][name], metrics, metrics["by_subgroup"][name]):
+            assert {key: figures[key] for key in expected} == pytest.approx(expected)
+        assert metrics["n_malignant"] == malignant.sum()
+        (kind,) = metrics["by_kind"].values()
+        assert (kind["ruled_out"], kind["urgent"]) == (
+            metrics["ruled_out_malignant"],
+            metrics["urgent_malignant"],
+        )
+        said = [node and f"{node.level}/{node.code}" for node in nodes]
+        assert metrics.get("by_answer", {}) == {
             node: {
                 "n": said.count(node),
                 "wrong": sum(w for s, w in zip(said, wrong, strict=True) if s == node),
             }
             for node in set(said) - {None}
         }
-        assert bundle.manifest.metrics.get("by_answer", {}) == told
-        answered += len(told)
-    assert answered, "the control"
-
-
-def test_what_triage_does_on_the_test_split_is_told(make_job, stand, hospitals):
-    triage = {"missed": 0.5, "false_alarms": 0.5}
-    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
-    for name in HOLDER:
-        bundle = outcome.bundles[name]
-        images, labels = pictures(hospitals, name, "test")
-        levels = np.array(
-            [
-                decide(row, bundle.manifest, **declared(name)).triage.level
-                for row in Graph(bundle.graph).run(images).probabilities
-            ]
-        )
-        figures = bundle.manifest.metrics
-        for level, key in (("ruled-out", "ruled_out"), ("urgent", "urgent")):
-            assert figures[f"{key}_malignant"] == pytest.approx((levels[labels == 0] == level).mean())
-            assert figures[f"{key}_other"] == pytest.approx((levels[labels != 0] == level).mean())
-            (kind,) = figures["by_kind"].values()
-            assert kind[key] == figures[f"{key}_malignant"]
+        concluded += told.sum()
+        point = outcome.test[name].point
+        assert (point.n, np.trace(point.confusion)) == (len(labels), (served.argmax(axis=1) == labels).sum())
+        # The global model tells those who declare this tone what it found of them.
+        everybody = outcome.bundles[GLOBAL].manifest
+        said_to_them = decide(np.array([0.2, 0.5, 0.3]), everybody, **declared(name)).malignancy
+        of_tone = everybody.metrics["by_subgroup"][name]
+        assert said_to_them.sensitivity == of_tone["sensitivity_at_threshold"]
+        assert said_to_them.n == malignant.sum()
+    assert concluded, "the control"
 
 
 def declared(name: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from personalization.selection.candidates import candidate_files
+from personalization.stages.personal_models import candidate_files
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
 from training.jobs.stages.base import StageResult

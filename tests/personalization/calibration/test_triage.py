@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, read_counts
+from personalization.calibration.at_thresholds import (
+    LEVEL,
+    STEPS,
+    CountsAt,
+    fit_working_point,
+    propose_working_points,
+    read_counts,
+)
 from personalization.calibration.triage import (
-    HISTOGRAM,
     MalignancyRules,
     RuledOut,
     TriageConfig,
@@ -21,9 +27,7 @@ from personalization.calibration.triage import (
     most_thresholds,
     propose_ruled_out,
     propose_urgent,
-    to_tensors,
 )
-from personalization.calibration.working_point import fit_working_point, propose_working_points
 from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge, score_bin
 from training.errors import MessageError
 from training.messages.message import Update
@@ -222,13 +226,6 @@ def update(tensors):
     return Update("north", "calibrate", 0, "malignancy", "global", tensors, {}, {})
 
 
-def test_histograms_travel_and_arrive_the_same():
-    told = [histogram([0.2, 0.7], [0.1]), histogram([], [0.9])]
-    np.testing.assert_array_equal(
-        read_counts(update(to_tensors(told)), HISTOGRAM, (2, 2, SCORE_BINS)), np.stack(told)
-    )
-
-
 @pytest.mark.parametrize(
     "tensors",
     [
@@ -241,7 +238,7 @@ def test_histograms_travel_and_arrive_the_same():
 )
 def test_what_is_no_histogram_is_refused(tensors):
     with pytest.raises(MessageError, match="as `malignancy`; expected whole numbers"):
-        read_counts(update(tensors), HISTOGRAM, (1, 2, SCORE_BINS))
+        read_counts(update(tensors), "malignancy", (1, 2, SCORE_BINS))
 
 
 def test_no_more_thresholds_are_asked_at_than_hospitals_allow():

@@ -1,21 +1,15 @@
 """A report on one stage, a report with every part there is, and rounds as the log tells them."""
 
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report import (
-    CalibratedModel,
-    CensusCell,
-    FineTuning,
-    ReportData,
-    Round,
-    StageFacts,
-    render_report,
-)
+from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.page import render_report
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.labels import Label
@@ -28,7 +22,41 @@ LABELS = (
 )
 
 
-@pytest.fixture
+class Outline(HTMLParser):
+    """Every tag with its attributes and the tags that it stands in, and the text of a page."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
+
+    def __init__(self, html):
+        super().__init__()
+        self.standing, self.tags, self.pieces = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        entry = (tag, dict(attributes))
+        self.tags.append((*entry, list(self.standing)))
+        if tag not in self.VOID:
+            self.standing.append(entry)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes), list(self.standing)))
+
+    def handle_endtag(self, tag):
+        assert self.standing.pop()[0] == tag
+
+    def handle_data(self, data):
+        if "style" not in dict(self.standing):
+            self.pieces.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.pieces).split())
+
+    def all(self, tag):
+        return [(attributes, within) for name, attributes, within in self.tags if name == tag]
+
+
+@pytest.fixture(scope="session")
 def block():
     """`block(melanomas found, missed, naevi found, missed)`, all answers at confidence 0.8."""
 
@@ -42,7 +70,7 @@ def block():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def report(block):
     """`report(kind, facts, **changes)`: the data of a report whose one stage told these facts."""
 
@@ -58,7 +86,7 @@ def report(block):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def line():
     """`line(round, **keys)`: a round as `metrics.jsonl` tells it; `models` is of the global model."""
 
@@ -69,7 +97,7 @@ def line():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def everything(block, line):
     """A run with every part that a report can show, under names as long as people give them."""
     long = "a subgroup with a rather long name"
@@ -170,7 +198,7 @@ def everything(block, line):
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def page(everything):
     """That report as HTML."""
     return render_report(everything)

@@ -1,7 +1,6 @@
 """What can be told without a browser: names, order, contrast. `test_in_a_browser.py` asks a browser."""
 
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,38 +8,13 @@ import pytest
 
 import personalization.report
 from registry.bundle.text import PAGE_FOLDER as FOLDER
+from tests.personalization.report.conftest import Outline
 
 STYLE = "".join(
     path.read_text(encoding="utf-8")
     for path in (FOLDER / "base.css", Path(personalization.report.__file__).parent / "report.css")
 )
 TEXT_CONTRAST, GRAPHIC_CONTRAST = 4.5, 3.0  # WCAG 2.2, success criteria 1.4.3 and 1.4.11, level AA
-
-
-class Outline(HTMLParser):
-    """Every tag with its attributes and the tags that it stands in."""
-
-    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
-
-    def __init__(self, html):
-        super().__init__()
-        self.standing, self.tags = [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        entry = (tag, dict(attributes))
-        self.tags.append((*entry, list(self.standing)))
-        if tag not in self.VOID:
-            self.standing.append(entry)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes), list(self.standing)))
-
-    def handle_endtag(self, tag):
-        assert self.standing.pop()[0] == tag
-
-    def all(self, tag):
-        return [(attributes, within) for name, attributes, within in self.tags if name == tag]
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_the_last_stage_that_judged_at_clients_is_compared(finished):
         "two", 0.1, stages=[stage("finetune", 0.3), stage("federate", 0.7), {"name": "calibrate"}]
     )
     run = read_finished(folder)
-    assert (run.stage, run.figures["macro_f1"].mean) == ("federate", 0.7)
+    assert (run.stage, run.figures["macro_f1"]["mean"]) == ("federate", 0.7)
 
 
 def test_other_data_are_a_warning(finished):

@@ -9,9 +9,9 @@ import pytest
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import RuledOut, Share, TriageFit, Urgent
+from personalization.report.data import judged, no_working_point, report_data
 from personalization.report.page import render_report
-from personalization.report.run_report import judged, no_working_point, report_data
-from personalization.report.tables.run import stages_table
+from personalization.report.run_tables import stages_table
 from registry.bundle.conclusions import Conclusions
 from registry.bundle.metrics.patient import Judged, findings
 from tests.thresholds import concluding

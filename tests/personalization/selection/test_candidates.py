@@ -5,8 +5,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from personalization.selection.candidates import Candidates, candidate_files
 from personalization.selection.select import SelectionConfig, select
+from personalization.stages.personal_models import Candidates, candidate_files
 from training.errors import CheckpointError
 
 JOB = "sha256:job"

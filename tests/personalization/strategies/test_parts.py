@@ -1,9 +1,24 @@
-"""Strategies that train: what moves, what travels, and that a kill changes nothing."""
+"""Strategies that train: what moves, what travels, and that a kill changes nothing.
 
+The strategy `head`, against a linear layer trained on features that are computed once.
+
+The strategy `norm`, against SGD over the normalisation layers alone.
+
+The strategy `none`: the global model for everybody.
+"""
+
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from torch import nn
 
-from training.messages.message import tensor_bytes
+from tests.closeness import assert_close_in_norm
+from training.errors import JobError
+from training.messages.message import GLOBAL, tensor_bytes
+from training.models import build_model
+from training.randomness import generator
 
 HEAD = {"encoder.fc.weight", "encoder.fc.bias"}
 TRACKS = {"light": "north", "dark": "south"}
@@ -106,3 +121,135 @@ def test_a_killed_stage_goes_on_to_the_same_models(
     files = {path.name: path.read_bytes() for path in whole.context.folder.glob("personal/*")}
     assert {path.name: path.read_bytes() for path in cut.context.folder.glob("personal/*")} == files
     assert len(files) == (2 if per == "client" else 0)
+
+
+KEY, EPOCHS, BATCH, RATE, MOMENTUM = "0-personalize", 2, 6, 0.02, 0.9
+
+
+def test_it_is_a_linear_layer_on_fixed_features(stages, make_job, stand, hospitals, newest):
+    job = make_job(stages({"name": "head", "epochs": EPOCHS}))
+    stage = stand(job, hospitals)
+    stage.run()
+    for track, client in (("light", "north"), ("dark", "south")):
+        examples = hospitals.examples(client, "train")
+        model = build_model(job.model, 3, seed=1).eval()
+        model.load_state_dict(stage.start, strict=False)
+        images = torch.from_numpy(examples.images.astype(np.float32) / 255).permute(0, 3, 1, 2)
+        with torch.no_grad():
+            features = model.embed(images)
+        labels = torch.from_numpy(examples.labels)
+        weight = stage.start["encoder.fc.weight"].clone().requires_grad_()
+        bias = stage.start["encoder.fc.bias"].clone().requires_grad_()
+        for epoch in range(1, EPOCHS + 1):
+            optimizer = torch.optim.SGD([weight, bias], RATE, MOMENTUM)
+            order = generator(job.seed, KEY, track, epoch, client, "order 0").permutation(len(labels))
+            cuts = [cut for cut in range(BATCH, len(order), BATCH) if len(order) - cut > 1]
+            for batch in np.split(order, cuts):
+                optimizer.zero_grad()
+                F.cross_entropy(features[batch] @ weight.T + bias, labels[batch]).backward()
+                optimizer.step()
+        end = newest(stage, track)
+        assert_close_in_norm(end["encoder.fc.weight"], weight)
+        assert_close_in_norm(end["encoder.fc.bias"], bias)
+
+
+def test_statistics_stand_still_whatever_mode_the_objective_asks_for(
+    stages, make_job, stand, hospitals, newest, changed
+):
+    """FixMatch looks at pictures in evaluation mode and then turns training mode on again."""
+    data = hospitals.with_labels(
+        "train", lambda labels: np.where(np.arange(len(labels)) % 3 == 0, -1, labels)
+    )
+    objective = {
+        "name": "fixmatch",
+        "batch_size": 6,
+        "threshold": 0.0,
+        "optimizer": {"name": "sgd", "lr": 0.02},
+    }
+    job = make_job(stages({"name": "head", "epochs": 1, "objective": objective}))
+    stage = stand(job, data)
+    stage.run()
+    assert changed(stage.start, newest(stage, "light")) == {"encoder.fc.weight", "encoder.fc.bias"}
+
+
+def affine(model) -> list[nn.Parameter]:
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    return [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_it_is_sgd_over_the_normalisation_layers(
+    statistics, stages, make_job, stand, hospitals, newest, local_loop, assert_close
+):
+    job = make_job(stages({"name": "norm", "epochs": 2, "statistics": statistics}))
+    stage = stand(job, hospitals)
+    stage.run()
+    for track, client in (("light", "north"), ("dark", "south")):
+        examples = hospitals.examples(client, "train")
+        states = local_loop(
+            job, stage.start, examples, track, client, epochs=2, trained=affine, still=not statistics
+        )
+        assert_close(newest(stage, track), states[-1])
+
+
+def test_statistics_move_unless_the_job_says_otherwise(stages, make_job):
+    assert make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy.statistics
+
+
+class Plain(nn.Module):
+    """A model of one linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(2, 2)
+
+
+class Unscaled(nn.Module):
+    """A model whose normalisation has nothing to learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False))
+
+
+def test_a_model_whose_normalisation_learns_nothing_is_refused(stages, make_job):
+    strategy = make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy
+    with pytest.raises(JobError, match="strategy norm has nothing to train"):
+        strategy.moves(Unscaled())
+
+
+def test_a_model_without_normalisation_is_refused(stages, make_job):
+    strategy = make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy
+    with pytest.raises(JobError, match="the model has no `norm`"):
+        strategy.moves(Plain())
+
+
+def test_every_subgroup_has_the_global_models_bytes_and_nobody_trains(stages, make_job, stand, hospitals):
+    stage = stand(make_job(stages({"name": "none"})), hospitals)
+    outcome = stage.run()
+    assert list(outcome.models) == [GLOBAL, "light", "dark"]
+    for weights in outcome.models.values():
+        assert all(
+            value.numpy().tobytes() == stage.start[name].numpy().tobytes() for name, value in weights.items()
+        )
+    assert outcome.rounds == 0
+    assert stage.context.metrics_log.lines() == []
+    assert outcome.facts["by_subgroup"] == {"light": {"epoch": 0}, "dark": {"epoch": 0}}
+    assert [list(of) for of in outcome.facts["validation_accuracies"].values()] == [[0], [0]]
+
+
+def test_per_client_every_hospital_keeps_the_global_model(stages, make_job, stand, hospitals):
+    job = make_job(stages({"name": "none"}, per="client"))
+    outcome = stand(job, hospitals).run()
+    assert outcome.facts["epochs"] == {"north": 0, "south": 0}
+    plain = stand(make_job(stages({"name": "none"})), hospitals, name="per subgroup").run()
+    found, expected = (
+        [of[name].point.confusion.tolist() for name in ("light", "dark")] for of in (outcome.test, plain.test)
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 1}, {"objective": {"name": "supervised"}}])
+def test_there_is_nothing_to_set(wrong, stages, make_job):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        make_job(stages({"name": "none", **wrong}))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from personalization.stages.per_client import personal_file
+from personalization.stages.personal_models import personal_file
 from training.errors import JobError
 from training.messages.message import GLOBAL
 from training.models import build_model

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from personalization.report.run_report import report_data
+from personalization.report.data import report_data
 from training.engines.flare.calls import StoppedError
 from training.errors import JobError
 

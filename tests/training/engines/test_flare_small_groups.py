@@ -8,7 +8,7 @@ import pytest
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from personalization.report.run_report import report_data
+from personalization.report.data import report_data
 from training.data.dataset import SPLITS
 from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import over_network

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 import torch
 
-from personalization.report.run_report import never_there
+from personalization.report.data import never_there
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare.calls import ChannelError, StoppedError
 from training.engines.flare.network_round import needed

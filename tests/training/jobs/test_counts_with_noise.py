@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from clients.store import ClientStore
+from personalization.report.data import report_data
 from personalization.report.page import render_report
-from personalization.report.run_report import report_data
 from registry.bundle.counts.counting import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
 from training.jobs import noise_plan

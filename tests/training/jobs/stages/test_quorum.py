@@ -2,7 +2,7 @@
 
 import pytest
 
-from personalization.report.run_report import missing
+from personalization.report.data import missing
 from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate import Case
 from training.engines.in_process import InProcessEngine

@@ -1,0 +1,344 @@
+"""Personal models: the epochs kept, their comparison with the global model, and models of clients.
+
+Candidate epochs stay on disk until selection has chosen. The request `compare` asks what changes from the
+global to a personal model on the same pictures: the personal model is sent as what differs from the global
+one, a hospital answers each of its labelled validation pictures with both, and sends how many the one gets
+right that the other gets wrong, by class; the answers stay there.
+
+A hospital's own model trains on its own pictures of all subgroups and answers for them alone. It is chosen by
+all its labelled validation pictures together, counted under the client's own name.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import torch
+
+from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.errors import CountsError
+from registry.bundle.labels import malignant_classes
+from training.algorithms.client import Client
+from training.data.cells import count_people
+from training.data.dataset import Examples
+from training.errors import JobError, MessageError
+from training.files import write_text
+from training.jobs.stages.base import StageContext
+from training.jobs.stages.final_test import final_request
+from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
+from training.messages.tensor_file import read_tensors, write_tensors
+from training.models.encoders.files import said_of
+from training.rounds.census import Census
+from training.rounds.client.disclosure import sendable
+from training.rounds.client.evaluate import predict, reply_blocks
+from training.rounds.client.fit import FEWEST_IN_BATCH
+from training.rounds.client.ledger import ANSWERS, disclosable
+from training.rounds.requests import COMPARE, TEST, Blocks, EvaluateRequest, unpack_blocks
+from training.rounds.server.ask import Traffic, ask_all, ask_sums
+from training.rounds.server.plan import Track
+
+
+def client_tracks(context: StageContext) -> tuple[Track, ...]:
+    """One track per hospital that can train a model and count the validation pictures to choose it by.
+
+    Raises:
+        JobError: when there is none.
+    """
+    owners = require_owners(context.census, context.job.privacy.min_count)
+    return tuple(Track(name, (name,), (name,), context.all_subgroups) for name in owners)
+
+
+def require_owners(census: Census, least: int) -> list[str]:
+    """The hospitals that can have a model of their own.
+
+    Args:
+        census: the pictures that each client holds.
+        least: the fewest patients whose metrics are disclosed.
+
+    Raises:
+        JobError: when no hospital can.
+    """
+    places = census.all_subgroups
+    able = [
+        name
+        for name in census.hospitals("train", places)
+        if census.held(name, "train", places) >= FEWEST_IN_BATCH
+        and census.held(name, "validation", places) >= max(least, 1)
+    ]
+    if not able:
+        raise JobError(
+            f"personalize: no hospital has {FEWEST_IN_BATCH} labelled training pictures and {least} labelled "
+            "validation pictures (privacy.min_count) for a model of its own; raise data.split.validation, "
+            "lower privacy.min_count, or personalize per subgroup"
+        )
+    return able
+
+
+def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:
+    """The hospitals that keep the global model, having too few pictures for one of their own."""
+    taken, places = set(owners), context.all_subgroups
+    hospitals = {
+        *context.census.hospitals("train", places),
+        *context.census.hospitals("validation", places),
+        *context.census.hospitals("test", places),
+    }
+    return [name for name in context.census.counts if name in hospitals and name not in taken]
+
+
+def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
+    """Counts over the client's labelled pictures together, as one block of the client's name."""
+    request = EvaluateRequest.model_validate(broadcast.options)
+    parts = disclosable_together(client, request)
+    probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
+    return reply_blocks(broadcast, client, parts, probabilities, request)
+
+
+def disclosable_together(client: Client, request: EvaluateRequest) -> dict[str, Examples]:
+    """The client's labelled pictures of which counts may leave as one set, under its own name.
+
+    Nothing is counted below the job's minimum of patients. Blocks by subgroup of the same model may have been
+    sent before, so what this one counts beyond them must not be of a few patients either: subgroups that are
+    too small to be sent are left out, unless together they are not.
+    """
+    examples = client.examples(request.split)
+    labelled = examples.where(examples.labels >= 0)
+    places = labelled.subgroups % (len(client.subgroups) + 1)  # undeclared last
+    sizes = count_people(places, labelled.people, len(client.subgroups) + 1)
+    small = (sizes < client.min_count)[places]
+    if labelled.where(small).num_people < client.min_count:
+        labelled = labelled.where(~small)
+    return disclosable(client, ANSWERS, {client.id: labelled})
+
+
+def figures_of_own_models(
+    context: StageContext, models: Mapping[str, Tensors], traffic: Traffic
+) -> dict[str, Blocks]:
+    """Counts on each hospital's test pictures by its own model, by client and subgroup.
+
+    Raises:
+        QuorumError: when a hospital that holds test pictures does not answer.
+    """
+    request = final_request(context, context.all_subgroups)
+    broadcasts = [
+        Broadcast(client, context.key, 0, TEST, client, models[client], request)
+        for client in context.census.hospitals("test", context.all_subgroups)
+    ]
+    updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum) if broadcasts else []
+    return {update.client: unpack_blocks(update) for update in updates}
+
+
+def keep_personal_models(
+    context: StageContext, models: Mapping[str, Tensors], epochs: Mapping[str, int]
+) -> None:
+    """Write each hospital's model to `personal/<client>.safetensors` in the stage's folder.
+
+    Raises:
+        CheckpointError: when the disk does not take it.
+    """
+    for client, weights in models.items():
+        said = {"client": client, "epoch": epochs.get(client, 0), **said_of(context.shown)}
+        write_tensors(personal_file(context.folder, client), context.digest, said, weights)
+
+
+def personal_file(folder: Path, client: str) -> Path:
+    """The path of one client's model in a stage's folder."""
+    return folder / "personal" / f"{quote(client, safe=' ()+,')}.safetensors"
+
+
+BEFORE, AFTER, PAIRED = "before/", "after/", "paired"
+
+
+def ask_compared(
+    context: StageContext, track: Track, before: Tensors, after: Tensors, traffic: Traffic
+) -> PairedCounts:
+    """The paired counts over the validation pictures of a track, of all hospitals that judge it.
+
+    Raises:
+        QuorumError: when one of them does not answer.
+        MessageError: when an answer is no paired counts.
+    """
+    differs = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    tensors = {**prefixed(before, BEFORE), **prefixed(differs, AFTER)}
+    request = EvaluateRequest(split="validation", subgroups=track.subgroups).model_dump()
+    broadcasts = [
+        Broadcast(client, context.key, 0, COMPARE, track.name, tensors, request) for client in track.judges
+    ]
+    return ask_paired(context, broadcasts, traffic)
+
+
+def ask_paired(context: StageContext, broadcasts: Sequence[Broadcast], traffic: Traffic) -> PairedCounts:
+    """The sum of the paired counts of all answers, under masks where counts are."""
+    masks = context.job.privacy.masked_counts
+    updates = (
+        ask_all(context.engine, broadcasts, traffic)
+        if masks is None
+        else ask_sums(context.engine, broadcasts, traffic, masks)
+    )
+    classes = len(context.labels)
+    return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
+
+
+def ask_compared_folds(
+    context: StageContext,
+    subgroup: str,
+    before: Sequence[Tensors],
+    after: Sequence[Tensors],
+    traffic: Traffic,
+) -> PairedCounts:
+    """The paired counts over a subgroup's training examples, each answered by heads without its fold.
+
+    Args:
+        context: of the stage.
+        subgroup: whose examples.
+        before: the heads that may be replaced, without each fold.
+        after: those that may take their place.
+        traffic: what it costs is added to it.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    for fold, (old, new) in enumerate(zip(before, after, strict=True)):
+        tensors |= {**prefixed(old, f"{fold}/{BEFORE}"), **prefixed(new, f"{fold}/{AFTER}")}
+    request = EvaluateRequest(split="train", subgroups=(subgroup,)).model_dump()
+    broadcasts = [
+        Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, request)
+        for client in context.judges("train", [subgroup])
+    ]
+    return ask_paired(context, broadcasts, traffic)
+
+
+def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
+    """The client's part, of features: zeros where nothing may leave.
+
+    Raises:
+        MessageError: the request is not about the job's folds.
+    """
+    request = EvaluateRequest.model_validate(broadcast.options)
+    if request.split != "train" or client.crossfit is None:
+        raise MessageError(
+            f"{client.id} compares heads without a fold on training pictures of a job that has folds "
+            f"(data.crossfit); it was asked about {request.split}"
+        )
+    found = []
+    for name, part in sendable(client, request, in_folds=True).items():
+        fold = name.rpartition("/")[2]
+        old, new = (named(broadcast.tensors, f"{fold}/{of}") for of in (BEFORE, AFTER))
+        found.append(compared(client, part, old, new))
+    return reply_paired(broadcast, client, found)
+
+
+def read_paired(update: Update, classes: int) -> PairedCounts:
+    """The paired counts of one answer.
+
+    Raises:
+        MessageError: there are none, or they do not add up.
+    """
+    if PAIRED not in update.tensors:
+        raise MessageError(f"{update.client} was asked to compare two models and sent no `{PAIRED}`")
+    try:
+        return PairedCounts.from_array(update.tensors[PAIRED].numpy(), classes)
+    except CountsError as error:
+        raise MessageError(f"{update.client} sent counts that do not add up: {error}") from error
+
+
+def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> Update:
+    """The client's part; zeros where nothing may be disclosed.
+
+    Args:
+        broadcast: carries both models.
+        client: whose pictures.
+        together: whether to treat all its subgroups as one, as for a model of its own.
+
+    Raises:
+        MessageError: when the job adds noise to counts; these counts have none.
+    """
+    if client.noisy:
+        raise MessageError(
+            f"{client.id} compares no models: its counts get noise (privacy.counts), and these would not"
+        )
+    request = EvaluateRequest.model_validate(broadcast.options)
+    parts = disclosable_together(client, request) if together else sendable(client, request)
+    before = named(broadcast.tensors, BEFORE)
+    after = {**before, **named(broadcast.tensors, AFTER)}
+    return reply_paired(broadcast, client, [compared(client, part, before, after) for part in parts.values()])
+
+
+def reply_paired(broadcast: Broadcast, client: Client, counts: Iterable[PairedCounts]) -> Update:
+    """Send the sum of the counts."""
+    total = sum(counts, PairedCounts.zeros(len(client.dataset.labels)))
+    return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
+
+
+def compared(
+    client: Client, part: Examples, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
+) -> PairedCounts:
+    """What changes on some examples."""
+    answers = []
+    for weights in (before, after):
+        client.local_model.load(weights)
+        answers.append(predict(client.local_model, part).argmax(axis=1))
+    malignant = malignant_classes(client.dataset.labels)
+    return PairedCounts.count(part.labels, answers[0], answers[1], part.lesions, malignant)
+
+
+class Candidates:
+    """Validation accuracy of every epoch, and weights of the first epoch of each distinct accuracy.
+
+    Personal models go by the names of their owners: subgroups, or clients.
+
+    Among epochs of equal accuracy selection takes the earliest, so no other weights can be asked for.
+    Writing an epoch again, as a resumed run does, changes nothing.
+
+    Args:
+        folder: the stage's own.
+        job: the job's digest.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._folder = folder
+        self._job = job
+        self._index = folder / "epochs.json"
+        # owner -> epoch -> validation accuracy, and owner -> pictures
+        self.accuracies: dict[str, dict[int, float]] = {}
+        self.pictures: dict[str, int] = {}
+        if self._index.exists():
+            stored = json.loads(self._index.read_text())
+            self.pictures = stored["pictures"]
+            self.accuracies = {
+                name: {int(epoch): value for epoch, value in by_epoch.items()}
+                for name, by_epoch in stored["accuracies"].items()
+            }
+
+    def keep(
+        self, epoch: int, accuracies: Mapping[str, tuple[float, int]], weights: Mapping[str, Tensors]
+    ) -> None:
+        """Keep one epoch of every personal model.
+
+        Args:
+            epoch: which; 0 is the global model, whose weights are elsewhere.
+            accuracies: validation accuracy and pictures by owner.
+            weights: of the epoch's model by owner.
+
+        Raises:
+            CheckpointError: when the disk does not take it.
+        """
+        for name, (value, n) in accuracies.items():
+            by_epoch = self.accuracies.setdefault(name, {})
+            earlier = {other for at, other in by_epoch.items() if at < epoch}
+            if epoch > 0 and value not in earlier:
+                write_tensors(self._path(name, epoch), self._job, {}, weights[name])
+            by_epoch[epoch] = value
+            self.pictures[name] = n
+        write_text(self._index, json.dumps({"accuracies": self.accuracies, "pictures": self.pictures}))
+
+    def weights(self, owner: str, epoch: int) -> Tensors:
+        """The weights of one kept epoch."""
+        return read_tensors(self._path(owner, epoch), self._job)[1]
+
+    def _path(self, owner: str, epoch: int) -> Path:
+        place = list(self.accuracies).index(owner)
+        return self._folder / f"candidate-{place}-{epoch:06d}.safetensors"
+
+
+def candidate_files(folder: Path) -> list[Path]:
+    """The weights of all candidates in a stage's folder."""
+    return sorted(folder.glob("candidate-*.safetensors"))

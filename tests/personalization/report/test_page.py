@@ -1,0 +1,474 @@
+"""The page is self-contained, sound HTML, and says what the counts say."""
+
+import re
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
+from personalization.report.calibration import calibration_table
+from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.measures import Estimate, duration, interval, number, size, with_interval
+from personalization.report.overview import limits, overview
+from personalization.report.page import render_report
+from personalization.report.run_tables import census_tables
+from personalization.report.subgroups import recall_table
+from personalization.selection.select import SelectionConfig, select
+from registry.bundle.counts.counting import count
+from registry.bundle.counts.counts import Concluded, Thresholds
+from registry.bundle.counts.score_bins import score_bin
+from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
+from registry.bundle.metrics.patient import Judged, findings
+from registry.bundle.metrics.summary import over_clients, summarise
+from tests.personalization.report.conftest import LABELS, Outline
+from tests.thresholds import at_log_odds
+from training.errors import DataError
+
+
+def half(right, wrong, thresholds=None, concluded=False):
+    """`right` and `wrong` answers at 0.8, half of the pictures of each class; all are concluded or none."""
+    n = right + wrong
+    labels = np.arange(n) % 2
+    answers = np.where(np.arange(n) < right, labels, 1 - labels)
+    probabilities = np.full((n, 2), 0.2)
+    probabilities[np.arange(n), answers] = 0.8
+    said = Concluded(answers, answers != labels, 2) if concluded else None
+    malignant = np.array([True, False])
+    return count(probabilities, labels, malignant=malignant, thresholds=thresholds, concluded=said)
+
+
+def small(**changes):
+    data = ReportData(
+        summary={"job": "small"},
+        labels=LABELS,
+        counts={"federate": {"light": half(45, 5), "dark": half(14, 6)}},
+    )
+    return replace(data, **changes)
+
+
+def largest_by_client():
+    """What a federated stage with peers tells of its clients, two of them of one community."""
+    blocks = {"clinic c": half(9, 1), "clinic <a>": half(8, 2), "clinic & b": half(6, 4)}
+    communities = {"north & <b>east</b>": ["clinic <a>", "clinic & b"]}
+    unseen = summarise({"all": half(30, 10)}, LABELS, ())
+    return {
+        **over_clients(blocks, communities, ["MEL", "NV"]),
+        "similarity": {"clients": list(blocks), "matrix": [[1, 0.5, 0.4], [0.5, 1, 0.9], [0.4, 0.9, 1]]},
+        "unseen": {"clinic <u>": unseen},
+    }
+
+
+def full():
+    accuracies = {"light <I>": {0: 0.9, 1: 0.65, 2: 0.9}, "dark & deep": {0: 0.6, 1: 0.62, 2: 0.6}}
+    peers = {"clinic <a>": ["clinic & b"], "clinic & b": ["clinic <a>", "clinic c"]}
+    rounds = [
+        {
+            "stage": "federate",
+            "round": at,
+            "asked": ["clinic a", "clinic b"],
+            "answered": ["clinic a"] + ["clinic b"] * (at > 1),
+            "loss": 1 / at,
+            "metrics": {"balanced_accuracy": 0.5 + at / 10},
+            "by_subgroup": {"dark & deep": {"loss": 1.2 / at, "balanced_accuracy": None}},
+            "bytes_up": 1500,
+            "bytes_down": 3_000_000,
+            "seconds": 2.0,
+            "models": {
+                "global": {
+                    "exchange": {client: {"peers": of} for client, of in peers.items() if at > 1},
+                    "scalars": {"clinic <a>": {"kept": at / 4}},
+                }
+            },
+            "bytes_by_client": {
+                "clinic <a>": {"down": 2000, "beside": 1000 * (at > 1), "up": 1000},
+                "server": {"down": 2000, "beside": 0, "up": 1000},
+            },
+        }
+        for at in (1, 2, 3)
+    ]
+    federate = {"light <I>": half(90, 10), "dark & deep": half(14, 6), UNDECLARED: half(3, 1)}
+    return ReportData(
+        summary={
+            "job": "clinic & <script>alert(1)</script>",
+            "recipe": "fedauto",
+            "seed": 7,
+            "digest": "sha256:abc",
+            "stages": [
+                {"name": "federate", "rounds": 3, "seconds": 6.0, "bytes_up": 4500, "bytes_down": 9_000_000}
+            ],
+            "versions": [{"model": "skin", "subgroup": "global", "version": 1}],
+        },
+        labels=LABELS,
+        counts={"federate": federate, "personalize": {**federate, "dark & deep": half(16, 4)}},
+        rounds=[Round.from_line(line) for line in rounds],
+        facts=[StageFacts("federate", "federate", largest_by_client())],
+        census=[
+            CensusCell("clinic a", "light <I>", "MEL", "train", 1200),
+            CensusCell("clinic b", "dark & deep", "NV", "train", 300),
+            CensusCell("clinic b", "dark & deep", "NV", "test", 20),
+        ],
+        fine_tuning=FineTuning(
+            accuracies, {"light <I>": 40, "dark & deep": 50}, select(accuracies, SelectionConfig())
+        ),
+        calibration=[
+            CalibratedModel(
+                "light <I>",
+                Temperature(1.5, 1.6, 50),
+                ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46),
+            ),
+            CalibratedModel(
+                "dark & deep",
+                Temperature(1.4, None, 6),
+                ConformalThreshold(0, 0.9, 6, 7),
+            ),
+            CalibratedModel(
+                "global",
+                Temperature(1.4, 1.4, 60),
+                ConformalThreshold(at_log_odds(-1.5), 0.9, 60, 55),
+            ),
+        ],
+        notes=["2 pictures were broken."],
+    )
+
+
+@pytest.fixture(scope="module")
+def html():
+    return render_report(full())
+
+
+@pytest.fixture(scope="module")
+def text(html):
+    return Outline(html).text
+
+
+def test_the_page_is_the_same_bytes_for_the_same_data(html):
+    assert render_report(full()) == html
+
+
+def test_every_tag_is_closed_and_every_id_is_unique(html):
+    page = Outline(html)
+    identities = [attributes["id"] for _, attributes, _ in page.tags if "id" in attributes]
+    targets = [
+        value.removeprefix("#")
+        for _, attributes, _ in page.tags
+        for name, value in attributes.items()
+        if name in {"href", "xlink:href"} and value.startswith("#")
+    ]
+    labels = [
+        attributes["aria-labelledby"] for _, attributes, _ in page.tags if "aria-labelledby" in attributes
+    ]
+
+    assert page.standing == []
+    assert len(identities) == len(set(identities))
+    assert set(targets) <= set(identities)
+    assert set(labels) <= set(identities)
+
+
+def test_every_reference_within_a_figure_finds_its_own(html):
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(re.findall(r'id="([^"]+)"', html))
+
+
+def test_names_from_outside_are_escaped(html, text):
+    assert "<script" not in html
+    assert "clinic & <script>alert(1)</script>" in text
+    assert "light <I>" in text
+    assert "dark & deep" in text
+
+
+def test_every_part_of_the_run_is_told(text):
+    for expected in (
+        "fedauto",
+        "sha256:abc",
+        "skin version 1 (global)",
+        "2 pictures were broken.",
+        "clinic b did not answer 1 of the 3 rounds it was asked in.",
+        "the floor refused it",
+        "The band without the floor".lower(),
+        "4 pictures of undeclared subgroup",
+        "Loss, federate",
+        "Pictures by client",
+        "Something concluded",
+        "The global model at each client after stage “federate”",
+        "north & <b>east</b>, mean over 2 clients",
+        "as means over the clients that have it",
+        "Clients never seen in training",
+        "Who learned from whom, federate",
+        "Similarity of the clients’ models, federate",
+        "Pseudo labels kept, federate",
+        "Communication of stage “federate”",
+        "server, in no sum",
+    ):
+        assert expected in text
+
+
+def test_a_run_without_clients_peers_or_bytes_has_none_of_their_parts():
+    page = Outline(render_report(small()))
+
+    for absent in ("Single clients", "Peers", "Communication of stage", "Pseudo labels", "never seen"):
+        assert absent not in page.text
+    assert {attributes["href"] for attributes, _ in page.all("a")} == {
+        "#fairness",
+        "#calibration",
+        "#run",
+        "#limits",
+    }
+
+
+def test_the_subgroup_whose_malignant_lesions_are_missed_comes_first():
+    view = overview(small())
+    worst, light, everything = view.cards
+
+    assert (worst.subject, worst.value, worst.alert) == ("dark", "70.0\u202f%", True)  # 7 of 10
+    assert (light.subject, light.value, light.alert) == ("light", "92.0\u202f%", False)  # 23 of 25
+    assert (everything.subject, everything.value) == ("all pictures", "85.7\u202f%")  # 30 of 35
+    assert worst.interval == "34.8 to 93.3"
+    assert worst.detail == "20 pictures: 10 malignant, 10 other"
+    assert [name for name, _ in worst.beside] == ["Specificity", "AUROC", "Balanced accuracy"]
+    assert dict(light.beside)["Specificity"].startswith("88.0\u202f% (")  # 22 of 25
+    assert view.verdict.startswith(
+        "After the federate stage, dark is served worst: malignant sensitivity is 70.0\u202f% "
+        "(34.8 to 93.3), 22.0\u202fpts ("
+    )
+    assert "below that of light." in view.verdict
+
+
+def test_the_worst_served_is_the_one_of_lowest_sensitivity_and_not_of_lowest_accuracy(block):
+    counts = {"federate": {"light": block(9, 1, 20, 70), "dark": block(3, 7, 89, 1)}}
+    worst = overview(small(counts=counts)).cards[0]
+    assert (worst.subject, worst.value) == ("dark", "30.0\u202f%")
+
+
+def test_where_nothing_is_malignant_balanced_accuracy_leads():
+    benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in LABELS)
+    view = overview(small(labels=benign))
+    worst = view.cards[0]
+    assert (worst.subject, worst.title, worst.value) == ("dark", "Balanced accuracy", "70.0\u202f%")
+    assert worst.detail == "20 pictures"
+    assert "served worst: balanced accuracy is" in view.verdict
+
+
+def test_a_subgroup_without_malignant_pictures_says_so_in_words(block):
+    blocks = {"light": block(9, 1, 9, 1), "medium": block(8, 2, 9, 1), "dark": block(0, 0, 9, 1)}
+    view = overview(small(counts={"federate": blocks}))
+    dark = next(card for card in view.cards if card.subject == "dark")
+    assert (dark.value, dark.interval) == ("no malignant pictures", "")
+    assert dict(dark.beside)["AUROC"] == "no malignant pictures"
+    assert dict(dark.beside)["Specificity"].startswith("90.0\u202f% (")
+    assert dark.detail == "10 pictures: 0 malignant, 10 other"
+    assert view.cards[0].subject == "medium"
+    row = next(row for row in view.patient.rows if row.header == "dark: federate")
+    assert [row.cells[at].text for at in (0, 2)] == ["no malignant pictures"] * 2
+
+
+def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(block):
+    light = block(80, 20, 150, 50)
+    blocks = {
+        "federate": {"light": light, "dark": block(18, 3, 55, 24)},
+        "personalize": {"light": light, "dark": block(7, 14, 72, 7)},
+    }
+    judged = [Judged(stage, summarise(of, LABELS, list(of)), {}) for stage, of in blocks.items()]
+    data = small(
+        counts=blocks, summary={"job": "small", "findings": [asdict(one) for one in findings(judged)]}
+    )
+    view = overview(data)
+
+    assert any(text.startswith("dark: personalize lowered malignant sensitivity") for text in view.findings)
+    rows = {row.header: row for row in view.patient.rows}
+    assert [cell.alert for cell in rows["dark: personalize"].cells] == [True, False, False, False, False]
+    assert not any(
+        cell.alert for name in ("dark: federate", "light: personalize") for cell in rows[name].cells
+    )
+    assert rows["dark: personalize"].cells[0].text == "33.3\u202f%"
+    html = render_report(data)
+    assert html.index("What went wrong") < html.index('class="verdict"') < html.index('class="cards"')
+    assert html.count('<td class="alert">33.3') == 1
+
+
+def test_the_cards_tell_the_working_point_where_there_is_one():
+    """Malignancies of 0.8 and 0.2; of ten melanomas six score 0.8, and three of ten naevi."""
+    labels, malignancy = np.repeat([0, 1], 10), np.repeat([0.8, 0.2, 0.8, 0.2], [6, 4, 3, 7])
+    probabilities = np.stack([malignancy, 1 - malignancy], axis=1)
+    for at, sensitivity, specificity in ((0.5, "60.0", "70.0"), (0.1, "100.0", "0.0")):
+        of = Thresholds(0, int(score_bin(np.array(at))))
+        of_each = {"malignant": malignant_classes(LABELS), "kinds": kind_of_each(LABELS)}
+        dark = count(probabilities, labels, thresholds=of, **of_each)
+        beside = dict(overview(small(counts={"federate": {"dark": dark, "light": dark}})).cards[0].beside)
+        assert beside["Sensitivity at the working point"].startswith(f"{sensitivity}\u202f% (")
+        assert beside["Specificity at the working point"].startswith(f"{specificity}\u202f% (")
+        assert not any(name.startswith("Sensitivity, ") for name in beside), "there is one kind"
+    without = overview(small()).cards[0].beside
+    assert not any("working point" in name for name, _ in without)
+
+
+def test_sensitivity_is_shown_by_kind_of_malignancy():
+    """of ten melanomas four are found, of ten basal cell carcinomas nine; light has no melanoma."""
+    labels = (LABELS[0], Label(code="BCC", name="Basal", malignancy="malignant"), LABELS[1])
+    kinds = kind_of_each(labels)
+
+    def of(*numbers):
+        truth, answers = np.repeat([0, 0, 1, 1, 2], numbers), np.repeat([0, 2, 1, 2, 2], numbers)
+        probabilities = np.full((len(truth), 3), 0.1)
+        probabilities[np.arange(len(truth)), answers] = 0.8
+        of_each = {"malignant": malignant_classes(labels), "kinds": kinds}
+        return count(probabilities, truth, thresholds=Thresholds(0), **of_each)
+
+    blocks = {"dark": of(4, 6, 9, 1, 10), "light": of(0, 0, 9, 1, 10)}
+    data = small(labels=labels, counts={"federate": blocks})
+    view = overview(data)
+    beside = dict(next(card for card in view.cards if card.subject == "dark").beside)
+    assert beside["Sensitivity, Melanoma"].startswith("40.0\u202f% (12.2 to 73.8) of 10")
+    rows = {row.header: [cell.text for cell in row.cells] for row in view.kinds.rows}
+    assert rows["dark: Melanoma"][:2] == ["10", "40.0\u202f%"]
+    assert rows["light: Melanoma"][0] == "too few to tell"
+    assert rows["all pictures: Basal"][:2] == ["20", "90.0\u202f%"]
+    assert view.kinds.caption in render_report(data)
+    assert overview(small()).kinds is None
+
+
+def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
+    one, other = {"light": half(45, 5), "dark": half(14, 6)}, {"light": half(45, 5), "dark": half(16, 4)}
+    view = overview(small(counts={"federate": one, "personalize": other, "calibrate": other}))
+    assert [row.header for row in view.patient.rows] == [
+        f"{name}: {stage}"
+        for name in ("light", "dark", "all pictures")
+        for stage in ("federate", "personalize")
+    ]
+    assert [row.header for row in view.stages.rows] == ["federate", "personalize"]
+    assert view.unchanged == "No answer was changed by calibrate."
+    assert overview(small()).unchanged == ""
+
+
+@pytest.mark.parametrize(
+    ("light", "dark", "ending"),
+    [
+        ((950, 50), (300, 200), "The interval excludes zero."),
+        ((9, 1), (8, 2), "the difference may be chance."),
+    ],
+)
+def test_the_verdict_says_whether_chance_explains_it(light, dark, ending):
+    counts = {"federate": {"light": half(*light), "dark": half(*dark)}}
+
+    assert overview(small(counts=counts)).verdict.endswith(ending)
+
+
+def test_the_others_are_pooled_by_pictures(block):
+    """900 of 1000 and 10 of 10 together are 910 of 1010; dark has 5 of 10."""
+    a, b, dark = block(900, 100, 5, 5), block(10, 0, 5, 5), block(5, 5, 5, 5)
+    counts = {"federate": {"a": a, "b": b, "dark": dark}}
+
+    verdict = overview(small(counts=counts)).verdict
+    assert f"{100 * (910 / 1010 - 0.5):.1f}\u202fpts (" in verdict
+    assert "below that of all other subgroups together" in verdict
+
+
+def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
+    counts = {"federate": {**small().counts["federate"], UNDECLARED: half(0, 30)}}
+
+    worst, _, everything = overview(small(counts=counts)).cards[:3]
+
+    assert worst.subject == "dark"
+    assert everything.detail == "100 pictures: 50 malignant, 50 other"
+    assert everything.value == "60.0\u202f%"  # 30 of 50
+
+
+def test_without_subgroups_nothing_is_said_about_fairness():
+    text = Outline(render_report(small(counts={"federate": {UNDECLARED: half(12, 8)}}))).text
+
+    assert "says nothing about fairness" in text
+    assert "Worst-served" not in text
+    assert "60.0 %" in text
+
+
+def test_a_subgroup_without_pictures_is_absent():
+    empty = {"federate": {**small().counts["federate"], "olive": half(0, 0)}}
+
+    assert "olive" not in render_report(small(counts=empty))
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [({}, "at least one stage"), ({"federate": {"dark": half(0, 0)}}, "'federate' hold no picture")],
+)
+def test_a_report_without_pictures_is_refused(counts, message):
+    with pytest.raises(DataError, match=message):
+        render_report(small(counts=counts))
+
+
+def test_what_is_answered_is_what_is_concluded_urgent_or_ruled_out():
+    """All answers are given at 0.8: of light (100) the class is concluded, of dark (20) nothing is."""
+    sets = Thresholds(at_log_odds(-1.5))
+    served = {
+        "light <I>": half(90, 10, sets, concluded=True),
+        "dark & deep": half(16, 4, Thresholds(0)),
+        UNDECLARED: half(3, 1, sets, concluded=True),
+    }
+
+    card = overview(replace(full(), counts={"calibrate": served})).cards[-1]
+
+    assert card.title == "Answered"
+    assert card.value == f"{100 * 104 / 124:.1f}\u202f%"
+    wrong = f"{100 * 11 / 104:.1f}\u202f%"  # 10 of light and 1 of undeclared
+    assert dict(card.beside)["Wrong among conclusions"].startswith(wrong)
+
+
+def test_calibration_table_by_hand():
+    data = full()
+    table = calibration_table(data.calibration)
+    light, dark, pooled = ([cell.text for cell in row.cells] for row in table.rows)
+
+    percent = "\u202f%"
+    assert light == ["50", "1.50", f"18.2{percent}", f"90.0{percent}"]
+    assert dark == ["6", "1.40", "every class", "none"]
+    assert pooled == ["60", "1.40", f"18.2{percent}", f"90.0{percent}"]
+    assert table.rows[1].cells[3].note == "90.0\u202f% needs 9 pictures"
+
+
+def test_recalls_are_counted_by_hand():
+    table = recall_table("federate", small().counts["federate"], LABELS)
+    melanoma = table.rows[0]
+
+    assert table.columns == ("disease", "light", "dark", "all pictures")
+    assert melanoma.header == "Melanoma (MEL, malignant)"
+    # Right answers come first and classes take turns: 23 of 25 and 7 of 10 melanomas.
+    assert [cell.note for cell in melanoma.cells] == ["23 of 25", "7 of 10", "30 of 35"]
+
+
+def test_census_adds_up_in_every_direction():
+    by_subgroup, by_client, by_class = census_tables(full().census)
+
+    assert by_subgroup.columns == ("subgroup", "train", "test", "all")
+    assert [[cell.text for cell in row.cells] for row in by_client.rows] == [
+        ["1\u202f200", "0", "1\u202f200"],
+        ["300", "20", "320"],
+        ["1\u202f500", "20", "1\u202f520"],
+    ]
+    assert by_class.rows[-1].cells == by_subgroup.rows[-1].cells
+
+
+def test_limits_say_whose_scores_are_counted_together():
+    assert "Scores of fewer than 5 patients of a subgroup at one client" in " ".join(
+        limits(small(smallest_cell=5))
+    )
+    assert "counted together" not in " ".join(limits(small()))
+
+
+def test_limits_name_small_groups_and_missing_guarantees():
+    sentences = " ".join(limits(full()))
+
+    assert "dark & deep (20)" in sentences
+    assert "light <I> (" not in sentences
+    assert "promise a coverage: dark & deep." in sentences
+
+
+def test_numbers_are_written_alike_everywhere():
+    assert number(0.7416, "percent") == "74.2\u202f%"
+    assert number(-0.031, "points") == "−3.1\u202fpts"
+    assert number(0.5) == "0.500"
+    assert number(None, "percent") == "–"
+    assert interval(Estimate(0.5, 0.25, 0.75), "percent") == "25.0 to 75.0"
+    assert interval(Estimate(0.5)) == ""
+    assert with_interval(Estimate(0.5, 0.25, 0.75)) == "0.500 (0.250 to 0.750)"
+    assert (size(999), size(1500), size(2.5e9)) == ("999\u202fB", "1.5\u202fkB", "2.5\u202fGB")
+    assert (duration(61.2), duration(600), duration(10_800)) == ("61.2\u202fs", "10\u202fmin", "3.0\u202fh")
