@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import start_blocking_portal
 
 from clients.api import AsyncDermFed, DermFed, Diagnosis, errors
 from clients.api.requests import retry_after, wait_before_next
@@ -93,20 +93,20 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def portal() -> Iterator[BlockingPortal]:
+def portal():
     """An event loop in a thread of its own."""
     with start_blocking_portal("asyncio") as opened:
         yield opened
 
 
 @pytest.fixture(params=NAMES, ids=told_apart)
-def connect(request: pytest.FixtureRequest, portal: BlockingPortal) -> Callable[..., Any]:
+def connect(request, portal):
     """Makes a client: of the one kind, and of the other."""
     return connector(request.param, portal)
 
 
 @pytest.fixture
-def serve(connect: Callable[..., Any]) -> Iterator[Callable[..., Service]]:
+def serve(connect):
     made: list[Service] = []
 
     def make(answer: Answer | httpx.Response | None = None, **settings: Any) -> Service:
@@ -566,7 +566,7 @@ class Server(ThreadingHTTPServer):
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -696,7 +696,7 @@ def test_the_page_has_every_error_and_says_which_are_tried_again():
     rows = dict(re.findall(r"^\| `(\w+)`.*\| ([^|]*) \|$", PAGE, re.MULTILINE))
     classes = dict(inspect.getmembers(errors, inspect.isclass))
     assert set(rows) == set(classes) - {"DermFedError"}
-    again = {name for name, said in rows.items() if said == "before this"}
+    again = {name for name, said in rows.items() if said == "yes, then raised"}
     assert again == {STATUSES[status] for status in AGAIN} | {"ConnectionFailed"}
 
 

@@ -6,7 +6,6 @@ from clients.data.labels.subgroups import assign_subgroups
 from clients.data.manifests.manifest import Row
 from training.data.subgroups import (
     ColumnSubgroups,
-    ToneGroups,
     ToneSubgroups,
     ToneSubgroupsOverScales,
 )
@@ -20,14 +19,14 @@ ROWS = [
 ]
 
 
-def test_tones_of_another_scale_and_no_group_are_undeclared() -> None:
+def test_tones_of_another_scale_and_no_group_are_undeclared():
     config = ToneSubgroups(scale="fitzpatrick", groups={"light": ("I", "2"), "dark": ("VI",)})
     grouping = assign_subgroups(ROWS, config)
     assert grouping.names == ("light", "dark")
     assert grouping.members.tolist() == [0, 1, -1, -1, -1]
 
 
-def test_a_group_has_its_values_of_every_scale_it_names_and_no_others() -> None:
+def test_a_group_has_its_values_of_every_scale_it_names_and_no_others():
     config = ToneSubgroupsOverScales(
         groups={"dark": {"fitzpatrick": ("V", "VI"), "monk": ("6",)}, "light": {"fitzpatrick": ("1",)}}
     )
@@ -44,14 +43,14 @@ def test_a_group_has_its_values_of_every_scale_it_names_and_no_others() -> None:
     )
 
 
-def test_columns_give_sorted_values() -> None:
+def test_columns_give_sorted_values():
     rows = [Row("a", site="trunk"), Row("b", site=""), Row("c", site="arm")]
     grouping = assign_subgroups(rows, ColumnSubgroups(column="site"))
     assert grouping.names == ("arm", "trunk")
     assert grouping.members.tolist() == [1, -1, 0]
 
 
-def test_without_subgroups_all_are_undeclared() -> None:
+def test_without_subgroups_all_are_undeclared():
     grouping = assign_subgroups(ROWS, None)
     assert grouping.names == ()
     assert set(grouping.members.tolist()) == {-1}
@@ -71,6 +70,6 @@ def test_without_subgroups_all_are_undeclared() -> None:
         (ColumnSubgroups(column="patient_id"), "'patient_id' is empty"),
     ],
 )
-def test_what_fits_nobody_is_refused(config: ToneGroups | ColumnSubgroups, match: str) -> None:
+def test_what_fits_nobody_is_refused(config, match):
     with pytest.raises(SubgroupError, match=match):
         assign_subgroups(ROWS, config)

@@ -18,7 +18,7 @@ ROWS = [
 ]
 
 
-def test_tones_that_no_group_names_are_counted_by_why() -> None:
+def test_tones_that_no_group_names_are_counted_by_why():
     config = ToneSubgroups(scale="fitzpatrick", groups={"light": ("I", "2"), "dark": ("VI",)})
     grouping = assign_subgroups(ROWS, config)
     assert grouping.undeclared == Undeclared(
@@ -27,7 +27,7 @@ def test_tones_that_no_group_names_are_counted_by_why() -> None:
     assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
 
 
-def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have() -> None:
+def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have():
     rows = [Row("a", site="trunk"), Row("b"), Row("c"), Row("d", site="arm")]
     seen = [True, True, True, False]
     grouping = assign_subgroups(rows, ColumnSubgroups(column="site"), np.array(seen))
@@ -36,7 +36,5 @@ def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have(
 
 
 @pytest.mark.parametrize("config", [None, ToneSubgroups(scale="monk", groups={"some": ("6", "7")})])
-def test_where_every_tone_has_its_group_or_none_is_asked_for_nothing_is_counted(
-    config: ToneSubgroups | None,
-) -> None:
+def test_where_every_tone_has_its_group_or_none_is_asked_for_nothing_is_counted(config):
     assert assign_subgroups(ROWS[2:4], config).undeclared == Undeclared()
