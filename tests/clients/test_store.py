@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients import store as store_module
@@ -125,7 +125,6 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(NAMES)
 def test_no_two_client_ids_share_a_file_even_where_case_does_not_count(names):
     files = [store_module._file_name(name) for name in names]

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import ManifestError
@@ -117,7 +117,6 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]
 )
 
 
-@settings(max_examples=40)
 @given(cells=st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5))
 def test_what_is_written_is_read(tmp_path_factory, cells):
     folder = tmp_path_factory.mktemp("written")

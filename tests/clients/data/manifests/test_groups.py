@@ -1,7 +1,7 @@
 from hashlib import sha256
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -16,7 +16,6 @@ from clients.data.manifests.manifest import (
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=14))
 def test_components_are_those_of_the_bipartite_graph(keys):
     rows = [row for row, shared in enumerate(keys) for _ in shared]

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.partition.rules import assign, ordered_components
@@ -23,7 +23,6 @@ def test_nothing_goes_to_a_share_of_zero():
     assert 1 not in assign(list(range(1, 40)), [0.5, 0.0, 0.5])
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=80),
     st.lists(st.floats(0.01, 1), min_size=1, max_size=6),

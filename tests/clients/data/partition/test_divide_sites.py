@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
@@ -73,7 +73,6 @@ def test_single_pictures_are_dealt_evenly_in_every_split_and_class():
             assert held.max() - held.min() <= 2
 
 
-@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(1, 4), st.sampled_from("ab"), st.sampled_from(["NV", "MEL"])),

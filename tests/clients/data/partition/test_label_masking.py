@@ -3,7 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -90,7 +90,6 @@ def test_each_client_is_drawn_from_its_own_pictures_and_keeps_one():
 LESIONS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("AAABC")), min_size=1, max_size=60)
 
 
-@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.floats(0.01, 1), st.integers(0, 5))
 def test_draws_are_nested_whole_and_near_what_is_asked(lesions, first, second, seed):
     component_ids = [number for number, (size, _) in enumerate(lesions) for _ in range(size)]
@@ -106,7 +105,6 @@ def test_draws_are_nested_whole_and_near_what_is_asked(lesions, first, second, s
         assert labelled.any()
 
 
-@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.integers(0, 5))
 def test_all_classes_keep_the_same_share(lesions, share, seed):
     """One share t fits all classes: class c has t n_c labelled pictures, to within half a component."""

@@ -2,7 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
@@ -58,7 +58,6 @@ def test_a_client_with_nothing_to_train_on_is_refused():
         dirichlet(5, 0.5, component_ids, names, ["NV"] * 4, [""] * 4, seed=0)
 
 
-@settings(max_examples=40)
 @given(
     st.sampled_from([100.0, 1.0, 0.5]),
     st.integers(0, 5),

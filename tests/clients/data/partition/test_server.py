@@ -3,7 +3,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -106,7 +106,6 @@ def test_a_component_with_two_given_splits_is_refused():
         drawn(0.5, 0.5, rows, component_ids=[0, 0])
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from("ab"), st.sampled_from("AAB")), min_size=1),
     st.floats(0.01, 0.99),
