@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,16 +8,16 @@ from clients.data.partition.rules import assign, ordered_components
 PROPORTIONS = [0.6, 0.1, 0.1, 0.2]
 
 
-def test_ten_equal_items_by_hand():
-    assert assign([1] * 10, PROPORTIONS).tolist() == [0, 3, 0, 0, 1, 0, 2, 0, 3, 0]
-
-
-def test_a_large_item_is_paid_for_by_the_next_ones():
-    assert assign([6, 1, 1, 2], PROPORTIONS).tolist() == [0, 3, 1, 2]
-
-
-def test_settled_items_count_as_dealt():
-    assert assign([2, 1, 1, 1, 5], PROPORTIONS, [3, None, None, None, None]).tolist() == [3, 0, 0, 0, 0]
+@pytest.mark.parametrize(
+    ("sizes", "settled", "receivers"),
+    [
+        pytest.param([1] * 10, None, [0, 3, 0, 0, 1, 0, 2, 0, 3, 0], id="ten equal ones"),
+        pytest.param([6, 1, 1, 2], None, [0, 3, 1, 2], id="a large one is paid for by the next ones"),
+        pytest.param([2, 1, 1, 1, 5], [3, *[None] * 4], [3, 0, 0, 0, 0], id="settled ones count as dealt"),
+    ],
+)
+def test_items_by_hand(sizes, settled, receivers):
+    assert assign(sizes, PROPORTIONS, settled).tolist() == receivers
 
 
 def test_nothing_goes_to_a_share_of_zero():
