@@ -14,6 +14,7 @@ ProblemResponse
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
 ├── PictureTooCostly    413  decoding the picture would take too long, or too much memory
 ├── WrongMediaType      415  not a type, or not the type, that was declared
+├── BurnedIn            422  a DICOM file says that texts are burned into its pixels
 ├── InvalidParameter    422  a parameter cannot be what it is
 ├── TooManyRequests     429  more requests than a key or an address may make
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone

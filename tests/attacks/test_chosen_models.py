@@ -15,9 +15,9 @@ def test_a_coordinator_that_sends_models_of_its_own_making_reads_more_than_guess
     rng = np.random.default_rng(9)
     own = draw(rng, 5000, 2)
     read, guessed = [], {}
-    for _ in range(3):
+    for _ in range(2):
         hospital = draw(rng, 60, 2)
-        read.append(recovered(sweep(hospital, 200), Records.of(hospital)))
+        read.append(recovered(sweep(hospital, 120), Records.of(hospital)))
         for name, guess in guesses(arrays_of(ask(hospital)), own, rng).items():
             guessed.setdefault(name, []).append(recovered(guess, Records.of(hospital)))
     assert not holds(read, guessed)

@@ -18,7 +18,7 @@ from training.models.patches import PatchGrid, patchify
 
 GRID = PatchGrid(4, 4, 4, 4)
 TOKENIZER = Codebook(size=8, iterations=4, min_members=10)
-MOVES = 400  # of one centroid
+MOVES = 150  # of one centroid
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def answer(client, centroids, step):
 def test_steps_over_the_same_patches_tell_patches(patches):
     """The control."""
     told = [cells(patches, nearest(patches, centroids), 8) for centroids in moved(patches)]
-    assert recovered(told, patches) > 20
+    assert recovered(told, patches) > 5
 
 
 def test_steps_over_parts_tell_none(north, patches):

@@ -59,9 +59,7 @@ SCENARIOS = {
     "one for each lesion": lambda full: [(full, ALL), (full, ONE_PER_LESION)],
     "one for each lesion first": lambda full: [(full, ONE_PER_LESION), (full, ALL)],
     "one more patient": lambda full: [(of(full, PICTURES != 31), ALL), (full, ALL)],
-    "one patient each month": lambda full: [
-        (of(full, number > PICTURES), ALL) for number in (52, 53, 54, 55, 56, 57, 58, 59, 60)
-    ],
+    "one patient each month": lambda full: [(of(full, number > PICTURES), ALL) for number in range(55, 61)],
     "one patient fewer": lambda full: [(full, ALL), (of(full, PICTURES != 31), ALL)],
     "a tone put right": lambda full: [(full, ALL), (toned(full, PICTURES == 7), ALL)],
     "a ward with all faces but one": lambda full: [(full, {"intersections": True})],

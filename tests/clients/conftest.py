@@ -1,5 +1,4 @@
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ def picture(seed: int, size: int = 12) -> Image.Image:
 
 
 @pytest.fixture
-def write_pictures(tmp_path: Path) -> Callable[[list[Row]], Path]:
+def write_pictures(tmp_path):
     """Write a manifest in `tmp_path` with a picture of its own for every row; gives the manifest's path."""
 
     def write(rows: list[Row]) -> Path:
@@ -30,7 +29,7 @@ def write_pictures(tmp_path: Path) -> Callable[[list[Row]], Path]:
 
 
 @pytest.fixture
-def real_data() -> Path:
+def real_data():
     folder = os.environ.get("DERMFED_DATA")
     if not folder:
         pytest.skip("DERMFED_DATA does not say where the real pictures are")

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ Ended = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Callable[..., Ended]:
+def ask(tmp_path):
     """Calls the example for a picture; keywords are its environment."""
     if NODE is None:
         pytest.skip("there is no node on this machine")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clients import store as store_module
@@ -20,7 +20,7 @@ def value_at(store: ClientStore, round: int, client: str = "c", stage: str = "s"
     return None if found is None else found.scalars["momentum"]
 
 
-def test_what_is_saved_is_loaded_by_the_next_round(tmp_path: Path) -> None:
+def test_what_is_saved_is_loaded_by_the_next_round(tmp_path):
     kept = State(
         {
             "bank": torch.arange(6).reshape(2, 3).T,  # not contiguous
@@ -40,7 +40,7 @@ def test_what_is_saved_is_loaded_by_the_next_round(tmp_path: Path) -> None:
         assert torch.equal(found.tensors[name], tensor.detach())
 
 
-def test_tensors_that_share_memory_are_both_kept(tmp_path: Path) -> None:
+def test_tensors_that_share_memory_are_both_kept(tmp_path):
     tensor = torch.ones(4)
     ClientStore(tmp_path).save("c", "s", 0, State({"a": tensor, "b": tensor, "part": tensor[:2]}))
     found = ClientStore(tmp_path).load("c", "s", 1)
@@ -52,7 +52,7 @@ def test_tensors_that_share_memory_are_both_kept(tmp_path: Path) -> None:
     }
 
 
-def test_a_transaction_keeps_all_of_it_or_nothing(tmp_path: Path) -> None:
+def test_a_transaction_keeps_all_of_it_or_nothing(tmp_path):
     store = ClientStore(tmp_path)
     store.save("c", "s", 2, state(2))
     before = files(tmp_path)
@@ -80,7 +80,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_only_rounds_before_the_asked_one_count(tmp_path: Path) -> None:
+def test_only_rounds_before_the_asked_one_count(tmp_path):
     store = ClientStore(tmp_path)
     assert value_at(store, 5) is None
     store.save("c", "s", 2, state(2))
@@ -88,7 +88,7 @@ def test_only_rounds_before_the_asked_one_count(tmp_path: Path) -> None:
     assert [value_at(store, round) for round in (2, 3, 5, 6, 99)] == [None, 2, 2, 5, 5]
 
 
-def test_the_two_newest_rounds_are_kept(tmp_path: Path) -> None:
+def test_the_two_newest_rounds_are_kept(tmp_path):
     store = ClientStore(tmp_path)
     for round in (0, 1, 9, 10):
         store.save("c", "s", round, state(round))
@@ -96,7 +96,7 @@ def test_the_two_newest_rounds_are_kept(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.safetensors"))) == 2
 
 
-def test_a_node_that_is_ahead_steps_back(tmp_path: Path) -> None:
+def test_a_node_that_is_ahead_steps_back(tmp_path):
     store = ClientStore(tmp_path)
     store.save("c", "s", 1, state(1))
     store.save("c", "s", 2, state(2))
@@ -105,7 +105,7 @@ def test_a_node_that_is_ahead_steps_back(tmp_path: Path) -> None:
     assert value_at(store, 99) == 100
 
 
-def test_clients_and_stages_do_not_meet(tmp_path: Path) -> None:
+def test_clients_and_stages_do_not_meet(tmp_path):
     store = ClientStore(tmp_path)
     store.save("c", "s", 1, state(1))
     store.save("c", "t", 5, state(2))
@@ -125,9 +125,8 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(NAMES)
-def test_no_two_client_ids_share_a_file_even_where_case_does_not_count(names: list[str]) -> None:
+def test_no_two_client_ids_share_a_file_even_where_case_does_not_count(names):
     files = [store_module._file_name(name) for name in names]
     assert len({file.lower() for file in files}) == len(names)
     assert all(0 < len(file.encode()) <= 255 and "/" not in file and "\0" not in file for file in files)
@@ -135,14 +134,14 @@ def test_no_two_client_ids_share_a_file_even_where_case_does_not_count(names: li
 
 
 @pytest.mark.parametrize("client", ["../../etc", "Klinik für Haut / Wien", "", "..", "a\\b:c*?"])
-def test_any_client_id_stays_inside_the_store(tmp_path: Path, client: str) -> None:
+def test_any_client_id_stays_inside_the_store(tmp_path, client):
     store = ClientStore(tmp_path / "store")
     store.save(client, "s", 0, state(4))
     assert value_at(store, 1, client=client) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def test_a_save_that_fails_leaves_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_last_state(tmp_path, monkeypatch):
     store = ClientStore(tmp_path)
     store.save("c", "s", 0, state(1))
 
@@ -156,7 +155,7 @@ def test_a_save_that_fails_leaves_the_last_state(tmp_path: Path, monkeypatch: py
     assert len(list((tmp_path / "+c" / "+s").iterdir())) == 1
 
 
-def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+def test_a_damaged_state_is_named(tmp_path):
     store = ClientStore(tmp_path)
     store.save("c", "s", 0, state(1))
     path = next(tmp_path.rglob("*.safetensors"))
@@ -165,7 +164,7 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
         store.load("c", "s", 1)
 
 
-def test_what_is_of_later_rounds_is_forgotten_here_and_below_and_nowhere_else(tmp_path: Path) -> None:
+def test_what_is_of_later_rounds_is_forgotten_here_and_below_and_nowhere_else(tmp_path):
     store = ClientStore(tmp_path)
     for stage in ("s", "s/residual", "st", "s2/residual"):
         for round in (1, 2):

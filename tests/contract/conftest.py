@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from _pytest.capture import SysCapture
 
 from dermfed import commands
-from tests.contract.service import DERMFED_SERVE, DIAGNOSES, Locked, Service, serving, wait_for
+from tests.contract.service import DERMFED_SERVE, DIAGNOSES, Locked, serving, wait_for
 
 JOB: dict[str, Any] = {
     "name": "contract",
@@ -71,19 +71,19 @@ class Trained:
 
 
 @pytest.fixture
-def job() -> dict[str, Any]:
+def job():
     """The job of `trained` as plain data, to change at will."""
     return deepcopy(JOB)
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     """A folder for caches that all tests of a process share."""
     return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(scope="session")
-def command(home: Path) -> Callable[..., Ended]:
+def command(home):
     """`command("registry", "list", environment={...}, folder=...)` calls `dermfed-registry list`.
 
     In this process, in `folder` (a fresh one without), with no `DERMFED_` variable but those given.
@@ -123,7 +123,7 @@ def command(home: Path) -> Callable[..., Ended]:
 
 
 @pytest.fixture(scope="session")
-def trained(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(command, tmp_path_factory):
     """`JOB`, trained, personalized, calibrated and registered once for all tests of a process."""
     folder = tmp_path_factory.mktemp("trained")
     environment = {
@@ -137,7 +137,7 @@ def trained(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def pictures(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def pictures(command, tmp_path_factory):
     """Forty drawn pictures that no model was trained on, as PNG."""
     folder = tmp_path_factory.mktemp("pictures")
     ended = command("data", "synth", "--out", folder, "--pictures", 40, "--seed", 7)
@@ -146,7 +146,7 @@ def pictures(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
-def registered(command: Callable[..., Ended], trained: Trained) -> Callable[[Path], dict[str, str]]:
+def registered(command, trained):
     """Add the releases of `trained` to a new registry in a folder; returns the variables that lead to it."""
 
     def add(folder: Path) -> dict[str, str]:
@@ -163,11 +163,7 @@ def registered(command: Callable[..., Ended], trained: Trained) -> Callable[[Pat
 
 
 @pytest.fixture(scope="session")
-def served(
-    command: Callable[..., Ended],
-    registered: Callable[[Path], dict[str, str]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, str]:
+def served(command, registered, tmp_path_factory):
     """Variables of a service of `trained`: promoted to `demonstration`, by gates for drawn pictures."""
     folder = tmp_path_factory.mktemp("served")
     environment = registered(folder)
@@ -188,7 +184,7 @@ def served(
 
 
 @pytest.fixture(scope="session")
-def service(served: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(served, tmp_path_factory):
     """One `dermfed-serve` for all tests of a process: without keys, for this machine."""
     with serving(DERMFED_SERVE, served, tmp_path_factory.mktemp("service")) as started:
         wait_for(lambda: started.client.get("/readyz").status_code == 200)
@@ -196,12 +192,7 @@ def service(served: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
-def locked(
-    command: Callable[..., Ended],
-    registered: Callable[[Path], dict[str, str]],
-    pictures: list[Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Locked]:
+def locked(command, registered, pictures, tmp_path_factory):
     """One `dermfed-serve` with API keys, which keeps outcomes; its release is promoted while it runs."""
     folder = tmp_path_factory.mktemp("locked")
     environment = registered(folder)

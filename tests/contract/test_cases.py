@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import yaml
 from PIL import Image
 
 from clients import api
-from tests.contract.conftest import Ended
 from tests.contract.openapi import fits, values
-from tests.contract.service import DERMFED_SERVE, DIAGNOSES, Service, lasting, problem, serving, wait_for
+from tests.contract.service import DERMFED_SERVE, DIAGNOSES, lasting, problem, serving, wait_for
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +22,7 @@ FACTS = {"age": "70", "sex": "male", "site": "trunk"}
 
 
 @pytest.fixture(scope="module")
-def lesions(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lesions(command, tmp_path_factory):
     """A manifest of 120 lesions: each with a close-up, a dermoscopic picture or both, most with facts."""
     folder = tmp_path_factory.mktemp("lesions")
     ended = command("data", "synth", "--out", folder, "--pictures", 120, "--size", 32, "--seed", 3)
@@ -50,9 +48,7 @@ def lesions(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def service(
-    command: Callable[..., Ended], lesions: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
+def service(command, lesions, tmp_path_factory):
     """One `dermfed-serve` over a model of cases."""
     folder = tmp_path_factory.mktemp("cases")
     environment = {
@@ -111,19 +107,19 @@ def service(
 
 
 @pytest.fixture(scope="module")
-def close_up(lesions: Path) -> Path:
+def close_up(lesions):
     """A close-up."""
     return lesions.parent / "images" / "000004.png"
 
 
 @pytest.fixture(scope="module")
-def dermoscopic(lesions: Path) -> Path:
+def dermoscopic(lesions):
     """A dermoscopic picture of the same lesion."""
     return lesions.parent / "images" / "turned-000004.png"
 
 
 @pytest.fixture
-def ask(service: Service, close_up: Path, dermoscopic: Path) -> Callable[..., httpx.Response]:
+def ask(service, close_up, dermoscopic):
     """Ask about the lesion with the pictures of these fields; keywords are the form's other fields."""
     paths = {"close_up": close_up, "dermoscopic": dermoscopic, "overview": close_up, "image": close_up}
 

@@ -20,7 +20,7 @@ import pytest
 
 from clients import api
 from tests.contract.conftest import Ended
-from tests.contract.service import DECLARED, ROOT, Service, lasting
+from tests.contract.service import DECLARED, ROOT, lasting
 
 COLUMNS = (
     "file,triage,decision,top_code,probability,malignancy,set,guarantee,model,version,subgroup,route,"
@@ -56,19 +56,19 @@ class Client:
 
 
 @pytest.fixture(params=[api.DermFed, api.AsyncDermFed], ids=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Client:
+def call(request):
     """Both kinds of client, one after the other."""
     return Client(request.param)
 
 
 @pytest.fixture(scope="module")
-def picture(pictures: list[Path]) -> Path:
+def picture(pictures):
     """One drawn picture."""
     return pictures[4]
 
 
 @pytest.fixture(scope="module")
-def broken(pictures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(pictures, tmp_path_factory):
     """A picture whose file ends early."""
     path = tmp_path_factory.mktemp("broken") / "broken.png"
     path.write_bytes(pictures[4].read_bytes()[:400])
@@ -94,7 +94,7 @@ def answering(*answers: tuple[int, Mapping[str, str], bytes]) -> Iterator[tuple[
             """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", sent
@@ -259,7 +259,7 @@ def test_fields_of_a_newer_service_are_left_out(call, service, picture):
 
 
 @pytest.fixture
-def diagnose(command: Callable[..., Ended], service: Service) -> Callable[..., Ended]:
+def diagnose(command, service):
     """Call `dermfed-diagnose` for the service; `url` and `key` may be others."""
 
     def ask(*arguments: object, url: str = service.url, key: str | None = None) -> Ended:
@@ -370,7 +370,7 @@ def test_exit_codes(diagnose, locked, broken, picture, tmp_path):
 
 
 @pytest.fixture
-def javascript(tmp_path: Path) -> Callable[..., Ended]:
+def javascript(tmp_path):
     """Call the example in JavaScript for a picture; keywords are its environment."""
     node = shutil.which("node")
     if node is None:

@@ -1,9 +1,6 @@
 """The commands are those of `surface.yaml`, with meaningful exit codes."""
 
-from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,7 @@ KEPT, REMOVED = read_list()
 
 
 @pytest.fixture(scope="module")
-def tree(command: Callable[..., Any]) -> Mapping[str, Help]:
+def tree(command):
     """The help of every command."""
 
     def ask(name: str, *arguments: str) -> tuple[int, str, str]:
@@ -24,15 +21,15 @@ def tree(command: Callable[..., Any]) -> Mapping[str, Help]:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_help_names_what_the_list_keeps_and_nothing_else(tree: Mapping[str, Help], name: str) -> None:
+def test_help_names_what_the_list_keeps_and_nothing_else(tree, name):
     assert list(KEPT[name].differences(name, tree)) == []
 
 
-def test_every_command_is_on_the_list(tree: Mapping[str, Help]) -> None:
+def test_every_command_is_on_the_list(tree):
     assert list(unlisted(tree)) == []
 
 
-def test_help_is_parsed_with_boxes_and_without() -> None:
+def test_help_is_parsed_with_boxes_and_without():
     plain = """Usage: dermfed-x [OPTIONS] {MODEL} [VERSION...]...
 
   Runs --nothing and does it.
@@ -63,13 +60,13 @@ Commands:
 
 
 @pytest.mark.parametrize("name", [each for each in NAMES if "--version" in KEPT[each].kept])
-def test_version_is_that_of_the_distribution(command: Callable[..., Any], name: str) -> None:
+def test_version_is_that_of_the_distribution(command, name):
     ended = command(name, "--version")
     assert (ended.code, version("dermfed") in ended.out) == (0, True)
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_an_unknown_option_ends_with_2(command: Callable[..., Any], name: str) -> None:
+def test_an_unknown_option_ends_with_2(command, name):
     ended = command(*name.split(), "--no-such-option")
     assert (ended.code, ended.out) == (2, "")
     assert "--no-such-option" in ended.err
@@ -120,9 +117,7 @@ node disable north --kit absent
 
 
 @pytest.mark.parametrize("line", BAD_INPUT.strip().splitlines())
-def test_bad_input_ends_with_2_and_makes_nothing(
-    command: Callable[..., Any], tmp_path: Path, line: str
-) -> None:
+def test_bad_input_ends_with_2_and_makes_nothing(command, tmp_path, line):
     (tmp_path / "gates.yaml").write_text("gates:\n  - {name: no_such_gate, limit: 1}\n")
     places = {"DERMFED_REGISTRY_URL": f"sqlite:///{tmp_path / 'registry.db'}", "DERMFED_STORE": "store"}
     ended = command(*line.split(), environment=places, folder=tmp_path)
@@ -131,7 +126,7 @@ def test_bad_input_ends_with_2_and_makes_nothing(
     assert not {each.name for each in tmp_path.glob("made*")}
 
 
-def test_what_a_rule_refuses_ends_with_1(command: Callable[..., Any], trained: Any, tmp_path: Path) -> None:
+def test_what_a_rule_refuses_ends_with_1(command, trained, tmp_path):
     command("data", "synth", "--out", "made", "--pictures", "6", folder=tmp_path)
     manifest = next((tmp_path / "made").glob("*.csv"))
     (tmp_path / "broken.csv").write_text(manifest.read_text() + "made/absent.png,nevus\n")

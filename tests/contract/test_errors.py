@@ -3,16 +3,14 @@
 import io
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from PIL import Image
 
-from tests.contract.service import DIAGNOSES, Locked, problem
+from tests.contract.service import DIAGNOSES, problem
 
 
 def encode(form: str, size: tuple[int, int] = (64, 48), **options: Any) -> bytes:
@@ -210,7 +208,7 @@ def test_every_request_has_an_id_of_its_own(service):
 
 
 @pytest.fixture
-def ask(locked: Locked, pictures: list[Path]) -> Callable[..., httpx.Response]:
+def ask(locked, pictures):
     """Ask the service with keys: by the name of a key, or with a header."""
 
     def call(

@@ -19,8 +19,6 @@ from tests.contract.service import (
     BENTOML_SERVE,
     DECLARED,
     DIAGNOSES,
-    Locked,
-    Service,
     lasting,
     problem,
     serving,
@@ -41,7 +39,7 @@ REASONS = {
 
 
 @pytest.fixture(scope="module")
-def description(locked: Locked) -> dict[str, Any]:
+def description(locked):
     """How a service that keeps answers describes itself."""
     response = locked.service.client.get("/openapi.json")
     assert response.headers["content-type"].startswith("application/json")
@@ -49,13 +47,13 @@ def description(locked: Locked) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def models(service: Service) -> dict[str, Any]:
+def models(service):
     """What the service says that it serves."""
     return service.client.get("/v1/models").json()
 
 
 @pytest.fixture(scope="module")
-def answers(service: Service, pictures: list[Path]) -> dict[tuple[str, str], httpx.Response]:
+def answers(service, pictures):
     """Two hundred diagnoses, by the picture's name and what was declared."""
     return {
         (path.name, name): service.diagnose(path.read_bytes(), **declared)
@@ -65,13 +63,13 @@ def answers(service: Service, pictures: list[Path]) -> dict[tuple[str, str], htt
 
 
 @pytest.fixture(scope="module")
-def picture(pictures: list[Path]) -> bytes:
+def picture(pictures):
     """One drawn picture, as PNG."""
     return pictures[4].read_bytes()
 
 
 @pytest.fixture(scope="module")
-def small(picture: bytes) -> bytes:
+def small(picture):
     """A picture of fewer pixels than the model looks at, as PNG."""
     return encode(Image.open(io.BytesIO(picture)).resize((8, 8)), "PNG")
 
@@ -403,7 +401,7 @@ def test_metrics_count_diagnoses(service, picture, small):
     assert missing == set()
 
 
-def test_a_promotion_is_picked_up_while_the_service_runs(locked: Locked, picture):
+def test_a_promotion_is_picked_up_while_the_service_runs(locked, picture):
     headers = {"Authorization": f"Bearer {locked.keys['all']}"}
     answers = {
         tone: locked.service.client.post(
@@ -419,7 +417,7 @@ def test_a_promotion_is_picked_up_while_the_service_runs(locked: Locked, picture
     assert (answers["V"]["subgroup"], answers["V"]["route"]) == ("global", "no-model-for-subgroup")
 
 
-def test_an_outcome_is_taken_once(locked: Locked, picture):
+def test_an_outcome_is_taken_once(locked, picture):
     headers = {"Authorization": f"Bearer {locked.keys['all']}"}
     asked = locked.service.client.post(
         DIAGNOSES, content=picture, headers={**headers, "Content-Type": "image/png"}

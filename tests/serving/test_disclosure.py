@@ -106,8 +106,14 @@ def hidden(places, bundle):
     return re.compile("|".join([*map(re.escape, literal), r"\.py\b"]))
 
 
-@pytest.mark.parametrize("running", [False, True], ids=["nothing runs", "the release before runs"])
-@pytest.mark.parametrize("broken", BREAKS)
+@pytest.mark.parametrize(
+    ("broken", "running"),
+    [
+        *((broken, False) for broken in BREAKS),
+        ("the manifest is altered", True),
+        ("the model is missing, then the database is gone", True),
+    ],
+)
 def test_operators_see_what_is_broken_and_other_callers_what_to_do(
     serve, registry, places, caplog, broken, running
 ):

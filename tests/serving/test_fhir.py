@@ -13,7 +13,7 @@ from typing import Annotated
 import pytest
 from fhir.resources.R4B.bundle import Bundle
 from fhir.resources.R4B.operationoutcome import OperationOutcome
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -436,7 +436,6 @@ cases = st.fixed_dictionaries(
 
 
 @given(data=st.data(), labels=labels, decision=st.sampled_from(["report", "refer", "retake"]))
-@settings(max_examples=25)
 def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
     draw = data.draw
     triage = draw(st.sampled_from(["urgent", "routine", "ruled-out", None]))

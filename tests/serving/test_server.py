@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -221,8 +222,11 @@ def test_nothing_behind_a_body_of_two_lengths_is_read(impatient, both, answered)
 
 
 def test_a_body_that_stops_ends_by_the_deadline(impatient):
-    for _ in range(4):  # a reference that is left would close it only when garbage is collected
-        got = impatient.send(POST + b"Content-Length: 9000\r\n\r\n" + PNG[:20])
+    sent = POST + b"Content-Length: 9000\r\n\r\n" + PNG[:20]
+    # Several: a reference that is left would close one only when garbage is collected.
+    with ThreadPoolExecutor() as callers:
+        answers = list(callers.map(impatient.send, [sent] * 4))
+    for got in answers:
         assert got.startswith(b"HTTP/1.1 503 ")
         assert json.loads(got.partition(b"\r\n\r\n")[2])["type"].endswith(":deadline")
 
@@ -311,14 +315,13 @@ class Caller(threading.Thread):
                 self.answers.append((began, time.monotonic(), status, version))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sigterm_under_load_loses_no_request_that_was_read(start, picture, workers):
-    service = start(workers, drain_seconds=0.3, records="none")
+def test_sigterm_under_load_loses_no_request_that_was_read(start, picture):
+    service = start(2, drain_seconds=0.3, records="none")
     content = picture("PNG", size=(200, 200))
     callers = [Caller(service.url, content, keeps=number % 2 == 0) for number in range(CALLERS)]
     for caller in callers:
         caller.start()
-    eventually(lambda: sum(len(caller.answers) for caller in callers) >= 200)
+    eventually(lambda: sum(len(caller.answers) for caller in callers) >= 80)
     service.process.send_signal(signal.SIGTERM)
     for caller in callers:
         caller.join(60)
@@ -328,7 +331,7 @@ def test_sigterm_under_load_loses_no_request_that_was_read(start, picture, worke
     logged = Counter(map(int, re.findall(r" POST /v1/diagnoses (\d+) ", service.log.read_text())))
     # A connection that is still waiting when the port closes is reset before anything was read of it (0).
     assert answered - Counter({0: answered[0]}) == logged
-    assert answered[200] >= 200
+    assert answered[200] >= 80
     assert answered[0] <= CALLERS
 
 

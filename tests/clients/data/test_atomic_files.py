@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import pytest
 
 from clients.data.output import write_atomically
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole(tmp_path):
     path = tmp_path / "deep" / "a.txt"
     for text in ("one", "two"):
         with write_atomically(path) as temporary:
@@ -15,7 +13,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failure_leaves_what_was_there(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one")
 

@@ -17,12 +17,12 @@ def run(*words: object) -> Result:
 
 
 @pytest.fixture
-def made_up(tmp_path: Path) -> Path:
+def made_up(tmp_path):
     assert run("synth", "--out", tmp_path / "made-up", "--pictures", 30, "--size", 32).exit_code == 0
     return tmp_path / "made-up" / "manifest.csv"
 
 
-def test_import_writes_a_manifest_once(made_up: Path, tmp_path: Path) -> None:
+def test_import_writes_a_manifest_once(made_up, tmp_path):
     words = ("import", "csv", made_up.parent, "--out", tmp_path / "m.csv", "--option", "table=manifest.csv",
              "--option", "label=label", "--option", 'extra={"patient_id": "person"}')  # fmt: skip
     answer = json.loads(run(*words, "--json").stdout)
@@ -38,7 +38,7 @@ def test_import_writes_a_manifest_once(made_up: Path, tmp_path: Path) -> None:
     assert run(*words, "--force").exit_code == 0
 
 
-def test_describe_counts_every_picture(made_up: Path) -> None:
+def test_describe_counts_every_picture(made_up):
     answer = json.loads(run("describe", made_up, "--json").stdout)
     assert (answer["pictures"], answer["lesions"], answer["patients"]) == (30, 25, 20)
     assert sum(count["pictures"] for count in answer["counts"]) == 30
@@ -46,7 +46,7 @@ def test_describe_counts_every_picture(made_up: Path) -> None:
     assert "30 pictures, 25 lesions, 20 patients" in run("describe", made_up).stdout
 
 
-def test_link_writes_a_manifest_whose_copies_stay_together(made_up: Path, tmp_path: Path) -> None:
+def test_link_writes_a_manifest_whose_copies_stay_together(made_up, tmp_path):
     images = made_up.parent / "images"
     shutil.copy(images / "000003.png", images / "000020.png")
     with Image.open(images / "000007.png") as image:
@@ -75,9 +75,7 @@ def test_link_writes_a_manifest_whose_copies_stay_together(made_up: Path, tmp_pa
     assert (answer["broken"], len(answer["straddling"])) == ([], 1)
 
 
-def test_without_the_library_check_says_so_and_link_refuses(
-    made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_check_says_so_and_link_refuses(made_up, tmp_path, monkeypatch):
     assert json.loads(run("check", made_up, "--json").stdout)["near_duplicates"]
     monkeypatch.setattr("clients.data.pictures.near_duplicates.find_spec", lambda name: None)
     checked = run("check", made_up)
@@ -89,7 +87,7 @@ def test_without_the_library_check_says_so_and_link_refuses(
     assert "`pip install ImageHash`" in linked.stderr
 
 
-def test_partition_writes_a_manifest_for_each_client(made_up: Path, tmp_path: Path) -> None:
+def test_partition_writes_a_manifest_for_each_client(made_up, tmp_path):
     words = ("partition", made_up, "--by", "iid", "--count", 3, "--out", tmp_path / "parts")
     answer = json.loads(run(*words, "--json").stdout)["clients"]
     assert sorted(answer) == ["client-0", "client-1", "client-2"]
@@ -102,7 +100,7 @@ def test_partition_writes_a_manifest_for_each_client(made_up: Path, tmp_path: Pa
     assert run(*words, "--force").exit_code == 0
 
 
-def test_adapters_are_told_with_their_options() -> None:
+def test_adapters_are_told_with_their_options():
     assert 'picture = "derm" [derm, clinic, both]' in run("adapters", "derm7pt").stdout
     answer = json.loads(run("adapters", "--json").stdout)
     assert list(answer) == adapter_names()
@@ -123,7 +121,7 @@ def test_adapters_are_told_with_their_options() -> None:
         ("delimiter=semi", "'semi' is no delimiter; name comma, semicolon, tab, pipe"),
     ],
 )
-def test_wrong_options_of_a_table_name_the_valid_ones(made_up: Path, option: str, said: str) -> None:
+def test_wrong_options_of_a_table_name_the_valid_ones(made_up, option, said):
     words = ("import", "csv", made_up.parent, "--out", "m.csv", "--option", "table=manifest.csv")
     answered = run(*words, "--option", option)
     assert answered.exit_code == 2
@@ -139,16 +137,14 @@ def test_wrong_options_of_a_table_name_the_valid_ones(made_up: Path, option: str
         (("--prefix", "north "), "north L000000", "north P000003"),
     ],
 )
-def test_made_up_lesions_of_two_seeds_are_others_unless_it_is_asked_for(
-    tmp_path: Path, options: tuple[object, ...], first: str, last: str
-) -> None:
+def test_made_up_lesions_of_two_seeds_are_others_unless_it_is_asked_for(tmp_path, options, first, last):
     assert run("synth", "--out", tmp_path / "a", "--pictures", 6, "--size", 32, *options).exit_code == 0
     rows = read_manifest(tmp_path / "a" / "manifest.csv").rows
     assert rows[0].lesion_id == first
     assert max(row.patient_id for row in rows) == last
 
 
-def test_problems_of_a_manifest_are_a_line_each_whatever_its_cells_hold(made_up: Path) -> None:
+def test_problems_of_a_manifest_are_a_line_each_whatever_its_cells_hold(made_up):
     text = made_up.read_text()
     header, first, rest = text.split("\n", 2)
     place = header.split(",").index("patient_id")

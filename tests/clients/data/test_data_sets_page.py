@@ -25,7 +25,7 @@ def fenced(section: str, kind: str) -> list[str]:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, list[str]], Path]:
+def pictures(tmp_path, monkeypatch):
     """Draw pictures into a folder beside the job."""
     monkeypatch.setenv("PICTURES", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -55,12 +55,12 @@ def run_commands(section: str) -> None:
 
 
 @pytest.mark.parametrize("heading", [heading for heading in SECTIONS if "\n```yaml" in SECTIONS[heading]])
-def test_every_data_block_is_one(heading: str) -> None:
+def test_every_data_block_is_one(heading):
     for block in fenced(heading, "yaml"):
         assert DataConfig.model_validate(yaml.safe_load(block)["data"])
 
 
-def test_the_four_scenarios_of_fedperl_are_data_blocks() -> None:
+def test_the_four_scenarios_of_fedperl_are_data_blocks():
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     section = page.split("\n## The four scenarios")[1].split("\n## ")[0]
     first, *others = (
@@ -72,7 +72,7 @@ def test_the_four_scenarios_of_fedperl_are_data_blocks() -> None:
         assert DataConfig.model_validate({**first, **other, "sources": sources})
 
 
-def test_ddi(tmp_path: Path, pictures: Callable[..., Path]) -> None:
+def test_ddi(tmp_path, pictures):
     folder = pictures("ddi", ["000001.png", "000002.png", "000003.png"])
     (folder / "ddi_metadata.csv").write_text(
         ",DDI_ID,DDI_file,skin_tone,malignant,disease\n"
@@ -102,7 +102,7 @@ def isic2019(pictures: Callable[..., Path], count: int) -> Path:
     return folder
 
 
-def test_skin_fl(tmp_path: Path, pictures: Callable[..., Path]) -> None:
+def test_skin_fl(tmp_path, pictures):
     isic2019(pictures, 32)
     folder = pictures("ham10000", [f"ISIC_{number:07d}.jpg" for number in (0, 1, *range(100, 107))])
     lines = [f"HAM_{path.stem},{path.stem},akiec,\n" for path in sorted(folder.iterdir())]
@@ -125,7 +125,7 @@ def test_skin_fl(tmp_path: Path, pictures: Callable[..., Path]) -> None:
     assert dataset.report.left_out.label_map == 1
 
 
-def test_ten_devices(tmp_path: Path, pictures: Callable[..., Path]) -> None:
+def test_ten_devices(tmp_path, pictures):
     isic2019(pictures, 160)
     for atlas in ("atlasderm", "dermnet", "darkderm"):
         pictures(atlas, ["MEL/a.png", "NV/a1.png", "SCC/b.png"])
@@ -135,7 +135,7 @@ def test_ten_devices(tmp_path: Path, pictures: Callable[..., Path]) -> None:
     assert [label.code for label in dataset.labels] == ["BCC", "DF", "MEL", "NV", "SCC"]
 
 
-def test_ten_clients_and_six_hospitals_of_isic2019(tmp_path: Path, pictures: Callable[..., Path]) -> None:
+def test_ten_clients_and_six_hospitals_of_isic2019(tmp_path, pictures):
     isic2019(pictures, 120)
     ten = prepared("Ten clients", tmp_path)
     assert len(ten.clients) == 10

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def run(*words: object) -> Result:
 
 
 @pytest.fixture
-def import_export(tmp_path: Path) -> Callable[..., Result]:
+def import_export(tmp_path):
     """Write an export and import it; the manifest lies beside it, so that places are the same."""
 
     def call(export: MessyExport, *words: object) -> Result:
@@ -48,9 +47,7 @@ def labels(manifest: Manifest) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("export", IMPORTED, **by_name)
-def test_an_export_imports_rightly_and_is_checked(
-    export: MessyExport, import_export: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_an_export_imports_rightly_and_is_checked(export, import_export, tmp_path):
     expect = export.expect
     answered = import_export(export)
     assert answered.exit_code == 0, answered.stderr
@@ -79,9 +76,7 @@ def test_an_export_imports_rightly_and_is_checked(
 
 
 @pytest.mark.parametrize("export", IMPORTED, **by_name)
-def test_nothing_is_dropped_without_a_line(
-    export: MessyExport, import_export: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_nothing_is_dropped_without_a_line(export, import_export, tmp_path):
     """Lines of the table that hold anything are rows, or are counted where they are left out."""
     answered = import_export(export, "--json")
     answer = json.loads(answered.stdout)
@@ -118,9 +113,7 @@ def lines_of(export: MessyExport, table: Path) -> int:
 
 
 @pytest.mark.parametrize("export", REFUSED, **by_name)
-def test_an_export_is_refused_with_what_to_do(
-    export: MessyExport, import_export: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_an_export_is_refused_with_what_to_do(export, import_export, tmp_path):
     answered = import_export(export)
     assert answered.exit_code == 2, answered.stderr
     for words in export.expect.says:

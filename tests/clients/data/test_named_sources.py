@@ -3,7 +3,7 @@
 import pickle
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def rows(**sizes: int) -> list[Row]:
 
 
 @pytest.fixture
-def manifest(write_pictures: Callable[[list[Row]], Path]) -> Path:
+def manifest(write_pictures):
     return write_pictures(rows(ham=120, pad=48, late=16))
 
 
@@ -82,7 +82,7 @@ def labels(dataset: Dataset, client: str) -> list[int]:
     return dataset.examples(client, "train").labels.tolist()
 
 
-def test_each_source_becomes_as_many_clients_as_it_counts(manifest: Path) -> None:
+def test_each_source_becomes_as_many_clients_as_it_counts(manifest):
     dataset = prepared(manifest)
     assert dataset.clients == ("ham-0", "ham-1", "ham-2", "pad")
     assert dataset.communities == {"ham": ("ham-0", "ham-1", "ham-2"), "pad": ("pad",)}
@@ -102,7 +102,7 @@ def test_each_source_becomes_as_many_clients_as_it_counts(manifest: Path) -> Non
     assert pickle.loads(pickle.dumps(dataset)).communities == dataset.communities
 
 
-def test_the_number_of_clients_does_not_change_the_splits_and_one_is_by_manifest(manifest: Path) -> None:
+def test_the_number_of_clients_does_not_change_the_splits_and_one_is_by_manifest(manifest):
     whole, divided = prepared(manifest, HAM, PAD), prepared(manifest)
     assert whole.clients == ("ham", "pad")
 
@@ -116,13 +116,13 @@ def test_the_number_of_clients_does_not_change_the_splits_and_one_is_by_manifest
 
 
 @pytest.mark.parametrize("settings", [{}, {"label_fraction": 0.3}, {"server": {"share": 0.2}}])
-def test_a_source_alone_is_drawn_as_among_others(manifest: Path, settings: dict[str, Any]) -> None:
+def test_a_source_alone_is_drawn_as_among_others(manifest, settings):
     together, alone = prepared(manifest, **settings), prepared(manifest, {**HAM, "count": 3}, **settings)
     hams = ("ham-0", "ham-1", "ham-2")
     assert sorted(entries(together, *hams)) == sorted(entries(alone, *hams))
 
 
-def test_other_rules_see_sources_as_manifests_and_keep_unseen_ones_apart(manifest: Path) -> None:
+def test_other_rules_see_sources_as_manifests_and_keep_unseen_ones_apart(manifest):
     rules: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"by": "iid", "count": 2}, ("client-0", "client-1", "late")),
         ({"by": "dirichlet", "count": 2, "alpha": 100}, ("client-0", "client-1", "late")),
@@ -139,7 +139,7 @@ def test_other_rules_see_sources_as_manifests_and_keep_unseen_ones_apart(manifes
         assert len(dataset.examples("late", "test")) == 16
 
 
-def test_an_unseen_source_is_all_test_and_folded(manifest: Path) -> None:
+def test_an_unseen_source_is_all_test_and_folded(manifest):
     dataset = prepared(manifest, {**HAM, "count": 3}, PAD, {**LATE, "count": 2})
     assert dataset.clients == ("ham-0", "ham-1", "ham-2", "pad", "late-0", "late-1")
     assert dataset.unseen == ("late-0", "late-1")
@@ -157,7 +157,7 @@ def test_an_unseen_source_is_all_test_and_folded(manifest: Path) -> None:
     assert counts == {"benign": 8, "malignant": 4, "": 4}
 
 
-def test_unseen_pictures_change_nothing_for_the_others(manifest: Path) -> None:
+def test_unseen_pictures_change_nothing_for_the_others(manifest):
     settings: dict[str, Any] = {"label_fraction": 0.4, "server": {"share": 0.2}}
     plain, with_late = (
         prepared(manifest, **settings),
@@ -168,7 +168,7 @@ def test_unseen_pictures_change_nothing_for_the_others(manifest: Path) -> None:
     assert with_late.fingerprint != plain.fingerprint
 
 
-def test_given_splits_of_an_unseen_source_do_not_count(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_given_splits_of_an_unseen_source_do_not_count(write_pictures):
     given = [
         Row(f"images/u{n}.png", "MEL", lesion_id="u", split=SPLITS[n % 4], extra={"hospital": "late"})
         for n in range(8)
@@ -178,9 +178,7 @@ def test_given_splits_of_an_unseen_source_do_not_count(write_pictures: Callable[
 
 
 @pytest.mark.parametrize("tie", ["lesion", "patient", "duplicate", "bytes"])
-def test_a_picture_that_is_seen_in_training_is_not_unseen(
-    write_pictures: Callable[[list[Row]], Path], tie: str
-) -> None:
+def test_a_picture_that_is_seen_in_training_is_not_unseen(write_pictures, tie):
     def row(hospital: str, tied: bool) -> Row:
         group = {"duplicate_group": "d" if tie == "duplicate" and tied else ""}
         return Row(
@@ -203,7 +201,7 @@ def test_a_picture_that_is_seen_in_training_is_not_unseen(
     assert prepared(path, source | {"where": {"clinic": ["c0"]}}, *both_unseen).unseen == ("one", "two")
 
 
-def test_subgroups_are_those_that_are_trained_on(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_subgroups_are_those_that_are_trained_on(write_pictures):
     path = write_pictures(
         [
             *(
@@ -225,9 +223,7 @@ def test_subgroups_are_those_that_are_trained_on(write_pictures: Callable[[list[
         prepared(path, source, LATE, subgroups={"scale": "fitzpatrick", "groups": groups})
 
 
-def test_an_unseen_source_needs_no_column_that_parts_or_groups_the_others(
-    write_pictures: Callable[[list[Row]], Path],
-) -> None:
+def test_an_unseen_source_needs_no_column_that_parts_or_groups_the_others(write_pictures):
     path = write_pictures(rows(ham=40))
     (path.parent / "unseen.csv").write_text("image,label\nu.png,MEL\n")
     Image.new("RGB", (12, 12)).save(path.parent / "u.png")
@@ -240,9 +236,7 @@ def test_an_unseen_source_needs_no_column_that_parts_or_groups_the_others(
         prepared(path, {"name": "ham", "label_map": HAM["label_map"]}, late | {"unseen": False}, **rule)
 
 
-def test_the_fingerprint_tells_unseen_clients_from_others(
-    write_pictures: Callable[[list[Row]], Path],
-) -> None:
+def test_the_fingerprint_tells_unseen_clients_from_others(write_pictures):
     given = [
         Row(f"images/u{n}.png", "MEL", split="test", extra={"hospital": "late", "clinic": "c0"})
         for n in range(4)
@@ -256,7 +250,7 @@ def test_the_fingerprint_tells_unseen_clients_from_others(
     assert unseen.fingerprint != seen.fingerprint
 
 
-def test_the_server_has_its_share_and_the_others_split_what_remains(manifest: Path) -> None:
+def test_the_server_has_its_share_and_the_others_split_what_remains(manifest):
     dataset = prepared(manifest, server={"share": 0.25, "train": 0.8}, label_fraction=0.2)
     assert dataset.clients == ("ham-0", "ham-1", "ham-2", "pad", SERVER)
     assert SERVER not in [client for clients in dataset.communities.values() for client in clients]
@@ -277,7 +271,7 @@ def test_the_server_has_its_share_and_the_others_split_what_remains(manifest: Pa
     assert [len(other.examples(SERVER, split)) for split in SPLITS] == [0, sum(sizes), 0, 0]
 
 
-def test_pictures_that_nobody_holds_are_not_the_servers(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_pictures_that_nobody_holds_are_not_the_servers(write_pictures):
     path = write_pictures(
         [Row(f"images/{n}.png", "NV", *(("2", "fitzpatrick") if n % 2 else ("", ""))) for n in range(60)]
     )
@@ -296,7 +290,7 @@ def test_pictures_that_nobody_holds_are_not_the_servers(write_pictures: Callable
     assert sum(len(dataset.examples(SERVER, split)) for split in SPLITS) == 9
 
 
-def test_labels_at_the_server_only(manifest: Path) -> None:
+def test_labels_at_the_server_only(manifest):
     dataset = prepared(manifest, server={"share": 0.25}, label_fraction=0)
     full = prepared(manifest, server={"share": 0.25})
     for client in dataset.clients[:4]:
@@ -309,7 +303,7 @@ def test_labels_at_the_server_only(manifest: Path) -> None:
     assert -1 not in labels(dataset, SERVER)
 
 
-def test_only_labelled_clients_keep_labels(manifest: Path) -> None:
+def test_only_labelled_clients_keep_labels(manifest):
     full = prepared(manifest)
     few = prepared(manifest, labelled_clients=["ham-1", "pad"])
     tenth = prepared(manifest, labelled_clients=["ham-1"], label_fraction=0.5)
@@ -325,7 +319,7 @@ def test_only_labelled_clients_keep_labels(manifest: Path) -> None:
     assert len({data.fingerprint for data in (full, few, tenth, everyones)}) == 4
 
 
-def test_all_kinds_of_clients_have_one_order(manifest: Path) -> None:
+def test_all_kinds_of_clients_have_one_order(manifest):
     dataset = prepared(
         manifest, LATE, PAD, {**HAM, "count": 2},
         label_fraction=0.5, server={"share": 0.2}, unlabelled_at="one",
@@ -371,18 +365,12 @@ def test_all_kinds_of_clients_have_one_order(manifest: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(
-    manifest: Path,
-    sources: list[dict[str, Any]],
-    settings: dict[str, Any],
-    error: type[ClientDataError],
-    match: str,
-) -> None:
+def test_what_does_not_fit_is_refused(manifest, sources, settings, error, match):
     with pytest.raises(error, match=match):
         prepared(manifest, *sources, **settings)
 
 
-def test_a_hospital_called_like_the_server_is_refused(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_a_hospital_called_like_the_server_is_refused(write_pictures):
     path = write_pictures(
         [Row(f"images/{n}.png", "NV", extra={"clinic": ("server", "unlabelled")[n % 2]}) for n in range(40)]
     )
@@ -442,6 +430,6 @@ SOURCE = {"name": "a", "manifest": "a.csv"}
         ({"manifest": "a.csv", "unlabelled_at": "two"}, "'clients' or 'one'"),
     ],
 )  # fmt: skip
-def test_data_blocks_that_contradict_themselves_are_refused(block: dict[str, Any], match: str) -> None:
+def test_data_blocks_that_contradict_themselves_are_refused(block, match):
     with pytest.raises(ValidationError, match=match):
         DataConfig.model_validate(block)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,7 +86,7 @@ COMMANDS = {  # each as it is typed in the folder, and its exit codes over the t
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def folder(tmp_path, monkeypatch):
     """`folder(table)`: the folder with pictures and that table, in which commands are typed from now on."""
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "40")

@@ -28,7 +28,6 @@ from clients.data.prepared import PreparedDataset
 from clients.data.report import Cell
 from training.data.dataset import SPLITS, Dataset
 from training.data.settings import DataConfig
-from training.errors import DataError
 
 WritePictures = Callable[[list[Row]], Path]
 
@@ -67,7 +66,7 @@ def everything(dataset: Dataset) -> list[tuple[str, str, bytes, int, int]]:
     return sorted(found)
 
 
-def test_every_picture_arrives_once_with_its_label_and_subgroup(write_pictures: WritePictures) -> None:
+def test_every_picture_arrives_once_with_its_label_and_subgroup(write_pictures):
     path = write_pictures(rows())
     groups = {"light": ["I", "II"], "dark": ["VI"]}
     dataset = prepared(path, subgroups={"scale": "fitzpatrick", "groups": groups}, clients={"by": "subgroup"})
@@ -82,7 +81,7 @@ def test_every_picture_arrives_once_with_its_label_and_subgroup(write_pictures: 
     assert sorted(found) == sorted(expected)
 
 
-def test_lesions_are_numbered_and_never_parted(write_pictures: WritePictures) -> None:
+def test_lesions_are_numbered_and_never_parted(write_pictures):
     dataset = prepared(write_pictures(rows()), clients={"by": "iid", "count": 2})
     places: dict[int, set[tuple[str, str]]] = {}
     for client in dataset.clients:
@@ -93,7 +92,7 @@ def test_lesions_are_numbered_and_never_parted(write_pictures: WritePictures) ->
     assert all(len(found) == 1 for found in places.values())
 
 
-def test_patients_are_numbered_and_change_no_fingerprint(write_pictures: WritePictures) -> None:
+def test_patients_are_numbered_and_change_no_fingerprint(write_pictures):
     def people(lesions: int) -> tuple[str, int]:
         """The fingerprint, and how many patients there are, of so many lesions each; 0: none known."""
         owned = [
@@ -110,18 +109,14 @@ def test_patients_are_numbered_and_change_no_fingerprint(write_pictures: WritePi
     assert two[1] == 10
 
 
-def test_the_same_seed_gives_the_same_data_and_another_seed_other_splits(
-    write_pictures: WritePictures,
-) -> None:
+def test_the_same_seed_gives_the_same_data_and_another_seed_other_splits(write_pictures):
     path = write_pictures(rows())
     first, again, other = prepared(path), prepared(path), prepared(path, seed=1)
     assert everything(first) == everything(again) != everything(other)
     assert first.fingerprint == again.fingerprint != other.fingerprint
 
 
-def test_neither_the_order_of_rows_nor_the_place_of_files_matters(
-    write_pictures: WritePictures, tmp_path: Path
-) -> None:
+def test_neither_the_order_of_rows_nor_the_place_of_files_matters(write_pictures, tmp_path):
     path = write_pictures(rows())
     first = prepared(path)
     shutil.copytree(tmp_path / "images", tmp_path / "moved" / "images")
@@ -134,9 +129,7 @@ def test_neither_the_order_of_rows_nor_the_place_of_files_matters(
     assert first.fingerprint == second.fingerprint
 
 
-def test_a_client_alone_has_the_splits_that_it_has_among_others(
-    write_pictures: WritePictures, tmp_path: Path
-) -> None:
+def test_a_client_alone_has_the_splits_that_it_has_among_others(write_pictures, tmp_path):
     path = write_pictures(rows())
     together = prepared(path, clients={"by": "column", "column": "clinic"})
     alone = prepared(path, where={"clinic": "b"})
@@ -144,7 +137,7 @@ def test_a_client_alone_has_the_splits_that_it_has_among_others(
     assert only_b == [(*entry[1:],) for entry in everything(alone)]
 
 
-def test_the_fingerprint_changes_with_a_label_and_with_a_picture(write_pictures: WritePictures) -> None:
+def test_the_fingerprint_changes_with_a_label_and_with_a_picture(write_pictures):
     path = write_pictures(rows())
     prints = {prepared(path).fingerprint}
     manifest = read_manifest(path)
@@ -159,7 +152,7 @@ def test_the_fingerprint_changes_with_a_label_and_with_a_picture(write_pictures:
     assert len(prints) == 3
 
 
-def test_files_with_the_same_bytes_are_kept_together_across_clients(write_pictures: WritePictures) -> None:
+def test_files_with_the_same_bytes_are_kept_together_across_clients(write_pictures):
     path = write_pictures(rows())
     folder = path.parent
     for number in range(2, 38, 4):  # every other lesion shares a picture with the next
@@ -172,9 +165,7 @@ def test_files_with_the_same_bytes_are_kept_together_across_clients(write_pictur
     assert all(len(found) == 1 for found in splits.values())
 
 
-def test_pickled_it_is_small_and_works_in_another_process(
-    write_pictures: WritePictures, tmp_path: Path
-) -> None:
+def test_pickled_it_is_small_and_works_in_another_process(write_pictures, tmp_path):
     dataset = prepared(write_pictures(rows()))
     before = len(pickle.dumps(dataset))
     pixels = dataset.examples("manifest", "train").images
@@ -195,7 +186,7 @@ def test_pickled_it_is_small_and_works_in_another_process(
     assert answer.stdout.split() == [str(len(mine)), str(int(mine.images[mine.rows].sum()))]
 
 
-def test_the_report_counts_what_is_used_and_what_is_left_out(write_pictures: WritePictures) -> None:
+def test_the_report_counts_what_is_used_and_what_is_left_out(write_pictures):
     path = write_pictures([*rows(), Row("images/x.png", label="DF"), Row("images/y.png", label="NV")])
     (path.parent / "images/001.png").write_text("no picture")
     dataset = prepared(
@@ -219,7 +210,7 @@ def test_the_report_counts_what_is_used_and_what_is_left_out(write_pictures: Wri
     assert all(isinstance(cell, Cell) and cell.subgroup == cell.client for cell in report.counts)
 
 
-def test_broken_pictures_are_refused_by_name_or_skipped_and_reported(write_pictures: WritePictures) -> None:
+def test_broken_pictures_are_refused_by_name_or_skipped_and_reported(write_pictures):
     path = write_pictures(rows())
     (path.parent / "images/003.png").write_text("no picture")
     (path.parent / "images/004.png").unlink()
@@ -233,7 +224,7 @@ def test_broken_pictures_are_refused_by_name_or_skipped_and_reported(write_pictu
     assert dataset.report.left_out.broken == 2
 
 
-def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures: WritePictures) -> None:
+def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures):
     path = write_pictures([*rows(), *(Row(f"images/u{n}.png", extra={"clinic": "a"}) for n in range(5))])
     clients = {"by": "column", "column": "clinic"}
     full, half, few = (prepared(path, clients=clients, label_fraction=share) for share in (1.0, 0.5, 0.2))
@@ -270,14 +261,12 @@ def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures
         ({"subgroups": {"scale": "monk", "groups": {"a": ["6"]}}}, SubgroupError, "fitzpatrick 6"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(
-    write_pictures: WritePictures, settings: dict[str, Any], error: type[DataError], match: str
-) -> None:
+def test_what_does_not_fit_is_refused(write_pictures, settings, error, match):
     with pytest.raises(error, match=match):
         prepared(write_pictures(rows()), **settings)
 
 
-def test_given_splits_are_honoured_and_straddling_ones_refused(write_pictures: WritePictures) -> None:
+def test_given_splits_are_honoured_and_straddling_ones_refused(write_pictures):
     given = [Row(f"images/{number}.png", "NV", split=SPLITS[number % 4]) for number in range(8)]
     path = write_pictures(given)
     dataset = prepared(path)
@@ -287,9 +276,7 @@ def test_given_splits_are_honoured_and_straddling_ones_refused(write_pictures: W
         prepared(path)
 
 
-def test_paths_may_name_environment_variables(
-    write_pictures: WritePictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_may_name_environment_variables(write_pictures, tmp_path, monkeypatch):
     write_pictures(rows())
     config = DataConfig(manifest="${PICTURES_OF_TEST}/manifest.csv", image_size=12)
     with pytest.raises(ClientDataError, match="environment variable PICTURES_OF_TEST; set it"):
@@ -298,14 +285,12 @@ def test_paths_may_name_environment_variables(
     assert prepare(config, seed=0, folder=Path("/"), cache=tmp_path / "cache").clients == ("manifest",)
 
 
-def test_other_adapters_need_a_folder(tmp_path: Path) -> None:
+def test_other_adapters_need_a_folder(tmp_path):
     with pytest.raises(AdapterError, match="adapter ham10000 needs `folder`"):
         prepare(DataConfig(adapter="ham10000"), seed=0, folder=tmp_path, cache=tmp_path)
 
 
-def test_a_client_whose_pictures_are_all_filtered_is_refused(
-    write_pictures: WritePictures, tmp_path: Path
-) -> None:
+def test_a_client_whose_pictures_are_all_filtered_is_refused(write_pictures, tmp_path):
     manifest = read_manifest(write_pictures(rows()))
     for clinic in ("a", "b"):
         mine = [row for row in manifest.rows if row.extra["clinic"] == clinic]

@@ -16,13 +16,13 @@ def names(folder: Path, *manifests: str) -> list[str]:
     return [source.name for source in read_sources(config, folder, folder / "cache")]
 
 
-def test_manifests_are_named_by_as_much_of_their_path_as_it_takes(tmp_path: Path) -> None:
+def test_manifests_are_named_by_as_much_of_their_path_as_it_takes(tmp_path):
     assert names(tmp_path, "vienna.csv", "brisbane.csv") == ["vienna", "brisbane"]
     assert names(tmp_path, "v/m.csv", "b/m.csv") == ["v/m", "b/m"]
     assert names(tmp_path, "1/x/m.csv", "2/x/m.csv", "2/y/n.csv") == ["1/x/m", "2/x/m", "2/y/n"]
 
 
-def test_the_same_manifest_twice_is_refused(tmp_path: Path) -> None:
+def test_the_same_manifest_twice_is_refused(tmp_path):
     with pytest.raises(ClientDataError, match="names a file twice"):
         names(tmp_path, "a.csv", "a.csv")
     with pytest.raises(ClientDataError, match="names no file"):

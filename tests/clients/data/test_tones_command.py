@@ -28,7 +28,7 @@ def write_skin(folder: Path, rows: list[Row], colours: list[tuple[int, int, int]
 
 
 @pytest.fixture
-def mislabelled(tmp_path: Path) -> Path:
+def mislabelled(tmp_path):
     """Three tones of 10 pictures each; one dark picture is declared light, one has no tone."""
     colours = {"0": (78, 50, 40), "2": (168, 120, 88), "5": (227, 187, 158)}
     tones = [tone for tone in colours for _ in range(10)]
@@ -55,7 +55,7 @@ def mislabelled(tmp_path: Path) -> Path:
     )
 
 
-def test_drawn_skin_has_the_order_of_its_types() -> None:
+def test_drawn_skin_has_the_order_of_its_types():
     found: dict[int, list[float]] = {}
     for index in range(240):
         case = case_of(5, index)
@@ -71,7 +71,7 @@ def test_drawn_skin_has_the_order_of_its_types() -> None:
     assert medians == pytest.approx(expected, abs=12)
 
 
-def test_the_contradicting_row_is_found_and_told(mislabelled: Path) -> None:
+def test_the_contradicting_row_is_found_and_told(mislabelled):
     answer = json.loads(run("tones", mislabelled, "--json", "--replicates", 0).stdout)
     (check,) = answer["checks"]
     assert [row["image"] for row in check["contradictions"]] == ["wrong.png"]
@@ -87,7 +87,7 @@ def test_the_contradicting_row_is_found_and_told(mislabelled: Path) -> None:
     assert text.endswith(f"{CAUTION}\n")
 
 
-def test_missing_tones_stay_missing(mislabelled: Path) -> None:
+def test_missing_tones_stay_missing(mislabelled):
     manifest = read_manifest(mislabelled)
     (mislabelled.parent / "bare.png").unlink()  # nobody opens it
     before = mislabelled.read_bytes()
@@ -99,7 +99,7 @@ def test_missing_tones_stay_missing(mislabelled: Path) -> None:
     assert mislabelled.read_bytes() == before
 
 
-def test_kinds_and_scales_are_never_mixed(tmp_path: Path) -> None:
+def test_kinds_and_scales_are_never_mixed(tmp_path):
     rows = [
         Row(image=f"{n}.png", skin_tone="3", skin_tone_scale=scale, extra={"kind": kind})
         for n, (scale, kind) in enumerate((s, k) for s in ("monk", "milk10k") for k in ("near", "far"))
@@ -112,7 +112,7 @@ def test_kinds_and_scales_are_never_mixed(tmp_path: Path) -> None:
     assert together == [("", 2), ("", 2)]
 
 
-def test_an_adapter_and_its_folder_or_several_manifests(mislabelled: Path) -> None:
+def test_an_adapter_and_its_folder_or_several_manifests(mislabelled):
     folder = mislabelled.parent
     options = ("table=manifest.csv", "skin_tone=skin_tone", "scale=milk10k")
     words = [word for option in options for word in ("--option", option)]
@@ -122,7 +122,7 @@ def test_an_adapter_and_its_folder_or_several_manifests(mislabelled: Path) -> No
     assert both["checks"][0]["agreement"]["pictures"] == 242
 
 
-def test_no_declared_tone_at_all(tmp_path: Path) -> None:
+def test_no_declared_tone_at_all(tmp_path):
     manifest = write_skin(tmp_path, [Row(image="a.png")], [(168, 120, 88)])
     result = run("tones", manifest)
     assert result.exit_code == 0
@@ -131,7 +131,7 @@ def test_no_declared_tone_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_real_close_ups_follow_their_tone_a_little(real_data: Path) -> None:
+def test_real_close_ups_follow_their_tone_a_little(real_data):
     from clients.data.adapters.table import make_adapter
 
     manifest = make_adapter("milk10k", {}).manifest(real_data / "milk10k")

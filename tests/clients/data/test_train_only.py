@@ -46,9 +46,7 @@ def pixels(dataset: Dataset, split: Any) -> set[bytes]:
 @pytest.mark.parametrize(
     "more", [{}, {"clients": {"by": "iid", "count": 3}}, {"server": {"share": 0.2, "train": 0.5}}]
 )
-def test_judged_pictures_are_those_of_a_job_without_them(
-    write_pictures: WritePictures, more: dict[str, Any]
-) -> None:
+def test_judged_pictures_are_those_of_a_job_without_them(write_pictures, more):
     path = write_pictures(pairs())
     alone = prepared(path, where={"kind": "close-up"}, **more)
     both = prepared(path, train_only={"kind": "dermoscopic"}, **more)
@@ -63,7 +61,7 @@ def test_judged_pictures_are_those_of_a_job_without_them(
         assert pixels(both, split) <= close_ups
 
 
-def test_a_lesion_that_is_judged_by_is_not_trained_on(write_pictures: WritePictures) -> None:
+def test_a_lesion_that_is_judged_by_is_not_trained_on(write_pictures):
     dataset = prepared(write_pictures(pairs()), train_only={"kind": "dermoscopic"})
     (client,) = dataset.clients
     lesions = {split: set(dataset.examples(client, split).lesions.tolist()) for split in SPLITS}
@@ -74,7 +72,7 @@ def test_a_lesion_that_is_judged_by_is_not_trained_on(write_pictures: WritePictu
     assert dataset.report.left_out.nobody == 12
 
 
-def test_a_lesion_without_a_judged_picture_trains(write_pictures: WritePictures) -> None:
+def test_a_lesion_without_a_judged_picture_trains(write_pictures):
     rows = [row for row in pairs() if not (row.lesion_id == "L3" and row.extra["kind"] == "close-up")]
     path = write_pictures(rows)
     with_it = prepared(path, train_only={"kind": "dermoscopic"})
@@ -84,7 +82,7 @@ def test_a_lesion_without_a_judged_picture_trains(write_pictures: WritePictures)
     assert with_it.report.pictures == without.report.pictures + 1
 
 
-def test_a_given_split_cannot_be_straddled(write_pictures: WritePictures) -> None:
+def test_a_given_split_cannot_be_straddled(write_pictures):
     rows = [
         replace(row, split="test" if row.lesion_id == "L0" and row.extra["kind"] == "close-up" else "")
         for row in pairs()
@@ -96,7 +94,7 @@ def test_a_given_split_cannot_be_straddled(write_pictures: WritePictures) -> Non
     assert not trained & tested
 
 
-def test_wrong_columns_and_nothing_left_are_refused(write_pictures: WritePictures) -> None:
+def test_wrong_columns_and_nothing_left_are_refused(write_pictures):
     path = write_pictures(pairs())
     with pytest.raises(UnknownColumnError, match="kind"):
         prepared(path, train_only={"kinds": "dermoscopic"})

@@ -41,7 +41,7 @@ def withdraw(*words: object) -> Result:
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def job(tmp_path, monkeypatch):
     """`job(manifest, more)`: a job's file."""
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
 

@@ -123,13 +123,13 @@ MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
     return write_synthetic(folder / "pictures", pictures=360, size=32, seed=1)
 
 
 @pytest.fixture
-def write(tmp_path: Path, drawn: Manifest) -> Callable[..., Path]:
+def write(tmp_path, drawn):
     """Write the drawn manifest with each row changed; gives its path."""
 
     def write(change: Change = as_it_is, name: str = "manifest.csv", rows: slice = slice(None)) -> Path:

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from benchmarks.loopback.replay import replay
 from benchmarks.training_runs import digest, stage_tensors
 from clients.data.manifests.manifest import Row
 from clients.federation.job_folder import pack
-from clients.federation.kit import Federation, Kit, NodeSettings, open_kit
+from clients.federation.kit import Federation, NodeSettings, open_kit
 from clients.federation.provision import provision
 from clients.node.hospital import open_gateway
-from clients.node.outbound_gateway import OutboundGateway
 from tests.conftest import TINY
 from training.jobs.job import Job
 
@@ -35,13 +34,13 @@ def until(condition: Callable[[], Any], what: str, pause: float = 0.05) -> None:
 
 
 @pytest.fixture
-def tiny(tiny: dict[str, Any]) -> dict[str, Any]:
+def tiny(tiny):
     """A tiny job for hospitals that are too small for a least number of patients."""
     return {**tiny, "privacy": {"min_count": 1}}
 
 
 @pytest.fixture(scope="session")
-def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kits(tmp_path_factory):
     """The kits of a federation of three hospitals; nobody is started."""
     folder = tmp_path_factory.mktemp("kits-of-three")
     names = [{"name": name} for name in ("north", "south", "east")]
@@ -51,7 +50,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kit(kits: Path, tmp_path: Path) -> Kit:
+def kit(kits, tmp_path):
     """A hospital's kit, for one test to do with as it likes."""
     shutil.copytree(kits / "north", tmp_path / "house" / "north")
     permissive(tmp_path / "house" / "north")
@@ -59,7 +58,7 @@ def kit(kits: Path, tmp_path: Path) -> Kit:
 
 
 @pytest.fixture
-def small_job(tiny: dict[str, Any]) -> Job:
+def small_job(tiny):
     """A job of one round for hospitals with few pictures."""
     tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
     tiny["stages"][0] |= {"rounds": 1, "sync": {"name": "except", "groups": ["norm"]}}
@@ -67,9 +66,7 @@ def small_job(tiny: dict[str, Any]) -> Job:
 
 
 @pytest.fixture
-def gateway(
-    kit: Kit, small_job: Job, write_pictures: Callable[[list[Row]], Path], monkeypatch, tmp_path
-) -> OutboundGateway:
+def gateway(kit, small_job, write_pictures, monkeypatch, tmp_path):
     """The gateway of a hospital that has pictures and has been asked nothing."""
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
     rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
@@ -78,12 +75,12 @@ def gateway(
 
 
 @pytest.fixture(scope="module")
-def wait_until() -> Callable[..., None]:
+def wait_until():
     return until
 
 
 @pytest.fixture(scope="module")
-def federated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Federated]]:
+def federated(tmp_path_factory):
     """`federated(pictures, **environment)`: a federation that is started, each hospital behind a cable."""
     made: list[Federated] = []
 
@@ -99,7 +96,7 @@ def federated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 
 @pytest.fixture(scope="module")
-def own_job() -> Callable[..., Path]:
+def own_job():
     """`own_job(net, rounds, **engine)`: a job of a federation's pictures, in which something stays there."""
 
     def write(net: Federated, rounds: int = 2, **engine: Any) -> Path:
@@ -126,7 +123,7 @@ def own_job() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="module")
-def ended() -> Callable[[Federated], None]:
+def ended():
     """`ended(net)`: wait until `run.py` has ended, and well."""
 
     def wait(net: Federated) -> None:
@@ -137,7 +134,7 @@ def ended() -> Callable[[Federated], None]:
 
 
 @pytest.fixture
-def same_as_here() -> Callable[[Federated, Path], None]:
+def same_as_here():
     """`same_as_here(net, job)`: what a run left is what one machine leaves with the same answers."""
 
     def compare(net: Federated, job: Path) -> None:

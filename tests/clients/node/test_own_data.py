@@ -65,6 +65,14 @@ def agreed(job, manifests, cache):
     return roster, {name: AgreedDataset(each, roster) for name, each in own.items()}
 
 
+SOURCES = {
+    "manifest": None,
+    "clients": {"by": "source"},
+    "label_map": None,
+    "sources": [{"name": name, "label_map": "malignancy", "unseen": name == "east"} for name in SIZES],
+}
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -74,16 +82,20 @@ def agreed(job, manifests, cache):
         {"subgroups": {"column": "ward"}},
         {"labelled_clients": ["south"]},
         {"split": {"train": 0.5, "validation": 0.0, "calibration": 0.2, "test": 0.3}},
+        SOURCES,
     ],
     ids=str,
 )
 def test_each_hospital_draws_what_one_machine_with_all_manifests_draws(data, job_of, manifests, tmp_path):
-    job = job_of(**data)
+    sources = [{**one, "manifest": str(manifests[one["name"]])} for one in data.get("sources", ())]
+    job = job_of(**{**data, **({"sources": sources} if sources else {})})
     together = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
     roster, apart = agreed(job, manifests, tmp_path / "cache")
     assert roster.labels == together.labels
     assert roster.subgroups == tuple(together.subgroups)
     assert roster.clients == together.clients
+    assert roster.unseen == tuple(together.unseen) == (("east",) if sources else ())
+    assert {name: tuple(clients) for name, clients in roster.communities.items()} == together.communities
     for name in SIZES:
         for split in SPLITS:
             here, there = apart[name].examples(name, split), together.examples(name, split)
@@ -91,28 +103,6 @@ def test_each_hospital_draws_what_one_machine_with_all_manifests_draws(data, job
             assert np.array_equal(here.labels, there.labels)
             assert np.array_equal(here.subgroups, there.subgroups)
             assert here.num_people == there.num_people == len(np.unique(here.names[:, 1]))
-
-
-def test_the_same_where_hospitals_are_the_jobs_sources(job_of, manifests, tmp_path):
-    job = job_of(
-        manifest=None,
-        clients={"by": "source"},
-        label_map=None,
-        sources=[
-            {"name": "north", "manifest": str(manifests["north"]), "label_map": "malignancy"},
-            {"name": "south", "manifest": str(manifests["south"]), "label_map": "malignancy"},
-            {"name": "east", "manifest": str(manifests["east"]), "label_map": "malignancy", "unseen": True},
-        ],
-    )
-    together = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
-    roster, apart = agreed(job, manifests, tmp_path / "cache")
-    for name in SIZES:
-        for split in SPLITS:
-            here, there = apart[name].examples(name, split), together.examples(name, split)
-            assert np.array_equal(here.batch(np.arange(len(here))), there.batch(np.arange(len(there))))
-            assert np.array_equal(here.labels, there.labels)
-    assert roster.unseen == tuple(together.unseen) == ("east",)
-    assert {name: tuple(clients) for name, clients in roster.communities.items()} == together.communities
 
 
 def test_a_hospital_may_lack_a_subgroup(job_of, manifests, tmp_path):

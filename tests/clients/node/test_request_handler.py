@@ -32,18 +32,26 @@ def job(tiny):
 
 
 @pytest.fixture
-def node(job, write_pictures, tmp_path):
+def handler(job, tmp_path):
+    """`handler(manifest, said)`: one that has been asked nothing; what it says at home is in `said`."""
+
+    def make(manifest, said=None):
+        places = {"cache": tmp_path / "cache", "states": tmp_path / "states", "guard": permissive(tmp_path)}
+        return RequestHandler(
+            "north", job, manifest, say=[].append if said is None else said.append, **places
+        )
+
+    return make
+
+
+def fourteen(second="NV", name="{}.png"):
+    return [Row(name.format(n), ("MEL", second)[n % 2], lesion_id=f"{n}") for n in range(14)]
+
+
+@pytest.fixture
+def node(job, handler, write_pictures):
     """A node that has greeted and joined."""
-    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
-    made = RequestHandler(
-        "north",
-        job,
-        write_pictures(rows),
-        cache=tmp_path / "cache",
-        states=tmp_path / "states",
-        say=lambda _: None,
-        guard=permissive(tmp_path),
-    )
+    made = handler(write_pictures(fourteen()))
     assert json.loads(made.handshake(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
     told = ClientProperties.model_validate_json(made.register())
     assert made.join(agree(job, [told], {}).model_dump_json()) == "{}"
@@ -129,16 +137,8 @@ def test_no_account_is_taken_back(job, node, tmp_path, stage, track):
     assert store.load("north", f"{stage}/{track}/test/light", 9).scalars == {"a": 2.0}
 
 
-def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):
-    bare = RequestHandler(
-        "north",
-        job,
-        None,
-        cache=tmp_path,
-        states=tmp_path / "s",
-        say=lambda _: None,
-        guard=permissive(tmp_path),
-    )
+def test_a_node_without_pictures_or_before_its_turn_says_so(job, handler):
+    bare = handler(None)
     assert "started without --data" in json.loads(bare.register())["refused"]
     assert "before it has registered" in json.loads(bare.join("{}"))["refused"]
     bare.handshake(shake_hands(job.digest, "s1").model_dump_json())
@@ -154,39 +154,24 @@ def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
     assert Path("manifest.csv").name not in told
 
 
-def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pictures):
-    manifest = write_pictures([Row(f"smith-{n}.png", ("MEL", "NV")[n % 2]) for n in range(14)])
-    (manifest.parent / "smith-3.png").write_bytes(b"no picture")
-    said = []
-    node = RequestHandler(
-        "north",
-        job,
-        manifest,
-        cache=tmp_path / "c",
-        states=tmp_path / "s",
-        say=said.append,
-        guard=permissive(tmp_path),
-    )
-    told = "pictures: some of its pictures cannot be decoded; its own log says more"
-    assert json.loads(node.register()) == {"refused": told}
-    assert "smith-3.png" in said[0]
-
-
-def test_what_stands_in_a_table_is_told_at_home_alone(job, tmp_path, write_pictures):
-    said = []
-    manifest = write_pictures([Row(f"{n}.png", ("MEL", "Smith, Jane")[n % 2]) for n in range(14)])
-    node = RequestHandler(
-        "north",
-        job,
-        manifest,
-        cache=tmp_path / "c",
-        states=tmp_path / "s",
-        say=said.append,
-        guard=permissive(tmp_path),
-    )
-    told = "labels: its labels do not fit the job's label map; its own log says more"
-    assert json.loads(node.register()) == {"refused": told}
-    assert "Smith, Jane" in said[0]
+@pytest.mark.parametrize(
+    ("rows", "said_to_all", "at_home"),
+    [
+        (fourteen(name="smith-{}.png"), "pictures: some of its pictures cannot be decoded", "smith-3.png"),
+        (fourteen("Smith, Jane"), "labels: its labels do not fit the job's label map", "Smith, Jane"),
+    ],
+    ids=["a file", "a table"],
+)
+def test_what_is_wrong_with_pictures_is_told_at_home_alone(
+    handler, write_pictures, rows, said_to_all, at_home
+):
+    manifest, said = write_pictures(rows), []
+    broken = manifest.parent / "smith-3.png"
+    if broken.exists():
+        broken.write_bytes(b"no picture")
+    told = json.loads(handler(manifest, said).register())
+    assert told == {"refused": f"{said_to_all}; its own log says more"}
+    assert at_home in said[0]
 
 
 def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):

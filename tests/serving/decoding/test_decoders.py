@@ -198,7 +198,10 @@ def one_thread(registry, promote, bundle, serve):
 
 def test_bombs_are_refused_with_the_reason(one_thread, problem):
     with one_thread(decode_memory=200 * 2**20, decode_seconds=1) as service:
-        for bomb, kind in ((scan_bomb(), "image/jpeg"), (dicom_scan_bomb(), "application/dicom")):
+        for bomb, kind in (
+            (scan_bomb(side=3000), "image/jpeg"),
+            (dicom_scan_bomb(side=3000), "application/dicom"),
+        ):
             assert "longer than 1 seconds" in problem(service.diagnose(bomb, kind), 413)["detail"]
         black = encoded(Image.new("RGB", (7000, 7000)), "PNG")
         said = problem(service.diagnose(black, "image/png"), 413)

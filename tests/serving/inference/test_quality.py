@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 
@@ -171,7 +171,6 @@ def blur_by_loops(grey):
 
 
 @given(seed=st.integers(0, 10_000), height=st.integers(7, 14), width=st.integers(7, 14))
-@settings(max_examples=25)
 def test_blur_is_what_is_written(seed, height, width):
     grey = np.random.default_rng(seed).uniform(0, 255, (height, width)).astype(np.float32)
     assert blur_effect(grey) == pytest.approx(blur_by_loops(grey), abs=1e-5)

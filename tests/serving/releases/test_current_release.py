@@ -253,6 +253,7 @@ def test_other_models_do_not_wait_for_one_that_is_loading(serve, source, replace
         promote(source.registry, bundle(model="nails", seed=1))
         service.eventually(lambda: version(service.diagnose(params=nails)) == 2)
         assert not source.go.is_set()  # the first model is still being loaded
+        source.go.set()
 
 
 def test_no_answer_mixes_two_releases(serve, registry, promote, bundle, light, picture):

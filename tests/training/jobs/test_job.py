@@ -342,7 +342,10 @@ def test_what_is_wrong_with_a_variant_is_named_with_what_is_allowed(families, wr
     [
         ("{extends: gone.yaml}", "cannot read {folder}/gone.yaml, which {folder}/job.yaml extends: No such"),
         ("{extends: list.yaml}", "{folder}/list.yaml, which {folder}/job.yaml extends, holds no job"),
-        ("{extends: broken.yaml}", "{folder}/broken.yaml, which {folder}/job.yaml extends, cannot be read as YAML"),
+        (
+            "{extends: broken.yaml}",
+            "{folder}/broken.yaml, which {folder}/job.yaml extends, cannot be read as YAML",
+        ),
         ("{extends: latin.yaml}", "which {folder}/job.yaml extends, is not text in UTF-8"),
         ("{extends: inside.yaml}", "{folder}/inside.yaml, which {folder}/job.yaml extends, holds a value"),
         ("{extends: {file: base.yaml}}", "`extends` is {'file': 'base.yaml'}; it names one other job file"),

@@ -38,7 +38,7 @@ def drawn(number: int, name: str) -> bytes:
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> Callable[[Mapping[str, str], Sequence[str]], Path]:
+def published(tmp_path):
     """Write tables and drawn pictures into a folder, as a publisher would give them out."""
 
     def write(tables: Mapping[str, str], pictures: Sequence[str]) -> Path:
@@ -55,7 +55,7 @@ def published(tmp_path: Path) -> Callable[[Mapping[str, str], Sequence[str]], Pa
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> Callable[..., Manifest]:
+def imported(tmp_path):
     """What an adapter makes, written and read again, so that the manifest's own rules hold for it."""
 
     def read(name: str, folder: Path, **options: object) -> Manifest:
@@ -66,7 +66,7 @@ def imported(tmp_path: Path) -> Callable[..., Manifest]:
 
 
 @pytest.fixture
-def import_command(tmp_path: Path) -> Callable[..., Manifest]:
+def import_command(tmp_path):
     """`dermfed-data import`, then `dermfed-data check`, as people type them; gives the manifest."""
 
     def call(name: str, folder: Path, **options: object) -> Manifest:
@@ -84,7 +84,7 @@ def import_command(tmp_path: Path) -> Callable[..., Manifest]:
 
 
 @pytest.fixture
-def real_table(real_data: Path) -> Callable[[str], Path]:
+def real_table(real_data):
     """The place of a real table, by its name in the folder of real data."""
 
     def find(name: str) -> Path:
@@ -96,9 +96,7 @@ def real_table(real_data: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def as_published(
-    tmp_path: Path, real_table: Callable[[str], Path]
-) -> Callable[[Sequence[str], Sequence[str]], Path]:
+def as_published(tmp_path, real_table):
     """A folder with real tables, and empty files for their pictures in a zip file."""
 
     def link(tables: Sequence[str], pictures: Sequence[str]) -> Path:

@@ -1,6 +1,5 @@
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def imported(name: str, folder: Path, **options: object) -> Manifest:
     return read_manifest(folder / "out.csv")
 
 
-def test_ham10000_prefers_the_table_with_sources(tmp_path: Path) -> None:
+def test_ham10000_prefers_the_table_with_sources(tmp_path):
     archive(tmp_path, "I1", "I2")
     plain = "lesion_id,image_id,dx,dx_type,age,sex,localization\nH1,I1,akiec,histo,80.0,male,scalp\n"
     (tmp_path / "HAM10000_metadata.csv").write_text(plain)
@@ -39,14 +38,14 @@ def test_ham10000_prefers_the_table_with_sources(tmp_path: Path) -> None:
     assert (second.label, second.site, second.extra["clinic"]) == ("NV", "", "vidir_modern")
 
 
-def test_ham10000_names_an_unknown_diagnosis(tmp_path: Path) -> None:
+def test_ham10000_names_an_unknown_diagnosis(tmp_path):
     archive(tmp_path, "I1")
     (tmp_path / "HAM10000_metadata.csv").write_text("lesion_id,image_id,dx,localization\nH1,I1,mell,\n")
     with pytest.raises(AdapterError, match="I1 has the diagnosis 'mell'; did you mean `mel`"):
         imported("ham10000", tmp_path)
 
 
-def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path: Path) -> None:
+def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path):
     archive(tmp_path, "I1", "I2", "I3")
     (tmp_path / "MILK10k_Training_GroundTruth.csv").write_text(
         "lesion_id,BCC,MEL\nIL_1562251,0.0,1.0\nIL_2734125,0.0,1.0\nIL_3,1.0,0.0\n"
@@ -71,7 +70,7 @@ def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path: Path) -> None:
     ("truth", "match"),
     [("IL_1,1.0,1.0", "IL_1 has 2 diagnoses"), ("IL_2,0.0,1.0", "IL_1 is in the metadata but not")],
 )
-def test_milk10k_refuses_labels_that_do_not_fit(tmp_path: Path, truth: str, match: str) -> None:
+def test_milk10k_refuses_labels_that_do_not_fit(tmp_path, truth, match):
     archive(tmp_path, "I1")
     (tmp_path / "MILK10k_Training_GroundTruth.csv").write_text(f"lesion_id,BCC,MEL\n{truth}\n")
     (tmp_path / "MILK10k_Training_Metadata.csv").write_text(
@@ -81,20 +80,20 @@ def test_milk10k_refuses_labels_that_do_not_fit(tmp_path: Path, truth: str, matc
         imported("milk10k", tmp_path)
 
 
-def test_image_folders_are_labels(tmp_path: Path) -> None:
+def test_image_folders_are_labels(tmp_path):
     for name in ("MEL/a.jpg", "NV/deep/b.PNG", "NV/notes.txt", "loose.jpg", "NV/.hidden.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert imported("image-folder", tmp_path).rows == (Row("MEL/a.jpg", "MEL"), Row("NV/deep/b.PNG", "NV"))
 
 
-def test_an_image_folder_without_labels_is_refused(tmp_path: Path) -> None:
+def test_an_image_folder_without_labels_is_refused(tmp_path):
     (tmp_path / "loose.jpg").touch()
     with pytest.raises(AdapterError, match="no pictures in folders named by label"):
         imported("image-folder", tmp_path)
 
 
-def test_csv_maps_columns_codes_and_tones(tmp_path: Path) -> None:
+def test_csv_maps_columns_codes_and_tones(tmp_path):
     archive(tmp_path, "1", "2")
     (tmp_path / "t.csv").write_text(
         "DDI_file,disease,tone,case,age\n1.png,melanoma,12,c1,33\n2.png,nevus,-1,c2,\n"
@@ -111,7 +110,7 @@ def test_csv_maps_columns_codes_and_tones(tmp_path: Path) -> None:
     assert (second.label, second.skin_tone, second.skin_tone_scale) == ("NV", "", "")
 
 
-def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path: Path) -> None:
+def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path):
     archive(tmp_path, *"12345")
     (tmp_path / "t.csv").write_text("image,dx,tone\n1,odd,1\n2,mel,7\n3,odd,7\n4,MEL,2\n5,odd,\n")
     options = {"table": "t.csv", "label": "dx", "skin_tone": "tone", "scale": "fitzpatrick"}
@@ -137,7 +136,7 @@ def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path: Path
     ]  # fmt: skip
 
 
-def test_csv_proposes_the_codes_of_diagnoses_that_have_one_and_then_takes_known_codes(tmp_path: Path) -> None:
+def test_csv_proposes_the_codes_of_diagnoses_that_have_one_and_then_takes_known_codes(tmp_path):
     archive(tmp_path, *"1234")
     (tmp_path / "t.csv").write_text("image,dx\n1,Melanom\n2,NÄVUS\n3,Warze\n4,BCC\n")
     options = {"table": "t.csv", "label": "dx"}
@@ -150,7 +149,7 @@ def test_csv_proposes_the_codes_of_diagnoses_that_have_one_and_then_takes_known_
     assert (manifest.values("label"), manifest.notes) == (["MEL", "NV", "BEN_OTH", "BCC"], ())
 
 
-def test_csv_takes_a_part_of_a_cell(tmp_path: Path) -> None:
+def test_csv_takes_a_part_of_a_cell(tmp_path):
     archive(tmp_path, "10_left", "10_right", "x")
     (tmp_path / "t.csv").write_text("image,eye\n10_left,a\n10_right,\n")
     options = {"table": "t.csv", "patient_id": "image", "patterns": {"patient_id": "^([0-9]+)_"}}
@@ -167,9 +166,7 @@ TWICE = "image,dx,notes\n1,MEL,a\n2,NV,a\n1,MEL,b\n2,BCC,a\n2.jpg,NV,a\n3,NV,a\n
     ("repeats", "kept"),
     [("refuse", None), ("first", {"1": "MEL", "2": "NV", "3": "NV"}), ("drop", {"1": "MEL", "3": "NV"})],
 )
-def test_equal_lines_count_once_and_others_are_listed(
-    tmp_path: Path, repeats: str, kept: dict[str, str] | None
-) -> None:
+def test_equal_lines_count_once_and_others_are_listed(tmp_path, repeats, kept):
     archive(tmp_path, "1", "2", "3")
     (tmp_path / "t.csv").write_text(TWICE)
     options = {"table": "t.csv", "label": "dx", "repeats": repeats}
@@ -201,12 +198,12 @@ def test_equal_lines_count_once_and_others_are_listed(
         ({"table": "t.csv", "site": "a", "patterns": {"site": "(a"}}, r"'\(a' is no regular expression"),
     ],
 )
-def test_csv_options_that_do_not_fit_are_refused(options: dict[str, object], match: str) -> None:
+def test_csv_options_that_do_not_fit_are_refused(options, match):
     with pytest.raises(AdapterError, match=match):
         make_adapter("csv", options)
 
 
-def test_synthetic_refuses_a_folder_with_another_number_of_pictures(tmp_path: Path) -> None:
+def test_synthetic_refuses_a_folder_with_another_number_of_pictures(tmp_path):
     folder = tmp_path / "made-up"
     assert len(make_adapter("synthetic", {"pictures": 6, "size": 32}).manifest(folder).rows) == 6
     with pytest.raises(AdapterError, match="holds 6 pictures, the job asks for 7"):
@@ -214,7 +211,7 @@ def test_synthetic_refuses_a_folder_with_another_number_of_pictures(tmp_path: Pa
 
 
 @pytest.mark.real
-def test_ham10000_as_published(real_table: Callable[[str], Path]) -> None:
+def test_ham10000_as_published(real_table):
     folder = real_table("ham10000/HAM10000_metadata_with_source.csv").parent
     manifest = make_adapter("ham10000", {}).manifest(folder)
     assert Counter(manifest.values("label")) == {
@@ -225,7 +222,7 @@ def test_ham10000_as_published(real_table: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.real
-def test_milk10k_as_published(real_table: Callable[[str], Path]) -> None:
+def test_milk10k_as_published(real_table):
     folder = real_table("milk10k/MILK10k_Training_Metadata.csv").parent
     manifest = make_adapter("milk10k", {}).manifest(folder)
     lesions = {row.lesion_id: row.skin_tone for row in manifest.rows}

@@ -1,13 +1,10 @@
 import csv
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from tests.clients.data.adapters.conftest import Import, Publish
 
 META = """case_num,diagnosis,location,sex,clinic,derm
 1,blue nevus,back,female,NEL/Nel025.jpg,NEL/Nel026.jpg
@@ -22,7 +19,7 @@ INDEXES = {
 }
 
 
-def test_both_pictures_of_a_case_are_one_lesion(published: Publish, imported: Import) -> None:
+def test_both_pictures_of_a_case_are_one_lesion(published, imported):
     folder = published({"meta.csv": META}, PICTURES)
     rows = imported("derm7pt", folder, picture="both").rows
     assert [row.lesion_id for row in rows] == [f"derm7pt_{case}" for case in (1, 1, 2, 2, 3, 3)]
@@ -38,7 +35,7 @@ def test_both_pictures_of_a_case_are_one_lesion(published: Publish, imported: Im
     assert "published_split" not in rows[0].extra
 
 
-def test_a_picture_of_several_cases_is_listed_once(published: Publish, imported: Import) -> None:
+def test_a_picture_of_several_cases_is_listed_once(published, imported):
     shared = META.replace("Nel027", "Nel025").replace("Nel029.jpg,NEL/Nel030", "Nel030.jpg,NEL/Nel030")
     manifest = imported("derm7pt", published({"meta.csv": shared, **INDEXES}, PICTURES), picture="both")
     assert [row.image[-7:-4] for row in manifest.rows] == ["026", "025", "028", "030"]
@@ -50,7 +47,7 @@ def test_a_picture_of_several_cases_is_listed_once(published: Publish, imported:
     assert last in ("", "derm7pt_3")
 
 
-def test_the_layout_of_the_archive(published: Publish, import_command: Import) -> None:
+def test_the_layout_of_the_archive(published, import_command):
     folder = published({}, [f"images/{name}" for name in PICTURES])
     (folder / "meta").mkdir()
     for name, text in {"meta.csv": META, **INDEXES}.items():
@@ -59,14 +56,14 @@ def test_the_layout_of_the_archive(published: Publish, import_command: Import) -
     assert manifest.values("split") == ["train", "test", "validation"]
 
 
-def test_a_cell_without_a_picture_is_refused(published: Publish, imported: Import) -> None:
+def test_a_cell_without_a_picture_is_refused(published, imported):
     folder = published({"meta.csv": META.replace("NEL/Nel027.jpg", "")}, PICTURES)
     assert len(imported("derm7pt", folder).rows) == 3
     with pytest.raises(AdapterError, match="line 3: clinic is empty"):
         imported("derm7pt", folder, picture="both")
 
 
-def test_published_splits_are_kept_and_used_when_asked(published: Publish, import_command: Import) -> None:
+def test_published_splits_are_kept_and_used_when_asked(published, import_command):
     folder = published({"meta.csv": META, **INDEXES}, PICTURES)
     kept = make_adapter("derm7pt", {}).manifest(folder)
     assert kept.values("published_split") == ["train", "test", "validation"]
@@ -86,14 +83,12 @@ def test_published_splits_are_kept_and_used_when_asked(published: Publish, impor
         ({"valid_indexes.csv": "indexes\n0\n"}, "row 0, which is in the train split already"),
     ],
 )
-def test_row_numbers_that_do_not_fit_are_refused(
-    published: Publish, imported: Import, indexes: dict[str, str], match: str
-) -> None:
+def test_row_numbers_that_do_not_fit_are_refused(published, imported, indexes, match):
     with pytest.raises(AdapterError, match=match):
         imported("derm7pt", published({"meta.csv": META, **INDEXES, **indexes}, PICTURES))
 
 
-def test_what_is_asked_for_and_not_there_is_said(published: Publish, imported: Import) -> None:
+def test_what_is_asked_for_and_not_there_is_said(published, imported):
     folder = published({"meta.csv": "diagnosis,derm\nlentigo,NEL/Nel026.jpg\n"}, PICTURES)
     assert imported("derm7pt", folder).rows[0].lesion_id == ""
     with pytest.raises(AdapterError, match="has no column clinic"):
@@ -107,7 +102,7 @@ def test_what_is_asked_for_and_not_there_is_said(published: Publish, imported: I
 
 
 @pytest.mark.real
-def test_derm7pt_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_derm7pt_as_published(as_published, real_table):
     """A derived table, without case numbers and clinical pictures, and with lists of its own."""
     home = "csv_only/derm7pt_consistent"
     with real_table(f"{home}/meta.csv").open(newline="") as file:

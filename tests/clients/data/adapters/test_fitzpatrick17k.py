@@ -1,13 +1,11 @@
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from clients.data.adapters.fitzpatrick17k import DIAGNOSES, NINE
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
+from tests.clients.data.adapters.conftest import lines, tones
 
 FITZPATRICK = """md5hash,fitzpatrick_scale,fitzpatrick_centaur,label,nine_partition_label,\
 three_partition_label,qc
@@ -17,14 +15,14 @@ cc,,1,milia,benign epidermal,benign,1 Diagnostic
 """
 
 
-def test_fitzpatrick17k_tells_unknown_tones_from_known(published: Publish, import_command: Import) -> None:
+def test_fitzpatrick17k_tells_unknown_tones_from_known(published, import_command):
     folder = published({"fitzpatrick17k.csv": FITZPATRICK}, ["aa.jpg", "bb.jpg", "cc.jpg"])
     assert tones(import_command("fitzpatrick17k", folder)) == [("6", "fitzpatrick"), ("", ""), ("", "")]
     by_company = make_adapter("fitzpatrick17k", {"tones": "fitzpatrick_centaur"}).manifest(folder)
     assert tones(by_company) == [("5", "fitzpatrick"), ("", ""), ("1", "fitzpatrick")]
 
 
-def test_fitzpatrick17k_groups_and_leaves_out_when_asked(published: Publish, imported: Import) -> None:
+def test_fitzpatrick17k_groups_and_leaves_out_when_asked(published, imported):
     folder = published({"fitzpatrick17k.csv": FITZPATRICK}, ["aa.jpg", "bb.jpg", "cc.jpg"])
     options = {"labels": "three_partition_label", "leave_out_qc": ["3 Wrongly labelled"]}
     manifest = imported("fitzpatrick17k", folder, **options)
@@ -36,20 +34,20 @@ def test_fitzpatrick17k_groups_and_leaves_out_when_asked(published: Publish, imp
         imported("fitzpatrick17k", folder, leave_out_qc=["3 Wrong labelled"])
 
 
-def test_the_older_table_of_fitzpatrick17k(published: Publish, imported: Import) -> None:
+def test_the_older_table_of_fitzpatrick17k(published, imported):
     older = FITZPATRICK.replace("fitzpatrick_scale,fitzpatrick_centaur", "fitzpatrick,other")
     folder = published({"fitzpatrick17k.csv": older}, ["aa.jpg"])
     assert tones(imported("fitzpatrick17k", folder, tones="fitzpatrick"))[0] == ("6", "fitzpatrick")
 
 
-def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -> None:
+def test_a_tone_off_its_scale_is_refused(published, imported):
     folder = published({"fitzpatrick17k.csv": FITZPATRICK.replace("aa,6", "aa,7")}, ["aa.jpg"])
     with pytest.raises(AdapterError, match=r"aa: skin tone '7(.0)?' is not on the scale fitzpatrick"):
         imported("fitzpatrick17k", folder)
 
 
 @pytest.mark.real
-def test_fitzpatrick17k_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_fitzpatrick17k_as_published(as_published, real_table):
     table = lines(real_table("csv_only/fitzpatrick17k.csv"))
     folder = as_published(["csv_only/fitzpatrick17k.csv"], [f"{line['md5hash']}.jpg" for line in table])
     manifest = make_adapter("fitzpatrick17k", {}).manifest(folder)

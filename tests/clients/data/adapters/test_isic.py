@@ -1,12 +1,10 @@
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from tests.clients.data.adapters.conftest import Import, Publish, lines
+from tests.clients.data.adapters.conftest import lines
 
 TRUTH = "image,MEL,NV\nISIC_1,1.0,0.0\nISIC_2_downsampled,0,1\nISIC_3,0,1\n"
 METADATA = """image,age_approx,anatom_site_general,lesion_id,sex
@@ -32,7 +30,7 @@ GROUND_TRUTH_2020 = "\n".join([f"image_name,patient_id,{COLUMNS_2020}", *LINES_2
 PICTURES_2020 = [f"ISIC_{number}.jpg" for number in (1, 2, 3, 4)]
 
 
-def test_isic2019_takes_labels_lesions_and_sources(published: Publish, imported: Import) -> None:
+def test_isic2019_takes_labels_lesions_and_sources(published, imported):
     rows = imported("isic2019", published(TABLES_2019, PICTURES_2019)).rows
     assert [(row.label, row.lesion_id, row.extra["source"]) for row in rows] == [
         ("MEL", "HAM_7", "HAM"),
@@ -43,9 +41,7 @@ def test_isic2019_takes_labels_lesions_and_sources(published: Publish, imported:
     assert "flamby_center" not in rows[0].extra
 
 
-def test_isic2019_does_not_know_of_a_lesion_what_its_pictures_tell_differently(
-    published: Publish, imported: Import
-) -> None:
+def test_isic2019_does_not_know_of_a_lesion_what_its_pictures_tell_differently(published, imported):
     metadata = """image,age_approx,anatom_site_general,lesion_id,sex
 ISIC_1,55,anterior torso,HAM_7,male
 ISIC_2_downsampled,60,anterior torso,HAM_7,
@@ -60,19 +56,17 @@ ISIC_3,30,,,female
     ]
 
 
-def test_isic2019_finds_downsampled_pictures_under_their_plain_names(
-    published: Publish, imported: Import
-) -> None:
+def test_isic2019_finds_downsampled_pictures_under_their_plain_names(published, imported):
     rows = imported("isic2019", published(TABLES_2019, ["ISIC_1.jpg", "ISIC_2.jpg", "ISIC_3.jpg"])).rows
     assert rows[1].image == "published/ISIC_2.jpg"
 
 
-def test_isic2019_leaves_ham10000_out_when_asked(published: Publish, import_command: Import) -> None:
+def test_isic2019_leaves_ham10000_out_when_asked(published, import_command):
     manifest = import_command("isic2019", published(TABLES_2019, PICTURES_2019), without_ham10000=True)
     assert manifest.values("source") == ["MSK4", ""]
 
 
-def test_isic2019_takes_the_hospitals_of_flamby(published: Publish, imported: Import) -> None:
+def test_isic2019_takes_the_hospitals_of_flamby(published, imported):
     flamby = {"train_test_split.csv": "image,target,center,fold,fold2\nISIC_1,0,5,train,train_5\n"}
     manifest = imported("isic2019", published(TABLES_2019 | flamby, PICTURES_2019))
     assert manifest.values("flamby_center") == ["5", "", ""]
@@ -88,15 +82,13 @@ def test_isic2019_takes_the_hospitals_of_flamby(published: Publish, imported: Im
         (TRUTH.replace("ISIC_3", "ISIC_9"), "ISIC_3 is in the metadata but not in the ground truth"),
     ],
 )
-def test_isic2019_refuses_labels_that_do_not_fit(
-    published: Publish, imported: Import, truth: str, match: str
-) -> None:
+def test_isic2019_refuses_labels_that_do_not_fit(published, imported, truth, match):
     folder = published(TABLES_2019 | {"ISIC_2019_Training_GroundTruth.csv": truth}, PICTURES_2019)
     with pytest.raises(AdapterError, match=match):
         imported("isic2019", folder)
 
 
-def test_isic2020_folds_to_benign_and_malignant(published: Publish, imported: Import) -> None:
+def test_isic2020_folds_to_benign_and_malignant(published, imported):
     rows = imported("isic2020", published({TABLE_2020: GROUND_TRUTH_2020}, PICTURES_2020)).rows
     assert [row.label for row in rows] == ["malignant", "benign", "benign", "benign"]
     assert [row.patient_id for row in rows] == ["IP_1", "IP_1", "IP_2", "IP_3"]
@@ -106,15 +98,13 @@ def test_isic2020_folds_to_benign_and_malignant(published: Publish, imported: Im
     }  # fmt: skip
 
 
-def test_isic2020_takes_diagnoses_when_asked(published: Publish, import_command: Import) -> None:
+def test_isic2020_takes_diagnoses_when_asked(published, import_command):
     folder = published({TABLE_2020: GROUND_TRUTH_2020}, PICTURES_2020)
     manifest = import_command("isic2020", folder, labels="diagnosis")
     assert manifest.values("label") == ["MEL", "", "lentigo NOS", "BKL"]
 
 
-def test_isic2020_prefers_the_table_with_lesions_and_ties_duplicates(
-    published: Publish, imported: Import
-) -> None:
+def test_isic2020_prefers_the_table_with_lesions_and_ties_duplicates(published, imported):
     second = [line.replace(",IP_", f",IL_{number},IP_", 1) for number, line in enumerate(LINES_2020)]
     tables = {
         TABLE_2020: GROUND_TRUTH_2020,
@@ -128,7 +118,7 @@ def test_isic2020_prefers_the_table_with_lesions_and_ties_duplicates(
     assert manifest.values("duplicate_group") == ["ISIC_1", "", "ISIC_1", "ISIC_1"]
 
 
-def test_isic2020_refuses_contradictions_and_a_missing_table(published: Publish, imported: Import) -> None:
+def test_isic2020_refuses_contradictions_and_a_missing_table(published, imported):
     with pytest.raises(AdapterError, match=r"no ISIC_2020_Training_GroundTruth\*.csv"):
         imported("isic2020", published({}, PICTURES_2020))
     wrong = GROUND_TRUTH_2020.replace("malignant,1", "malignant,0")
@@ -137,7 +127,7 @@ def test_isic2020_refuses_contradictions_and_a_missing_table(published: Publish,
 
 
 @pytest.mark.real
-def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_isic2019_as_published(as_published, real_table):
     names = [line["image"] for line in lines(real_table("csv_only/ISIC_2019_Training_Metadata.csv"))]
     tables = [f"csv_only/ISIC_2019_Training_{name}.csv" for name in ("GroundTruth", "Metadata")]
     folder = as_published([*tables, "fed_isic2019_flamby/train_test_split.csv"], [f"{n}.jpg" for n in names])
@@ -174,7 +164,7 @@ def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str]
 
 
 @pytest.mark.real
-def test_isic2020_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_isic2020_as_published(as_published, real_table):
     names = [line["image_name"] for line in lines(real_table(f"csv_only/{TABLE_2020}"))]
     tables = [f"csv_only/{TABLE_2020}", "csv_only/ISIC_2020_Training_Duplicates.csv"]
     folder = as_published(tables, [f"train/{name}.jpg" for name in names])

@@ -1,5 +1,4 @@
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ import pytest
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
 from clients.data.prepare import prepare
-from tests.clients.data.adapters.conftest import Import
 from training.data.settings import DataConfig
 
 
@@ -23,13 +21,13 @@ def arrays(channels: int = 0) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "npz").mkdir()
     np.savez(tmp_path / "npz" / "some.npz", **arrays())
     return tmp_path / "npz"
 
 
-def test_the_command_imports_pictures_splits_and_codes(folder: Path, import_command: Import) -> None:
+def test_the_command_imports_pictures_splits_and_codes(folder, import_command):
     manifest = import_command("medmnist", folder, codes={"0": "normal", "1": "pneumonia"})
     assert [row.image for row in manifest.rows[2:5]] == [
         "npz/some.npz::train_images/2",
@@ -40,7 +38,7 @@ def test_the_command_imports_pictures_splits_and_codes(folder: Path, import_comm
     assert manifest.values("split") == ["train"] * 3 + ["validation"] + ["test"] * 2
 
 
-def test_a_picture_in_two_splits_is_held_out(tmp_path: Path, imported: Import) -> None:
+def test_a_picture_in_two_splits_is_held_out(tmp_path, imported):
     made = arrays()
     made["val_images"][0] = made["train_images"][1]
     made["train_images"][2] = made["train_images"][0]
@@ -60,7 +58,7 @@ def test_a_picture_in_two_splits_is_held_out(tmp_path: Path, imported: Import) -
 
 
 @pytest.mark.parametrize("channels", [0, 3])
-def test_a_job_trains_on_the_pixels_of_the_file(tmp_path: Path, channels: int) -> None:
+def test_a_job_trains_on_the_pixels_of_the_file(tmp_path, channels):
     made = arrays(channels)
     np.savez_compressed(tmp_path / "some.npz", **made)
     config = DataConfig(adapter="medmnist", folder=".", image_size=8, clients={"by": "iid", "count": 1})
@@ -83,16 +81,14 @@ def test_a_job_trains_on_the_pixels_of_the_file(tmp_path: Path, channels: int) -
         ({"val_labels": np.array([{}], dtype=object)}, "cannot be read: Object arrays"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(
-    tmp_path: Path, imported: Import, changed: dict[str, np.ndarray | None], match: str
-) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path, imported, changed, match):
     kept = {name: array for name, array in (arrays() | changed).items() if array is not None}
     np.savez(tmp_path / "some.npz", **kept)
     with pytest.raises(AdapterError, match=match):
         imported("medmnist", tmp_path)
 
 
-def test_which_file_and_which_codes_are_asked_for(folder: Path, imported: Import) -> None:
+def test_which_file_and_which_codes_are_asked_for(folder, imported):
     with pytest.raises(AdapterError, match="train_images/1 has the diagnosis '1'; valid: 0"):
         imported("medmnist", folder, codes={"0": "normal"})
     np.savez(folder / "other.npz", **arrays())
@@ -106,7 +102,7 @@ def test_which_file_and_which_codes_are_asked_for(folder: Path, imported: Import
 
 
 @pytest.mark.real
-def test_pneumonia_as_given(real_data: Path) -> None:
+def test_pneumonia_as_given(real_data):
     folder = real_data / "pneumonia"
     if not folder.is_dir():
         pytest.skip(f"{real_data} has no pneumonia")

@@ -1,12 +1,10 @@
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
+from tests.clients.data.adapters.conftest import lines, tones
 
 PAD = """patient_id,lesion_id,age,fitspatrick,region,diagnostic,gender,img_id,biopsed
 PAT_1,10,8,3.0,ARM,SEK,FEMALE,PAT_1_10_5.png,TRUE
@@ -14,7 +12,7 @@ PAT_2,10,,,FACE,ACK,,PAT_2_10_6.png,FALSE
 """
 
 
-def test_lesions_of_pad_ufes_20_are_those_of_one_patient(published: Publish, imported: Import) -> None:
+def test_lesions_of_pad_ufes_20_are_those_of_one_patient(published, imported):
     manifest = imported("pad-ufes-20", published({"metadata.csv": PAD}, ["PAT_1_10_5.png", "PAT_2_10_6.png"]))
     assert manifest.values("lesion_id") == ["PAT_1_10", "PAT_2_10"]
     assert manifest.values("label") == ["BKL", "AK"]
@@ -28,7 +26,7 @@ def test_lesions_of_pad_ufes_20_are_those_of_one_patient(published: Publish, imp
     }
 
 
-def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -> None:
+def test_a_tone_off_its_scale_is_refused(published, imported):
     folder = published({"metadata.csv": PAD.replace("3.0", "7.0")}, ["PAT_1_10_5.png"])
     with pytest.raises(
         AdapterError, match=r"PAT_1_10_5.png: skin tone '7(.0)?' is not on the scale fitzpatrick"
@@ -37,7 +35,7 @@ def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -
 
 
 @pytest.mark.real
-def test_pad_ufes_20_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_pad_ufes_20_as_published(as_published, real_table):
     table = lines(real_table("pad_ufes_20/metadata.csv"))
     folder = as_published(["pad_ufes_20/metadata.csv"], [line["img_id"] for line in table])
     manifest = make_adapter("pad-ufes-20", {}).manifest(folder)

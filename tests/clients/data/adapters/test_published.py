@@ -9,7 +9,7 @@ from clients.data.adapters.published import find_pictures, images_of, read_table
 from clients.data.errors import AdapterError
 
 
-def test_pictures_are_found_in_folders_and_zip_files(tmp_path: Path) -> None:
+def test_pictures_are_found_in_folders_and_zip_files(tmp_path):
     (tmp_path / "part 1").mkdir()
     (tmp_path / "part 1" / "a.JPG").touch()
     (tmp_path / "notes.txt").touch()
@@ -19,7 +19,7 @@ def test_pictures_are_found_in_folders_and_zip_files(tmp_path: Path) -> None:
     assert find_pictures(tmp_path).pictures == ["part 1/a.JPG", "z.zip::images/b.png"]
 
 
-def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
+def test_what_is_not_there_or_broken_is_said(tmp_path):
     with pytest.raises(AdapterError, match="does not exist"):
         find_pictures(tmp_path / "no")
     (tmp_path / "z.zip").write_text("no zip file")
@@ -27,7 +27,7 @@ def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
         find_pictures(tmp_path)
 
 
-def test_a_missing_picture_keeps_its_published_name(tmp_path: Path) -> None:
+def test_a_missing_picture_keeps_its_published_name(tmp_path):
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("a.jpg", b"")
     assert images_of(["a", "a.png", "b", "c/b.png", "a_small"], tmp_path, ending="_small") == [
@@ -39,7 +39,7 @@ def test_a_missing_picture_keeps_its_published_name(tmp_path: Path) -> None:
     ]
 
 
-def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
+def test_where_no_picture_is_there_all_are_counted(tmp_path):
     (tmp_path / "x.jpg").touch()
     with pytest.raises(AdapterError, match=rf"all 2 .* are missing: none is in {tmp_path}, .* hold 1 other"):
         images_of(["a", "b.png"], tmp_path)
@@ -50,7 +50,7 @@ def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
     assert images_of(["../x.jpg"], tmp_path / "far") == ["../x.jpg"]
 
 
-def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path: Path) -> None:
+def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b\n1,x\n,y\n1,z\n")
     with pytest.raises(AdapterError, match=r"1 problems:(?s:.*)line 3: a is empty"):
@@ -66,7 +66,7 @@ def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path: Path) -> None:
         read_table(table, ["a", "b"], key="a")
 
 
-def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
+def test_a_missing_picture_is_not_another_lines(tmp_path):
     for name in ("train/1.jpg", "train/2.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -76,7 +76,7 @@ def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
     assert notes == ["1 pictures are named with another folder, e.g. 'test/2.jpg' for 'train/2.jpg'"]
 
 
-def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_closed_is_said(tmp_path, monkeypatch):
     (tmp_path / "a.jpg").touch()
     (tmp_path / "closed").mkdir()
     scandir = os.scandir
@@ -92,7 +92,7 @@ def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert notes == [f"1 folders may not be looked into, e.g. '{tmp_path / 'closed'}'"]
 
 
-def test_links_are_followed_once_and_those_that_lead_nowhere_are_no_files(tmp_path: Path) -> None:
+def test_links_are_followed_once_and_those_that_lead_nowhere_are_no_files(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.jpg").touch()
     (tmp_path / "again").symlink_to("real")

@@ -102,7 +102,7 @@ each = pytest.mark.parametrize("name", MADE)
 
 
 @each
-def test_the_command_imports_what_is_published(name: str, published: Write, import_command: Import) -> None:
+def test_the_command_imports_what_is_published(name, published, import_command):
     made = MADE[name]
     manifest = import_command(name, published(made.tables, made.pictures))
     assert tuple(row.label for row in manifest.rows) == made.labels
@@ -110,7 +110,7 @@ def test_the_command_imports_what_is_published(name: str, published: Write, impo
 
 
 @each
-def test_an_unknown_diagnosis_names_the_nearest(name: str, published: Write, imported: Import) -> None:
+def test_an_unknown_diagnosis_names_the_nearest(name, published, imported):
     made = MADE[name]
     right, wrong = made.misspelt
     tables = {table: text.replace(right, wrong, 1) for table, text in made.tables.items()}
@@ -119,7 +119,7 @@ def test_an_unknown_diagnosis_names_the_nearest(name: str, published: Write, imp
 
 
 @each
-def test_a_line_that_is_there_twice_counts_once(name: str, published: Write, imported: Import) -> None:
+def test_a_line_that_is_there_twice_counts_once(name, published, imported):
     made = MADE[name]
     table, text = next(iter(made.tables.items()))
     once = imported(name, published(made.tables, made.pictures))
@@ -134,5 +134,5 @@ def test_a_line_that_is_there_twice_counts_once(name: str, published: Write, imp
 
 
 @pytest.mark.parametrize("name", ADAPTERS.own)
-def test_every_adapter_is_in_the_docs(name: str) -> None:
+def test_every_adapter_is_in_the_docs(name):
     assert f"\n| `{name}` | " in DOCUMENT.read_text()

@@ -1,13 +1,11 @@
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
 from registry.bundle.cases import AGE, SEX, SITE
-from tests.clients.data.adapters.conftest import Import, Publish, lines, tones
+from tests.clients.data.adapters.conftest import lines, tones
 
 CASES = """case_id,age_group,sex_at_birth,fitzpatrick_skin_type,body_parts_arm,body_parts_leg,\
 image_1_path,image_2_path,image_3_path
@@ -25,7 +23,7 @@ SCIN = {"scin_cases.csv": CASES, "scin_labels.csv": LABELS}
 SCIN_PICTURES = ["i/1.png", "i/2.png", "i/3.png", "i/4.png"]
 
 
-def test_scin_has_a_row_for_every_picture_of_a_case(published: Publish, import_command: Import) -> None:
+def test_scin_has_a_row_for_every_picture_of_a_case(published, import_command):
     manifest = import_command("scin", published(SCIN, SCIN_PICTURES))
     assert [row.image for row in manifest.rows] == [f"published/{name}" for name in SCIN_PICTURES]
     assert manifest.values("lesion_id") == ["1", "1", "2", "3"]
@@ -40,7 +38,7 @@ def test_scin_has_a_row_for_every_picture_of_a_case(published: Publish, import_c
     assert tones(manifest) == [("3", "fitzpatrick")] * 2 + [("", "")] * 2
 
 
-def test_scin_takes_monk_tones_and_leaves_ties_when_asked(published: Publish, imported: Import) -> None:
+def test_scin_takes_monk_tones_and_leaves_ties_when_asked(published, imported):
     folder = published(SCIN, SCIN_PICTURES)
     manifest = imported("scin", folder, scale="monk", ties="unlabelled")
     assert tones(manifest) == [("10", "monk"), ("10", "monk"), ("", ""), ("4", "monk")]
@@ -58,15 +56,13 @@ def test_scin_takes_monk_tones_and_leaves_ties_when_asked(published: Publish, im
         (LABELS.replace("3,[],{}", "3,[],[]"), "case 3: .* is no dictionary or"),
     ],
 )
-def test_scin_refuses_labels_that_do_not_fit(
-    published: Publish, imported: Import, labels: str, match: str
-) -> None:
+def test_scin_refuses_labels_that_do_not_fit(published, imported, labels, match):
     with pytest.raises(AdapterError, match=match):
         imported("scin", published(SCIN | {"scin_labels.csv": labels}, SCIN_PICTURES))
 
 
 @pytest.mark.real
-def test_scin_as_published(as_published: Publish, real_table: Callable[[str], Path]) -> None:
+def test_scin_as_published(as_published, real_table):
     cases = lines(real_table("scin/scin_cases.csv"))
     paths = {case[f"image_{number}_path"] for case in cases for number in (1, 2, 3)} - {""}
     folder = as_published(["scin/scin_cases.csv", "scin/scin_labels.csv"], sorted(paths))

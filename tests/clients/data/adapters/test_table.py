@@ -1,5 +1,4 @@
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,7 @@ not_an_adapter = "text"
 
 
 @pytest.fixture
-def installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed_plugin(tmp_path, monkeypatch):
     """Another package that offers adapters, as pip would leave it."""
     site = tmp_path / "site"
     information = site / "ourclinic-1.0.dist-info"
@@ -47,7 +46,7 @@ def installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("installed_plugin")
-def test_an_adapter_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+def test_an_adapter_of_another_package_is_found_by_name(tmp_path):
     (tmp_path / "a.jpg").touch()
     assert "our-clinic" in adapter_names()
     manifest = make_adapter("our-clinic", {"label": "MEL"}).manifest(tmp_path)
@@ -55,19 +54,19 @@ def test_an_adapter_of_another_package_is_found_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed_plugin")
-def test_another_package_cannot_replace_ours_nor_offer_what_is_no_adapter() -> None:
+def test_another_package_cannot_replace_ours_nor_offer_what_is_no_adapter():
     assert find_adapter("csv") is ADAPTERS.own["csv"]
     with pytest.raises(AdapterError, match=r"'wrong' .*is no subclass of Adapter"):
         find_adapter("wrong")
 
 
-def test_an_unknown_adapter_names_the_nearest() -> None:
+def test_an_unknown_adapter_names_the_nearest():
     with pytest.raises(AdapterError, match="'ham1000'; did you mean `ham10000`"):
         find_adapter("ham1000")
 
 
 @pytest.mark.usefixtures("installed_plugin")
-def test_a_list_tells_that_another_package_tried() -> None:
+def test_a_list_tells_that_another_package_tried():
     with pytest.raises(
         PartError, match=r"two adapters are called csv: .*:CsvTable of dermfed and ourclinic_"
     ):

@@ -1,5 +1,4 @@
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from clients.data.inspect.check import check_manifest
@@ -8,7 +7,7 @@ from clients.data.manifests.manifest import Manifest, Row
 from training.data.settings import CasesConfig
 
 
-def test_all_kinds_of_problems_are_found_at_once(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_all_kinds_of_problems_are_found_at_once(write_pictures):
     path = write_pictures(
         [
             Row("a.png", lesion_id="1", split="train"),
@@ -42,15 +41,13 @@ def read_manifest_rows(path: Path) -> list[Row]:
     return [*read_manifest(path).rows, Row("f.png", skin_tone="9", skin_tone_scale="fitzpatrick")]
 
 
-def test_the_same_picture_twice_under_one_lesion_is_no_problem(
-    write_pictures: Callable[[list[Row]], Path],
-) -> None:
+def test_the_same_picture_twice_under_one_lesion_is_no_problem(write_pictures):
     path = write_pictures([Row("a.png", lesion_id="1"), Row("b.png", lesion_id="1")])
     shutil.copy(path.parent / "a.png", path.parent / "b.png")
     assert check_manifest(path).problems == ()
 
 
-def test_cases_are_checked_where_they_are_asked_for(write_pictures: Callable[[list[Row]], Path]) -> None:
+def test_cases_are_checked_where_they_are_asked_for(write_pictures):
     path = write_pictures(
         [Row("a.png", lesion_id="1", site="back"), Row("b.png", lesion_id="1", site="left ankle")]
     )

@@ -17,7 +17,7 @@ MANIFEST = Manifest.of(
 )
 
 
-def test_counts_by_tone() -> None:
+def test_counts_by_tone():
     description = describe_manifest(MANIFEST)
     assert (description.pictures, description.lesions, description.patients) == (4, 3, 1)
     assert description.cells == {
@@ -27,7 +27,7 @@ def test_counts_by_tone() -> None:
     }
 
 
-def test_counts_by_column() -> None:
+def test_counts_by_column():
     cells = describe_manifest(MANIFEST, "clinic").cells
     assert cells[Cell("train", "", "x", "MEL")] == 2
     assert sum(cells.values()) == 4
@@ -35,7 +35,7 @@ def test_counts_by_column() -> None:
         describe_manifest(MANIFEST, "clinics")
 
 
-def test_lesions_are_counted_by_their_pictures_and_by_what_is_known() -> None:
+def test_lesions_are_counted_by_their_pictures_and_by_what_is_known():
     rows = [
         Row("a", lesion_id="1", extra={"image_kind": "dermoscopic", "age": ""}),
         Row("b", lesion_id="1", extra={"image_kind": "close-up", "age": "70"}),

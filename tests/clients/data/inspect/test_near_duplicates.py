@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ def lesion(index: int) -> Image.Image:
 
 
 @pytest.fixture
-def write_lesions(tmp_path: Path) -> Callable[[list[Row]], Path]:
+def write_lesions(tmp_path):
     """A manifest with drawn lesions: `3.png` is the third, `3-again.jpg` the same, smaller and cropped."""
 
     def write(rows: list[Row]) -> Path:
@@ -49,7 +48,7 @@ def found(path: Path, **options: bool) -> list[tuple[str, str]]:
     return [(problem.kind, problem.text) for problem in check_manifest(path, **options).problems]
 
 
-def test_near_duplicates_of_two_lesions_are_named_those_on_two_sides_first(write_lesions) -> None:
+def test_near_duplicates_of_two_lesions_are_named_those_on_two_sides_first(write_lesions):
     path = write_lesions(
         [
             Row("1.png", lesion_id="a", split="train"),
@@ -71,7 +70,7 @@ def test_near_duplicates_of_two_lesions_are_named_those_on_two_sides_first(write
 
 
 @pytest.mark.parametrize("shared", ["lesion_id", "patient_id", DUPLICATE_GROUP])
-def test_near_duplicates_that_are_linked_are_no_problem(write_lesions, shared) -> None:
+def test_near_duplicates_that_are_linked_are_no_problem(write_lesions, shared):
     rows = [
         Row(name, extra={shared: "x"}) if shared == DUPLICATE_GROUP else Row(name, **{shared: "x"})
         for name in ("1.png", "1-again.jpg")
@@ -90,14 +89,14 @@ def test_near_duplicates_that_are_linked_are_no_problem(write_lesions, shared) -
         ),
     ],
 )
-def test_the_same_picture_with_two_diagnoses_is_a_contradiction(write_lesions, name, kinds, said) -> None:
+def test_the_same_picture_with_two_diagnoses_is_a_contradiction(write_lesions, name, kinds, said):
     rows = [Row("1.png", "MEL", lesion_id="a"), Row(name, "NV", lesion_id="b"), Row("2.png", "BKL")]
     problems = found(write_lesions(rows))
     assert [kind for kind, _ in problems] == kinds
     assert said in problems[1][1]
 
 
-def test_a_contradiction_is_named_within_a_lesion_too_and_needs_two_labels(write_lesions) -> None:
+def test_a_contradiction_is_named_within_a_lesion_too_and_needs_two_labels(write_lesions):
     same = {"lesion_id": "a"}
     rows = [Row("1.png", "MEL", **same), Row("1-copy.png", "NV", **same), Row("1-third.png", "", **same)]
     ((kind, text),) = found(write_lesions(rows))
@@ -106,7 +105,7 @@ def test_a_contradiction_is_named_within_a_lesion_too_and_needs_two_labels(write
     assert found(write_lesions(alike)) == []
 
 
-def test_a_lesion_at_two_patients_is_named_with_both() -> None:
+def test_a_lesion_at_two_patients_is_named_with_both():
     rows = [
         Row("a.png", lesion_id="1", patient_id="p"),
         Row("b.png", lesion_id="1", patient_id="p"),
@@ -125,7 +124,7 @@ def linked(path: Path) -> Manifest:
     return link(manifest, same_pictures(digests, prints))
 
 
-def test_groups_that_are_there_stay_and_become_one(write_lesions) -> None:
+def test_groups_that_are_there_stay_and_become_one(write_lesions):
     group = {name: {DUPLICATE_GROUP: name} for name in ("old", "other", "")}
     path = write_lesions(
         [
@@ -148,7 +147,7 @@ def test_groups_that_are_there_stay_and_become_one(write_lesions) -> None:
     assert linked(path) == manifest
 
 
-def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path) -> None:
+def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path):
     labels = ("MEL", "NV")
     rows = [Row(f"{index}.png", labels[index % 2], lesion_id=f"a{index}") for index in range(12)]
     again = [
@@ -180,7 +179,7 @@ def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path)
     assert (after.across_splits, after.across_clients) == ({}, 0)
 
 
-def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path) -> None:
+def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path):
     pairs = [("train", "train"), ("train", "test"), ("test", "train"), ("validation", "calibration")]
     rows = [
         row
@@ -199,13 +198,13 @@ def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path) -> Non
     assert leaking_pairs(data) == LeakingPairs(9, 4, across, 1)
 
 
-def test_broken_and_empty_rows_are_left_out() -> None:
+def test_broken_and_empty_rows_are_left_out():
     same = same_pictures(["", "x", "", "x"], {})
     assert same.identical == ((1, 3),)
     assert same.near == ()
 
 
-def test_cases_count_each_picture_once(write_lesions, tmp_path) -> None:
+def test_cases_count_each_picture_once(write_lesions, tmp_path):
     rows = [
         Row(name, "NV", lesion_id=lesion_id, split=split, extra={"image_kind": kind})
         for name, lesion_id, split, kind in (
@@ -222,7 +221,7 @@ def test_cases_count_each_picture_once(write_lesions, tmp_path) -> None:
     assert leaking_pairs(data) == LeakingPairs(4, 1, {("train", "test"): 1}, 0)
 
 
-def test_pictures_are_compared_and_linked_across_manifests(tmp_path: Path) -> None:
+def test_pictures_are_compared_and_linked_across_manifests(tmp_path):
     def write(name: str, *images: str) -> Path:
         (tmp_path / name).mkdir()
         for image in images:

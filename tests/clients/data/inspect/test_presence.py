@@ -9,7 +9,7 @@ from clients.data.manifests.manifest import Manifest, Row
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("p/a.jpg", "p/b.jpg", "q/c.jpg", "q/notes.txt", "p/._a.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
@@ -32,22 +32,20 @@ def manifest(folder: Path, *images: str) -> Manifest:
         (("gone/a.jpg",), ("p/a.jpg", "p/b.jpg", "q/c.jpg", "z.zip::in/d.jpg", "z.zip::in/e.jpg"), ()),
     ],
 )
-def test_pictures_that_no_line_names_are_found(
-    folder: Path, images: tuple[str, ...], inside: tuple[str, ...], beside: tuple[str, ...]
-) -> None:
+def test_pictures_that_no_line_names_are_found(folder, images, inside, beside):
     named = manifest(folder, *images)
     assert unlisted_in(named, folder).examples == inside
     assert unlisted_beside(named).examples == beside
     assert unlisted_in(named, folder).count == len(inside)
 
 
-def test_one_file_under_two_names_is_named_by_either(folder: Path) -> None:
+def test_one_file_under_two_names_is_named_by_either(folder):
     (folder / "share").symlink_to("p")
     os.link(folder / "q" / "c.jpg", folder / "q" / "C.jpg")  # as a disk answers that does not tell case apart
     assert unlisted_beside(manifest(folder, "share/a.jpg", "p/b.jpg", "q/C.jpg")).count == 0
 
 
-def test_absent_pictures_are_told_without_reading_any(folder: Path) -> None:
+def test_absent_pictures_are_told_without_reading_any(folder):
     (folder / "p" / "b.jpg").write_bytes(b"")
     absent = absent_pictures(
         manifest(folder, "p/a.jpg", "p/b.jpg", "p/x.jpg", "z.zip::in/d.jpg", "z.zip::in/x.jpg", "p/y.jpg")

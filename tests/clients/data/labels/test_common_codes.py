@@ -30,11 +30,11 @@ def codes_of(labelling: Labelling) -> list[str]:
     return [label.code for label in labelling.labels]
 
 
-def test_folded_classes_are_those_of_the_taxonomy() -> None:
+def test_folded_classes_are_those_of_the_taxonomy():
     assert (BENIGN.code, MALIGNANT.code) == FOLDED_CLASSES
 
 
-def test_each_source_maps_its_own_codes_and_what_remains_are_the_classes() -> None:
+def test_each_source_maps_its_own_codes_and_what_remains_are_the_classes():
     found = labelled(
         None,
         ham=(["akiec", "nv", "odd", ""], {"akiec": "AK", "nv": "NV", "odd": None, "df": "DF"}),
@@ -44,7 +44,7 @@ def test_each_source_maps_its_own_codes_and_what_remains_are_the_classes() -> No
     assert found.classes == (0, 1, DROPPED, UNLABELLED, 1, 2)
 
 
-def test_the_map_of_the_job_comes_after_that_of_the_source() -> None:
+def test_the_map_of_the_job_comes_after_that_of_the_source():
     found = labelled(
         {"cancer": "bad", "MEL": "bad", "NV": "good", "DF": None},
         ham=(["a", "b", "c"], {"a": "cancer", "b": "NV", "c": "DF"}),
@@ -54,7 +54,7 @@ def test_the_map_of_the_job_comes_after_that_of_the_source() -> None:
     assert found.classes == (0, 1, DROPPED, 0, 1)
 
 
-def test_the_same_code_may_mean_two_things_in_two_sources() -> None:
+def test_the_same_code_may_mean_two_things_in_two_sources():
     found = labelled(
         None, one=(["1", "2"], {"1": "MEL", "2": "NV"}), two=(["1", "2"], {"1": "NV", "2": "MEL"})
     )
@@ -62,7 +62,7 @@ def test_the_same_code_may_mean_two_things_in_two_sources() -> None:
     assert found.classes == (0, 1, 1, 0)
 
 
-def test_a_class_of_ones_own_is_as_malignant_as_all_that_the_sources_gather_in_it() -> None:
+def test_a_class_of_ones_own_is_as_malignant_as_all_that_the_sources_gather_in_it():
     maps: tuple[LabelMap, LabelMap] = {"MEL": "bad", "NV": "mole", "AK": "x"}, {"BCC": "bad", "MEL": "x"}
     labels = labelled(None, one=(["MEL", "NV", "AK"], maps[0]), two=(["BCC", "MEL"], maps[1])).labels
     assert [(label.code, label.malignancy) for label in labels] == [
@@ -74,7 +74,7 @@ def test_a_class_of_ones_own_is_as_malignant_as_all_that_the_sources_gather_in_i
     assert [(label.code, label.malignancy) for label in final] == [("ill", "malignant")]
 
 
-def test_unseen_codes_are_folded_and_are_no_classes() -> None:
+def test_unseen_codes_are_folded_and_are_no_classes():
     found = labelled(
         {"NV": "NV", "MEL": "MEL"},
         unseen=("isic2020", "other"),
@@ -86,7 +86,7 @@ def test_unseen_codes_are_folded_and_are_no_classes() -> None:
     assert found.classes == (0, 1, UNLABELLED, 1, 0, 1, 0, 1, 0, DROPPED)
 
 
-def test_unknown_codes_are_refused_with_the_name_of_the_source() -> None:
+def test_unknown_codes_are_refused_with_the_name_of_the_source():
     with pytest.raises(
         LabelError, match=r"(?s)source ham: labels that are not in the label map.*'df': 2 pic"
     ):
@@ -97,17 +97,17 @@ def test_unknown_codes_are_refused_with_the_name_of_the_source() -> None:
         labelled(None, ham=(["nv"], {"nv": None}), pad=["NV"])
 
 
-def test_an_unseen_source_without_labels_is_refused() -> None:
+def test_an_unseen_source_without_labels_is_refused():
     with pytest.raises(LabelError, match="no picture of the unseen source u has a label"):
         labelled(None, unseen=("u",), ham=["NV"], u=["", ""])
 
 
-def test_the_classes_are_those_of_what_is_trained_on() -> None:
+def test_the_classes_are_those_of_what_is_trained_on():
     with pytest.raises(LabelError, match="no row has a label, so there are no classes"):
         labelled(None, unseen=("u",), ham=["", ""], u=["MEL"])
 
 
-def test_classes_of_unknown_kind_beside_an_unseen_source_are_refused() -> None:
+def test_classes_of_unknown_kind_beside_an_unseen_source_are_refused():
     assert labelled(None, ham=["NV", "wart"]).labels
     with pytest.raises(LabelError, match="of wart it is not known which they are; map them to codes"):
         labelled(None, unseen=("u",), ham=["NV", "wart"], u=["MEL"])

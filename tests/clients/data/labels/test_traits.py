@@ -45,7 +45,7 @@ def test_values_are_in_order_and_every_row_has_one():
     assert traits.members.tolist() == [[1, 0, 1], [1, 1, 2], [0, 3, 0], [0, 2, 1]]
 
 
-def test_examples_carry_what_their_rows_say(write_pictures: WritePictures):
+def test_examples_carry_what_their_rows_say(write_pictures):
     path = write_pictures(rows())
     dataset = prepared(path, SEX, AGE, SITE)
     bare = prepared(path)
@@ -66,7 +66,7 @@ def test_examples_carry_what_their_rows_say(write_pictures: WritePictures):
     assert seen == 24
 
 
-def test_the_fingerprint_knows_traits_only_where_they_are_asked_for(write_pictures: WritePictures):
+def test_the_fingerprint_knows_traits_only_where_they_are_asked_for(write_pictures):
     path = write_pictures(rows())
     assert prepared(path).fingerprint == prepared(path).fingerprint != prepared(path, SEX).fingerprint
     assert prepared(path, SEX).fingerprint == prepared(path, SEX).fingerprint

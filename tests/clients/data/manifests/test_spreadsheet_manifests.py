@@ -18,7 +18,7 @@ def images(path: Path) -> list[str]:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 @pytest.mark.parametrize("control", ["\x1b[2J", "\x07", "\x0b", "\x1a", "\x7f"])
 @pytest.mark.parametrize("given", [True, False])
-def test_control_characters_are_refused_with_their_line_in_every_encoding(encoding, control, given) -> None:
+def test_control_characters_are_refused_with_their_line_in_every_encoding(encoding, control, given):
     text = f'image,hospital\na.jpg,"Sankt\nÖstra"\r\nb.jpg,{control}x\n'
     shown = re.escape(repr(control[0]))
     with pytest.raises(
@@ -28,7 +28,7 @@ def test_control_characters_are_refused_with_their_line_in_every_encoding(encodi
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_controls_of_the_upper_half_are_refused(encoding: str) -> None:
+def test_controls_of_the_upper_half_are_refused(encoding):
     with pytest.raises(UnreadableTableError, match=r"control character '\\x9b' on line 1"):
         decode_table("image,\x9b2J\n".encode(encoding), encoding)
 
@@ -36,11 +36,11 @@ def test_controls_of_the_upper_half_are_refused(encoding: str) -> None:
 @pytest.mark.parametrize(
     "text", ['a,"two\nlines"\n', 'a,"two\r\nlines"\r\n', "a\tb\n", "a,b\rc,d\r", "a,b\n\x1a"]
 )
-def test_lines_and_tabs_are_no_control_characters(text: str) -> None:
+def test_lines_and_tabs_are_no_control_characters(text):
     assert decode_table(text.encode()).text == text.removesuffix("\x1a")
 
 
-def test_lines_have_their_number_in_the_file(tmp_path: Path) -> None:
+def test_lines_have_their_number_in_the_file(tmp_path):
     path = tmp_path / "manifest.csv"
     path.write_text('sep=,\nimage,label,note\na.jpg,MEL,"two\nlines"\n\nb.jpg,NV\n')
     assert [line.number for line in read_delimited(path, ["image"]).lines] == [3, 6]
@@ -48,7 +48,7 @@ def test_lines_have_their_number_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Path:
+def there(tmp_path):
     for name in ("images/a.jpg", "images/Ü.jpg", "images/two.jpg", "images/two.png", "other/d.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -69,7 +69,7 @@ def there(tmp_path: Path) -> Path:
         ("12.jpg", "12.jpg"),
     ],
 )
-def test_an_image_that_is_not_there_is_the_one_file_that_fits(there: Path, image: str, found: str) -> None:
+def test_an_image_that_is_not_there_is_the_one_file_that_fits(there, image, found):
     path = there / "manifest.csv"
     path.write_text(f"image,label\n{image},MEL\n")
     assert images(path) == [found]
@@ -78,7 +78,7 @@ def test_an_image_that_is_not_there_is_the_one_file_that_fits(there: Path, image
     assert images(path) == [str(there / found)]
 
 
-def test_a_name_that_is_too_long_is_no_file(there: Path) -> None:
+def test_a_name_that_is_too_long_is_no_file(there):
     path, name = there / "manifest.csv", "x" * 300
     path.write_text(f"image\n{name}.jpg\n{name}/a.jpg\n")
     assert images(path) == [f"{name}.jpg", f"{name}/a.jpg"]

@@ -3,7 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -46,9 +46,7 @@ def half_up(number: Fraction) -> int:
 
 @pytest.mark.parametrize("percent", [1, 10, 20, 30, 40, 70, 80, 100])
 @pytest.mark.parametrize("votes", [{"A": 53, "B": 24, "C": 7}, {"A": 10, "B": 10}, {"A": 61, "B": 3, "C": 3}])
-def test_single_pictures_are_labelled_as_sainte_lague_deals_seats(
-    votes: dict[str, int], percent: int
-) -> None:
+def test_single_pictures_are_labelled_as_sainte_lague_deals_seats(votes, percent):
     codes = [code for code, count in votes.items() for _ in range(count)]
     labelled = kept(percent / 100, list(range(len(codes))), codes)
     count = max(1, half_up(Fraction(percent, 100) * len(codes)))
@@ -59,16 +57,14 @@ def test_single_pictures_are_labelled_as_sainte_lague_deals_seats(
 @pytest.mark.parametrize(
     ("fraction", "lesion", "singles"), [(0.1, 0, 1), (0.4, 0, 1), (0.5, 3, 1), (0.8, 3, 1), (0.9, 3, 2)]
 )
-def test_a_lesion_of_three_between_two_single_pictures_by_hand(
-    fraction: float, lesion: int, singles: int
-) -> None:
+def test_a_lesion_of_three_between_two_single_pictures_by_hand(fraction, lesion, singles):
     # Places: B's first 0.5 / 2, A's lesion 1.5 / 3, B's second 1.5 / 2. Middles in that order, of N = 5
     # pictures: 0.5, 1 + 1.5 and 4 + 0.5.
     labelled = kept(fraction, [0, 0, 0, 1, 2], list("AAABB"))
     assert (labelled[:3].sum(), labelled[3:].sum()) == (lesion, singles)
 
 
-def test_everything_is_kept_at_one_and_everything_but_training_always() -> None:
+def test_everything_is_kept_at_one_and_everything_but_training_always():
     codes, splits = ["A", "B", "", "A"] * 10, ["train", "validation", "calibration", "test"] * 10
     assert kept(1.0, list(range(40)), codes).all()
     labelled = kept(0.01, list(range(40)), codes, splits=splits)
@@ -76,13 +72,13 @@ def test_everything_is_kept_at_one_and_everything_but_training_always() -> None:
     assert labelled[[split == "train" for split in splits]].sum() == 1
 
 
-def test_unlabelled_pictures_are_not_counted() -> None:
+def test_unlabelled_pictures_are_not_counted():
     codes = ["A"] * 10 + [""] * 90
     labelled = kept(0.2, list(range(100)), codes)
     assert labelled[:10].sum() == 2
 
 
-def test_each_client_is_drawn_from_its_own_pictures_and_keeps_one() -> None:
+def test_each_client_is_drawn_from_its_own_pictures_and_keeps_one():
     codes, holders = ["A", "B", "B"] * 20, [0] * 50 + [1] * 8 + [NOBODY] * 2
     component_ids = list(range(60))
     together = kept(0.05, component_ids, codes, holders=holders)
@@ -94,11 +90,8 @@ def test_each_client_is_drawn_from_its_own_pictures_and_keeps_one() -> None:
 LESIONS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("AAABC")), min_size=1, max_size=60)
 
 
-@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.floats(0.01, 1), st.integers(0, 5))
-def test_draws_are_nested_whole_and_near_what_is_asked(
-    lesions: list[tuple[int, str]], first: float, second: float, seed: int
-) -> None:
+def test_draws_are_nested_whole_and_near_what_is_asked(lesions, first, second, seed):
     component_ids = [number for number, (size, _) in enumerate(lesions) for _ in range(size)]
     codes = [lesions[number][1] for number in component_ids]
     few, many = (kept(share, component_ids, codes, seed=seed) for share in sorted((first, second)))
@@ -112,9 +105,8 @@ def test_draws_are_nested_whole_and_near_what_is_asked(
         assert labelled.any()
 
 
-@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.integers(0, 5))
-def test_all_classes_keep_the_same_share(lesions: list[tuple[int, str]], share: float, seed: int) -> None:
+def test_all_classes_keep_the_same_share(lesions, share, seed):
     """One share t fits all classes: class c has t n_c labelled pictures, to within half a component."""
     component_ids = [number for number, (size, _) in enumerate(lesions) for _ in range(size)]
     codes = np.array([lesions[number][1] for number in component_ids])

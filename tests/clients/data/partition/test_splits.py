@@ -36,7 +36,7 @@ def many(count: int, seed: int = 0, prefix: str = "") -> list[Row]:
     return rows
 
 
-def test_no_lesion_or_patient_is_in_two_splits_and_shares_are_met() -> None:
+def test_no_lesion_or_patient_is_in_two_splits_and_shares_are_met():
     rows = many(3000)
     splits = split(rows)
     of_patient: dict[str, set[int]] = {}
@@ -47,7 +47,7 @@ def test_no_lesion_or_patient_is_in_two_splits_and_shares_are_met() -> None:
     assert np.abs(proportions - [0.6, 0.1, 0.1, 0.2]).max() < 0.01
 
 
-def test_each_subgroup_gets_its_shares_even_when_it_is_small() -> None:
+def test_each_subgroup_gets_its_shares_even_when_it_is_small():
     rows = many(3000)
     splits = split(rows)
     for tone in ("1", "2", "3"):
@@ -56,17 +56,17 @@ def test_each_subgroup_gets_its_shares_even_when_it_is_small() -> None:
         assert np.abs(proportions - [0.6, 0.1, 0.1, 0.2]).max() < 12 / len(mine)
 
 
-def test_single_lesions_of_one_label_and_subgroup_are_shared_to_the_picture() -> None:
+def test_single_lesions_of_one_label_and_subgroup_are_shared_to_the_picture():
     rows = [Row(f"{number}.jpg", "MEL") for number in range(50)]
     assert np.bincount(split(rows)).tolist() == [30, 5, 5, 10]
 
 
-def test_five_lesions_of_five_labels_do_not_all_go_to_training() -> None:
+def test_five_lesions_of_five_labels_do_not_all_go_to_training():
     rows = [Row(f"{number}.jpg", f"label {number}") for number in range(5)]
     assert len(set(split(rows).tolist())) >= 3
 
 
-def test_given_splits_are_kept_and_carry_their_kin_along() -> None:
+def test_given_splits_are_kept_and_carry_their_kin_along():
     rows = [
         Row("a.jpg", lesion_id="1", split="test"),
         Row("b.jpg", lesion_id="1"),
@@ -75,7 +75,7 @@ def test_given_splits_are_kept_and_carry_their_kin_along() -> None:
     assert [SPLITS[number] for number in split(rows)] == ["test", "test", "calibration"]
 
 
-def test_given_splits_count_towards_the_shares() -> None:
+def test_given_splits_count_towards_the_shares():
     given_rows = [Row(f"{number}.jpg", "NV", split="test") for number in range(20)]
     rows = given_rows + [Row(f"{number}.jpg", "NV") for number in range(20, 100)]
     counts = Counter(split(rows)[20:].tolist())
@@ -83,7 +83,7 @@ def test_given_splits_count_towards_the_shares() -> None:
     assert abs(counts[0] - 60) + abs(counts[1] - 10) + abs(counts[2] - 10) + counts[3] <= 12
 
 
-def test_given_splits_that_part_a_lesion_are_refused_by_name() -> None:
+def test_given_splits_that_part_a_lesion_are_refused_by_name():
     rows = [
         Row("a.jpg", lesion_id="IL_1", patient_id="p", split="train"),
         Row("b.jpg", lesion_id="IL_2", patient_id="p", split="test"),
@@ -105,7 +105,7 @@ def moved_without(rows: list[Row], drawn: dict[str, int]) -> list[int]:
     return found
 
 
-def test_who_is_withdrawn_moves_nobody_where_splits_are_given_and_many_where_they_are_drawn() -> None:
+def test_who_is_withdrawn_moves_nobody_where_splits_are_given_and_many_where_they_are_drawn():
     """Splits are dealt along a line, and one fewer shifts all that come after: the learned is tested on."""
     rows = many(900)
     drawn = {row.image: number for row, number in zip(rows, split(rows).tolist(), strict=True)}

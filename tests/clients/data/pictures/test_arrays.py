@@ -1,6 +1,5 @@
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def test_threads_share_a_reader(tmp_path: Path) -> None:
+def test_threads_share_a_reader(tmp_path):
     colours = drawn(40, 8, 8, 3)
     np.savez(tmp_path / "a.npz", images=colours)
     with PictureReader() as reader, ThreadPoolExecutor(8) as pool:
@@ -24,7 +23,7 @@ def test_threads_share_a_reader(tmp_path: Path) -> None:
     assert (np.stack(decoded) == colours).all()
 
 
-def test_the_stamp_changes_with_the_array_alone(tmp_path: Path) -> None:
+def test_the_stamp_changes_with_the_array_alone(tmp_path):
     def stamp(array: np.ndarray, name: str) -> tuple[int, int]:
         np.savez(tmp_path / name, images=array)
         with PictureReader() as reader:
@@ -34,7 +33,7 @@ def test_the_stamp_changes_with_the_array_alone(tmp_path: Path) -> None:
     assert stamp(drawn(2, 8, 8), "3.npz") != stamp(drawn(2, 8, 8, seed=1), "4.npz")
 
 
-def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_read_says_why(tmp_path):
     np.savez(
         tmp_path / "a.npz",
         images=drawn(2, 8, 8),

@@ -43,7 +43,7 @@ def huge_png() -> bytes:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> list[PictureFile]:
+def pictures(tmp_path):
     files = []
     for number in range(3):
         path = tmp_path / "in" / f"{number}.png"
@@ -53,7 +53,7 @@ def pictures(tmp_path: Path) -> list[PictureFile]:
     return files
 
 
-def test_pictures_of_the_right_size_come_out_as_they_are(tmp_path: Path, pictures: list[PictureFile]) -> None:
+def test_pictures_of_the_right_size_come_out_as_they_are(tmp_path, pictures):
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("x/3.png", png(3))
     files = [*pictures, PictureFile(tmp_path / "z.zip", "x/3.png")]
@@ -67,15 +67,13 @@ def test_pictures_of_the_right_size_come_out_as_they_are(tmp_path: Path, picture
     assert decoded.broken == {}
 
 
-def test_the_second_time_nothing_is_decoded(
-    tmp_path: Path, pictures: list[PictureFile], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_time_nothing_is_decoded(tmp_path, pictures, monkeypatch):
     first = decode_once(pictures, RULE, tmp_path / "cache")
     monkeypatch.setattr(cache_module, "decode_picture", None)
     assert decode_once(pictures, RULE, tmp_path / "cache").path == first.path
 
 
-def test_another_rule_list_or_file_is_another_cache(tmp_path: Path, pictures: list[PictureFile]) -> None:
+def test_another_rule_list_or_file_is_another_cache(tmp_path, pictures):
     paths = {
         decode_once(pictures, RULE, tmp_path / "cache").path,
         decode_once(pictures, PictureRule(size=8), tmp_path / "cache").path,
@@ -86,9 +84,7 @@ def test_another_rule_list_or_file_is_another_cache(tmp_path: Path, pictures: li
     assert len(paths) == 4
 
 
-def test_broken_pictures_are_named_and_the_others_are_there(
-    tmp_path: Path, pictures: list[PictureFile]
-) -> None:
+def test_broken_pictures_are_named_and_the_others_are_there(tmp_path, pictures):
     contents = {
         "text.jpg": b"this is no picture",
         "cut.png": png(0, 64)[:-300],
@@ -108,9 +104,7 @@ def test_broken_pictures_are_named_and_the_others_are_there(
     assert open_images(decoded.path)[5:].any(axis=(1, 2, 3)).all()
 
 
-def test_builders_at_the_same_time_agree_and_leave_one_cache(
-    tmp_path: Path, pictures: list[PictureFile], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builders_at_the_same_time_agree_and_leave_one_cache(tmp_path, pictures, monkeypatch):
     both = threading.Barrier(2)
     decode = cache_module.decode_picture
 
@@ -134,9 +128,7 @@ def test_builders_at_the_same_time_agree_and_leave_one_cache(
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [found[0].parent.name]
 
 
-def test_a_builder_that_fails_leaves_nothing(
-    tmp_path: Path, pictures: list[PictureFile], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_builder_that_fails_leaves_nothing(tmp_path, pictures, monkeypatch):
     def no_space(content: bytes, rule: PictureRule) -> np.ndarray:
         raise OSError(28, "No space left on device")
 
@@ -146,14 +138,14 @@ def test_a_builder_that_fails_leaves_nothing(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_damaged_cache_says_what_to_do(tmp_path: Path, pictures: list[PictureFile]) -> None:
+def test_a_damaged_cache_says_what_to_do(tmp_path, pictures):
     path = decode_once(pictures, RULE, tmp_path / "cache").path
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ClientDataError, match=r"damaged .*; delete it and start again"):
         decode_once(pictures, RULE, tmp_path / "cache")
 
 
-def test_contents_are_sha256_of_the_files(tmp_path: Path, pictures: list[PictureFile]) -> None:
+def test_contents_are_sha256_of_the_files(tmp_path, pictures):
     import hashlib
 
     decoded = decode_once(pictures, RULE, tmp_path / "cache")

@@ -30,7 +30,7 @@ def unusable(image: str, folder: Path) -> UnusablePicture:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name, content in {
         "marked.jpg": jpeg()[:-300] + b"\xff\xd9",  # as if it were whole
         "large.jpg": jpeg(101),
@@ -60,12 +60,12 @@ def folder(tmp_path: Path) -> Path:
         ("folder.jpg", "this is a folder, not a picture", "folder.jpg"),
     ],
 )
-def test_a_cause_is_what_pictures_share(folder: Path, image: str, cause: str, shown: str) -> None:
+def test_a_cause_is_what_pictures_share(folder, image, cause, shown):
     ((found, pictures),) = by_cause([unusable(image, folder)]).items()
     assert found.startswith(cause)
     assert pictures[0].startswith(shown)
 
 
-def test_the_cause_of_most_pictures_is_first(folder: Path) -> None:
+def test_the_cause_of_most_pictures_is_first(folder):
     found = by_cause([unusable(name, folder) for name in ("marked.jpg", "gone.jpg", "far.jpg")])
     assert next(iter(found.items())) == (causes.MISSING, ["gone.jpg", "far.jpg"])

@@ -7,13 +7,13 @@ from clients.data.pictures import files
 from clients.data.pictures.files import PictureFile, PictureReader, UnreadablePictureError, locate
 
 
-def test_locates_files_and_members(tmp_path: Path) -> None:
+def test_locates_files_and_members(tmp_path):
     assert locate("a/b.jpg", tmp_path) == PictureFile(tmp_path / "a/b.jpg")
     assert locate("z.zip::a/b.jpg", tmp_path) == PictureFile(tmp_path / "z.zip", "a/b.jpg")
     assert locate("/a/b.jpg", tmp_path) == PictureFile(Path("/a/b.jpg"))
 
 
-def test_reads_files_and_members(tmp_path: Path) -> None:
+def test_reads_files_and_members(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"file")
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("in/b.jpg", b"member")
@@ -22,7 +22,7 @@ def test_reads_files_and_members(tmp_path: Path) -> None:
         assert reader.read(locate("z.zip::in/b.jpg", tmp_path)) == b"member"
 
 
-def test_the_stamp_of_a_member_changes_with_its_content_alone(tmp_path: Path) -> None:
+def test_the_stamp_of_a_member_changes_with_its_content_alone(tmp_path):
     def stamp(content: bytes, name: str) -> tuple[int, int]:
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("b.jpg", content)
@@ -33,7 +33,7 @@ def test_the_stamp_of_a_member_changes_with_its_content_alone(tmp_path: Path) ->
     assert stamp(b"one", "3.zip") != stamp(b"two", "4.zip")
 
 
-def test_what_cannot_be_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.zip").write_text("no zip file")
     (tmp_path / "large.jpg").write_bytes(bytes(6000))

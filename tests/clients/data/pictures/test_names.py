@@ -13,7 +13,7 @@ from clients.data.pictures.names import NameMatch, PictureNames
         ("1.2.840.1", ("1.2.840.1", "1.2.840.2"), "1.2.840.1"),
     ],
 )
-def test_the_one_file_that_fits_best_is_found(name: str, files: tuple[str, ...], place: str) -> None:
+def test_the_one_file_that_fits_best_is_found(name, files, place):
     found = PictureNames(files).find(name)
     assert (found.place, found.several) == (place, ())
 
@@ -30,7 +30,7 @@ def test_the_one_file_that_fits_best_is_found(name: str, files: tuple[str, ...],
         ("https://x/a.jpg", ("a.jpg",)),
     ],
 )
-def test_what_does_not_fit_is_not_found(name: str, files: tuple[str, ...]) -> None:
+def test_what_does_not_fit_is_not_found(name, files):
     assert PictureNames(files).find(name) == NameMatch()
 
 
@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_not_found(name: str, files: tuple[str, ...]) -> No
         ("A.JPG", ("a.jpg", "A.jpg")),
     ],
 )
-def test_of_several_that_fit_alike_none_is_taken(name: str, files: tuple[str, ...]) -> None:
+def test_of_several_that_fit_alike_none_is_taken(name, files):
     found = PictureNames(files).find(name)
     assert (found.place, found.several) == ("", files)
 
@@ -58,5 +58,5 @@ def test_of_several_that_fit_alike_none_is_taken(name: str, files: tuple[str, ..
         ("C:\\far\\a.jpg", "images/a.jpg"),
     ],
 )
-def test_a_manifest_does_not_look_into_other_folders(name: str, place: str) -> None:
+def test_a_manifest_does_not_look_into_other_folders(name, place):
     assert PictureNames(["images/a.jpg"]).find(name, anywhere=False).place == place

@@ -25,7 +25,7 @@ WHOLE = np.array([[0.0, 1.0, 0.0, 1.0]])
 
 
 @pytest.fixture(scope="module")
-def lesions() -> list[NDArray[np.uint8]]:
+def lesions():
     return [draw(case_of(3, index), SIZE) for index in range(40)]
 
 

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
@@ -12,11 +11,11 @@ CASES = [case_of(5, index) for index in range(900)]
 
 
 @pytest.fixture(scope="module")
-def pictures() -> NDArray[np.uint8]:
+def pictures():
     return np.stack([draw(case, 32) for case in CASES])
 
 
-def test_a_picture_depends_on_its_case_and_size_alone() -> None:
+def test_a_picture_depends_on_its_case_and_size_alone():
     first = draw(case_of(3, 17), 48)
     assert first.shape == (48, 48, 3)
     assert first.dtype == np.uint8
@@ -25,12 +24,12 @@ def test_a_picture_depends_on_its_case_and_size_alone() -> None:
     assert (first != draw(case_of(3, 18), 48)).any()
 
 
-def test_two_views_of_a_lesion_differ(pictures: NDArray[np.uint8]) -> None:
+def test_two_views_of_a_lesion_differ(pictures):
     assert CASES[4].lesion == CASES[5].lesion
     assert np.abs(pictures[4].astype(int) - pictures[5]).mean() > 5
 
 
-def test_darker_skin_is_darker_and_shows_pigment_less(pictures: NDArray[np.uint8]) -> None:
+def test_darker_skin_is_darker_and_shows_pigment_less(pictures):
     tones = np.array([case.tone for case in CASES])
     brightness = [pictures[tones == tone].mean() for tone in range(1, 7)]
     assert brightness == sorted(brightness, reverse=True)
@@ -39,7 +38,7 @@ def test_darker_skin_is_darker_and_shows_pigment_less(pictures: NDArray[np.uint8
 
 
 @pytest.mark.parametrize("folded", [True, False], ids=["malignancy", "four classes"])
-def test_colours_alone_do_not_tell_the_class(pictures: NDArray[np.uint8], folded: bool) -> None:
+def test_colours_alone_do_not_tell_the_class(pictures, folded):
     """A linear model on colour histograms must stay near chance, or the pictures would teach colour alone."""
     channels = [
         [np.histogram(one[..., channel], 16, (0, 256))[0] for channel in range(3)] for one in pictures

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,7 +8,7 @@ from clients.data.synthetic.draw import case_of, draw
 from clients.data.synthetic.write import write_synthetic
 
 
-def test_pictures_and_manifest_say_the_same(tmp_path: Path) -> None:
+def test_pictures_and_manifest_say_the_same(tmp_path):
     manifest = write_synthetic(tmp_path / "out", pictures=7, size=32, seed=3)
     assert read_manifest(tmp_path / "out" / "manifest.csv").rows == manifest.rows
     for index, row in enumerate(manifest.rows):
@@ -20,7 +18,7 @@ def test_pictures_and_manifest_say_the_same(tmp_path: Path) -> None:
     assert manifest.rows[4].lesion_id == manifest.rows[5].lesion_id
 
 
-def test_an_empty_folder_is_filled_and_another_is_left_alone(tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_and_another_is_left_alone(tmp_path):
     (tmp_path / "empty").mkdir()
     assert len(write_synthetic(tmp_path / "empty", pictures=6, size=32, seed=0).rows) == 6
     (tmp_path / "full").mkdir()

@@ -36,7 +36,7 @@ def test_the_exported_model_is_the_one_that_was_trained(make_job, run_job, feder
     assert [label.code for label in bundle.manifest.labels] == ["benign", "malignant"]
     assert bundle.manifest.lineage.job == job.digest
     assert bundle.manifest.picture.size == 16
-    assert bundle.manifest.picture.version == 2
+    assert bundle.manifest.picture.version == 3
 
     model = build_model(job.model, 2, seed=99)
     model.load_state_dict(ran.weights(), strict=False)
