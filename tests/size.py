@@ -23,16 +23,16 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_712,
-    "modules": 488,
-    "folders": 66,
-    "imports, in thousandths of code": 113,
+    "lines of code": 60_902,
+    "modules": 462,
+    "folders": 64,
+    "imports, in thousandths of code": 112,
     "words of the dialect in docstrings": 16,
-    "lines of tests": 84_968,
-    "lines of benchmarks": 5_908,
+    "lines of tests": 85_431,
+    "lines of benchmarks": 5_913,
     "recipes": 45,
     "decision records": 20,
-    "words of docs": 62_884,
+    "words of docs": 63_523,
     "words of the dialect in docs": 8,
 }
 
