@@ -564,8 +564,10 @@ def _samples(frame: _Frame) -> tuple[NDArray[Any], str]:
     packed = frame.syntax not in (IMPLICIT, EXPLICIT, DEFLATED)
     pixels = encapsulate([frame.pixels]) if packed else _lying(frame)
     paired = not packed and frame.photometric in _PAIRED
-    if frame.syntax in JPEG_2000 and not frame.pixels.rstrip(b"\0").endswith(b"\xff\xd9"):
-        raise TruncatedPicture("the JPEG 2000 in the DICOM file ends early; send the whole file again")
+    if packed and frame.syntax != RUN_LENGTHS and not frame.pixels.rstrip(b"\0").endswith(b"\xff\xd9"):
+        raise TruncatedPicture(
+            f"the {TRANSFER_SYNTAXES[frame.syntax]} in the DICOM file ends early; send the whole file again"
+        )
     decoder = get_decoder(frame.syntax if packed else EXPLICIT)
     plugin = _UNPACKED_BY[frame.syntax]
     if packed and plugin not in decoder.available_plugins:

@@ -117,6 +117,13 @@ def test_what_is_not_converted_is_told(kind):
     assert decode_picture(content, RULE).shape == (16, 16, 3)
 
 
+def test_an_avif_whose_parts_declare_several_colours_is_told():
+    content = avif(1, 13)
+    box = b"\0\0\0\x18freecolrnclx" + struct.pack(">HHHB", 12, 13, 6, 128) + b"\0"
+    at = int.from_bytes(content[:4], "big")
+    assert "several colour spaces" in unused_profile(open_picture(content[:at] + box + content[at:]))
+
+
 def test_heic_in_display_p3_is_converted():
     plain, wide = (decode_picture(heic(nclx=(name, 13)), RULE)[0, 0].astype(int) for name in (1, 12))
     twin = saved(Image.new("RGB", (16, 16), tuple(plain)), icc_profile=colour_profiles.display_p3())

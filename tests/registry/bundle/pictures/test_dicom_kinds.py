@@ -89,6 +89,17 @@ def test_jpeg_lossless_is_the_picture_it_was_made_of(tmp_path, photometric, pixe
     np.testing.assert_array_equal(seen(content), seen(saved(pixels)))
 
 
+def test_a_lossless_jpeg_that_does_not_say_its_colours_has_those_that_libjpeg_takes_it_for(tmp_path):
+    packed = dcmread(io.BytesIO(lossless_jpeg(dicom_file(COLOURS), tmp_path))).PixelData
+    marked = get_frame(packed, 0, number_of_frames=1)
+    assert marked[2:4] == b"\xff\xee"
+    bare = marked[:2] + marked[4 + int.from_bytes(marked[4:6], "big") :]
+    found = seen(dicom_file(bare, "RGB", uid.JPEGLosslessSV1, size=SIZE))
+    np.testing.assert_array_equal(found, seen(saved(COLOURS)))
+    with pytest.raises(DamagedPicture, match="the JPEG does not say so"):
+        seen(dicom_file(bare, "YBR_FULL", uid.JPEGLosslessSV1, size=SIZE))
+
+
 @pytest.mark.parametrize("syntax", [uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit])
 def test_a_grey_jpeg_is_white_where_it_is_zero_if_the_file_says_so(syntax):
     smooth = Image.fromarray(noise(4, 4)).resize(SIZE, Image.Resampling.BICUBIC)
@@ -243,7 +254,7 @@ def test_a_jpeg_2000_that_is_cut_is_refused_and_not_filled_with_green():
     whole = jpeg_2000(np.asarray(Image.fromarray(noise(8, 8, 3)).resize((64, 64))))
     for share in (0.3, 0.6, 0.95):
         content = dicom_file(whole[: int(share * len(whole))], "YBR_RCT", J2K, size=(64, 64))
-        with pytest.raises(TruncatedPicture, match="JPEG 2000 in the DICOM file ends early"):
+        with pytest.raises(TruncatedPicture, match="JPEG 2000 Lossless in the DICOM file ends early"):
             seen(content)
 
 
