@@ -35,14 +35,8 @@ from personalization.report.data import report_data
 from personalization.report.page import render_report
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SERVER
-from training.engines.flare.calls import (
-    AT_ONCE,
-    CallLeftovers,
-    FlareChannel,
-    GuardedChannel,
-    StoppedError,
-    spare_what_is_here,
-)
+from training.engines.flare.calls import AT_ONCE, GuardedChannel, StoppedError
+from training.engines.flare.flare_calls import CallLeftovers, FlareChannel, spare_what_is_here
 from training.engines.flare.registration import OfflineError
 from training.engines.flare.roster import Roster
 from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures

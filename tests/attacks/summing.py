@@ -19,7 +19,7 @@ from clients.store import ClientStore
 from training.algorithms.client import Client
 from training.errors import TrainingError
 from training.messages.message import Answer, Broadcast, Failure, Update
-from training.privacy.secagg import arithmetic as shamir
+from training.privacy.secagg import arithmetic
 from training.privacy.secagg.arithmetic import FixedPointVector, Recovery, decode
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.keys import Agreement, Identity, KeyPair, Signed, derive, seal, unseal
@@ -231,8 +231,8 @@ def impersonate(
         there = session + (0).to_bytes(4, "big") + place.to_bytes(4, "big")
         back = session + place.to_bytes(4, "big") + (0).to_bytes(4, "big")
         shares = unseal(key, tensor_bytes_of(shared.tensors[SEALED][place]), there)
-        self_shares[place] = shares[shamir.SHARE_BYTES :]
-        sealed.append(seal(key, bytes(2 * shamir.SHARE_BYTES), back))
+        self_shares[place] = shares[arithmetic.SHARE_BYTES :]
+        sealed.append(seal(key, bytes(2 * arithmetic.SHARE_BYTES), back))
     layout = read_layout(withheld.tensors[LAYOUT])
     plan = MaskedRequest(**common, present=tuple(places), weight=1, total_weight=4, layout=tuple(layout))
     masked = put(MASKED, plan, {SEALED: rows_tensor(sealed, SEALED_BYTES)})

@@ -12,7 +12,7 @@ import torch
 from tests.attacks.summing import asker, evaluate, hospitals
 from training.errors import QuorumError
 from training.messages.message import Failure
-from training.privacy.secagg import messages as cohorts
+from training.privacy.secagg import messages
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
 from training.privacy.secagg.sums import CohortError, sum_answers
 
@@ -52,7 +52,7 @@ def everybodys(made, names):
 @SIGNED
 def test_who_keeps_nothing_can_be_subtracted(tmp_path, monkeypatch, first, second, signed):
     made = hospitals(tmp_path, FOUR, signed=signed)
-    monkeypatch.setattr(cohorts, "entries", lambda client: {})
+    monkeypatch.setattr(messages, "entries", lambda client: {})
     difference = total(made, FOUR, **first) - total(made, FOUR[:3], **second)
     assert torch.equal(difference, made["elm"].counts)
 

@@ -10,7 +10,7 @@ import torch
 from tests.attacks.summing import Hospital, asker, hospitals
 from training.errors import QuorumError
 from training.messages.message import Broadcast, Failure, Update
-from training.privacy.secagg import messages as cohorts
+from training.privacy.secagg import messages
 from training.privacy.secagg.client import withhold
 from training.privacy.secagg.messages import topic_of
 from training.privacy.secagg.sums import CohortError, sum_masked_updates
@@ -61,7 +61,7 @@ def test_hospitals_refuse_it_whatever_the_coordinator_does(tmp_path, monkeypatch
 
 
 def test_who_keeps_nothing_can_be_subtracted(tmp_path, monkeypatch):
-    monkeypatch.setattr(cohorts, "entries", lambda client: {})
+    monkeypatch.setattr(messages, "entries", lambda client: {})
     made = hospitals(tmp_path, FOUR, signed=False)
     difference = weights_of(made, FOUR) - weights_of(restarted(tmp_path, made), FOUR[:3])
     assert torch.equal(difference, made["elm"].counts)

@@ -14,8 +14,7 @@ from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
 from training.messages.message import Failure
 from training.privacy.secagg import client as client_module
-from training.privacy.secagg import messages as cohorts
-from training.privacy.secagg import server
+from training.privacy.secagg import messages, server
 from training.privacy.secagg.arithmetic import Recovery, decode
 from training.privacy.secagg.keys import Agreement, KeyPair, Signed, derive
 from training.privacy.secagg.messages import (
@@ -150,7 +149,7 @@ def test_hospitals_that_are_asked_different_things_do_not_add_up(tmp_path, monke
     with pytest.raises(QuorumError, match="of another session"):
         sum_answers(asker(unsigned), requests, config)
 
-    monkeypatch.setattr(cohorts, "request_digest", lambda request: "")
+    monkeypatch.setattr(messages, "request_digest", lambda request: "")
     control = hospitals(tmp_path / "control", signed=True)
     sums, _ = sum_answers(asker(control), requests, config)
     assert torch.equal(sums[0].tensors["counts"], control["ash"].counts)

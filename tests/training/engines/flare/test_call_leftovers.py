@@ -8,8 +8,9 @@ import pytest
 from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 
-from training.engines.flare import calls as module
-from training.engines.flare.calls import BUFFER_BYTES, CallLeftovers, ChannelError, FlareChannel
+from training.engines.flare import flare_calls as module
+from training.engines.flare.calls import ChannelError
+from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareChannel
 
 PIECE = b"x" * 100
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.errors import MessageError
-from training.privacy.secagg import arithmetic as shamir
+from training.privacy.secagg import arithmetic
 from training.privacy.secagg.arithmetic import PRIME, Recovery, evaluate, split
 
 
@@ -104,7 +104,7 @@ def test_shares_of_a_polynomial_of_one_degree_more_are_noticed():
 
 def test_without_the_word_a_wrong_share_beyond_the_threshold_would_pass(monkeypatch):
     """The control: of 5 shares the last two are not needed, and only the word looks at them."""
-    monkeypatch.setattr(shamir, "dual_word", lambda points, dual, degrees: [])
+    monkeypatch.setattr(arithmetic, "dual_word", lambda points, dual, degrees: [])
     secret = secrets.token_bytes(32)
     shares = dict(enumerate(split(secret, 5, 3)))
     assert combine(spoilt(shares, 4), 3) == secret
@@ -112,7 +112,7 @@ def test_without_the_word_a_wrong_share_beyond_the_threshold_would_pass(monkeypa
 
 def test_a_word_that_is_known_beforehand_could_be_lied_to(monkeypatch):
     """The control: against a q that is known, two wrong shares that make up for each other pass."""
-    monkeypatch.setattr(shamir.secrets, "randbelow", lambda below: 1)
+    monkeypatch.setattr(arithmetic.secrets, "randbelow", lambda below: 1)
     shares = dict(enumerate(split(secrets.token_bytes(32), 6, 3)))
     made = Recovery.of(shares, 3)
     lie = {4: 1, 5: -made.word[4] * pow(made.word[5], -1, PRIME)}
