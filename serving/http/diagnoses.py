@@ -18,7 +18,15 @@ from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import DIAGNOSES, document, request_id
 from serving.http.upload import FIELD, MAX_PICTURES, Upload, check_format, read_upload
-from serving.inference.predictor import Decoded, LoadedVersion, Source, build_diagnosis, decode, decode_frame
+from serving.inference.predictor import (
+    Decoded,
+    LoadedVersion,
+    Source,
+    bounded_rule,
+    build_diagnosis,
+    decode,
+    decode_frame,
+)
 from serving.monitoring.decision_log import PendingEntry
 from serving.protocol.parameters import ALL_FRAMES, Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
@@ -160,18 +168,15 @@ def prepare(
     for picture, kind in zip(upload.pictures, said_kinds(upload, parameters), strict=True):
         frames: Sequence[int | None] = [parameters.frame]
         if parameters.frame == ALL_FRAMES:
-            rule = loaded.manifest.picture
-            first = decode_frame(
-                picture.content, rule.model_copy(update={"max_pixels": max_pixels}), 1, decode_one
-            )
+            first = decode_frame(picture.content, bounded_rule(loaded, max_pixels), 1, decode_one)
             frames = range(1, first.answer.frames + 1)
-        sources += [(picture.content, frame) for frame in frames]
-        kinds += [kind] * len(frames)
-        if len(sources) > MAX_PICTURES:
+        if len(sources) + len(frames) > MAX_PICTURES:  # before any is listed: a file may claim billions
             raise InvalidParameter(
                 f"the files hold more than {MAX_PICTURES} frames, and no model takes more; name one by "
                 "`frame`"
             )
+        sources += [(picture.content, frame) for frame in frames]
+        kinds += [kind] * len(frames)
     given = read_case(loaded.manifest, [content for content, _ in sources], kinds, parameters.facts)
     return decode(loaded, sources, max_pixels, given, decode_one, explain=explain, burned_in=burned_in)
 

@@ -192,11 +192,10 @@ def decode(
         NotAnImage, WrongMediaType, BodyTooLarge, BurnedIn: a picture cannot be shown to a model.
         InvalidParameter: a frame is named, and no file holds several.
     """
-    rule = loaded.manifest.picture
-    bounded = rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
+    rule = bounded_rule(loaded, max_pixels)
     decoded, qualities, where, several, texts = [], [], [], False, False
     for content, frame in pictures:
-        picture = decode_frame(content, bounded, frame, decode_one)
+        picture = decode_frame(content, rule, frame, decode_one)
         several |= picture.answer.frames > 1
         texts |= picture.answer.burned_in
         if texts and not burned_in:
@@ -225,11 +224,17 @@ def decode(
         Question(np.stack(decoded), given, with_map=explain and loaded.has_map),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
-        same_file=len(set(pictures)) < len(pictures),
+        same_file=len(pictures) > 1 and len(set(pictures)) < len(pictures),
         where=tuple(where),
         sources=tuple(pictures),
         burned_in=texts,
     )
+
+
+def bounded_rule(loaded: LoadedVersion, max_pixels: int) -> PictureRule:
+    """The version's picture rule, within the service's limit of pixels."""
+    rule = loaded.manifest.picture
+    return rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
 
 
 def decode_frame(content: bytes, rule: PictureRule, frame: int | None, decode_one: Decode) -> DecodedPicture:

@@ -87,6 +87,17 @@ def test_each_frame_of_a_file_is_a_picture_of_the_lesion(service):
     assert (refused.status_code, "more than 8 frames" in refused.json()["detail"]) == (422, True)
 
 
+def test_a_file_that_claims_billions_of_frames_is_refused_before_any_is_listed(service):
+    """Attack: one compressed frame, and a number of frames that no memory holds. Control: frame 1 is read."""
+    wavelets = saved(noise(20, 24, 3), "JPEG2000", no_jp2=True)
+    claims = {"size": (24, 20), "NumberOfFrames": 2_000_000_000}
+    whole = dicom_file([wavelets, wavelets], "YBR_RCT", uid.JPEG2000Lossless, **claims)
+    parts = [("close_up", ("a.dcm", whole, "application/dicom"))]
+    assert service.form({"frame": "1"}, files=parts).status_code == 200
+    refused = service.form({"frame": "all"}, files=parts)
+    assert (refused.status_code, "more than 8 frames" in refused.json()["detail"]) == (422, True)
+
+
 def test_the_rules_are_those_of_what_was_given(service):
     said = service.form({"age": "70"}, files=files(close_up=CLOSE)).json()
     rules = case_bundle().manifest.rules_of(PATTERNS[1].pattern)
