@@ -109,9 +109,11 @@ def _is_whole(row: Mapping[str | None, object]) -> bool:
 SHOWN = 3  # pictures that a message names
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".hif", ".avif", ".dcm")
-NOT_READ = (*(".tif", ".tiff", ".bmp", ".gif", ".jp2", ".jxl", ".psd", ".pdf", ".dng", ".raf"), ".cr2",
-".cr3", ".nef", ".arw", ".orf", ".rw2")  # fmt: skip
+SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".heic", ".heif", ".hif", ".avif", ".dcm")
+NOT_READ = (
+    *(".tif", ".tiff", ".bmp", ".gif", ".jp2", ".jxl", ".psd", ".pdf"),
+    *(".dng", ".raf", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2"),
+)
 
 # What no other picture would change: the key, the options or the URL are wrong.
 OF_ALL = (ConnectionFailed, Unauthorized, Forbidden, NotFound, UnexpectedAnswer)
@@ -257,8 +259,11 @@ def diagnose(
     if of_one and not (single or (dermoscopic and not pictures and cases is None)):
         _stop(f"--{', --'.join(of_one)} are of one lesion; give one picture of it, or --cases FILE for many")
     parameters = {
-        **{"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale},
-        **{"model": model, "top": top, "frame": frame},
+        "skin_tone": skin_tone,
+        "skin_tone_scale": skin_tone_scale,
+        "model": model,
+        "top": top,
+        "frame": frame,
     }
     try:
         lesions = _lesions(pictures or [], kind, dermoscopic, facts if of_one else {}, cases)

@@ -53,9 +53,9 @@ def _described(error: yaml.MarkedYAMLError) -> str:
 
 
 _SURPRISING = {
-    "bool": re.compile(r"yes|no|on|off", re.IGNORECASE),
-    "int": re.compile(r"[-+]?0[0-7_]+|.*:.*"),  # 010 is 8, 12:30 is 750
-    "float": re.compile(r".*:.*"),
+    "bool": (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false"),
+    "int": (re.compile(r"[-+]?0[0-7_]+|.*:.*"), "another number"),  # 010 is 8, 12:30 is 750
+    "float": (re.compile(r".*:.*"), "another number"),
 }
 
 
@@ -68,8 +68,8 @@ def _refuse_surprising(node: yaml.Node) -> None:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     if not isinstance(node, yaml.ScalarNode) or node.style or kind not in _SURPRISING:
         return
-    if _SURPRISING[kind].fullmatch(node.value):
-        taken = {"bool": "true or false", "int": "another number", "float": "another number"}[kind]
+    pattern, taken = _SURPRISING[kind]
+    if pattern.fullmatch(node.value):
         problem = f"`{node.value}` is {taken} to YAML; put text in quotes, or write the value itself"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 

@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_904,
-    "modules": 462,
+    "lines of code": 60_920,
+    "modules": 463,
     "folders": 64,
     "imports, in thousandths of code": 112,
     "words of the dialect in docstrings": 16,
-    "lines of tests": 85_449,
+    "lines of tests": 85_496,
     "lines of benchmarks": 5_913,
     "recipes": 45,
     "decision records": 20,

@@ -34,6 +34,13 @@ Image = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
 
 Value = str | int | float | None
 
+# How a DICOM file without a preamble begins: with its head, or with its data set.
+_DICOM = (
+    b"\2\0\0\0UL\4\0",
+    b"\2\0\1\0OB",
+    b"\2\0\x10\0UI",
+    *(bytes((8, 0, n, 0)) for n in (0, 1, 5, 8, 18, 22)),
+)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SHOWN = 100  # characters of a wrong path that a message repeats
 
@@ -129,10 +136,12 @@ def media_type(content: bytes) -> str:
         return "image/png"
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
         return "image/webp"
-    if content[128:132] == b"DICM":
+    if content[128:132] == b"DICM" or content.startswith(_DICOM):
         return "application/dicom"
     if content[4:8] == b"ftyp":
-        brands = {content[at : at + 4] for at in (8, *range(16, min(content[3], 64), 4))}
+        brands = {
+            content[at : at + 4] for at in (8, *range(16, min(int.from_bytes(content[:4], "big"), 256), 4))
+        }
         if brands & {b"heic", b"heix", b"heim", b"heis"}:
             return "image/heic"
         if b"avif" in brands:

@@ -25,8 +25,11 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from clients.api import AsyncDermFed, DermFed, Diagnosis, errors
-from clients.api.requests import retry_after, wait_before_next
+from clients.api.requests import media_type, retry_after, wait_before_next
+from registry.bundle.pictures.open_file import picture_format
+from serving.http.upload import MEDIA_TYPES
 from tests.clients.both_clients import NAMES, connector, told_apart
+from tests.serving.hostile.archived import archived
 
 ROOT = Path(__file__).parents[2]
 KEY = "dfk_7_a-very-secret-key-that-nobody-may-see"
@@ -226,6 +229,11 @@ def test_what_is_no_picture_is_not_sent(serve, image, error, says):
     with pytest.raises(error, match=re.escape(says)):
         service.client.diagnose(image)
     assert service.requests == []
+
+
+def test_a_picture_is_declared_as_the_service_knows_it():
+    for content in archived():
+        assert MEDIA_TYPES[media_type(content)] == picture_format(content)
 
 
 def test_a_path_before_v1_is_kept(serve):

@@ -38,7 +38,7 @@ _LARGER = PictureRule(size=DECODED)  # for fingerprints
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProblemKind:
     """A kind of problem: what it is, what to do about it, and whether a job runs with it."""
 
     title: str
@@ -46,42 +46,42 @@ class Kind:
     may_stay: bool = False
 
 
-KINDS: Mapping[str, Kind] = {
-    "value": Kind("Rows that say something impossible", "Mend the cell, or leave it empty."),
-    "picture": Kind(
+KINDS: Mapping[str, ProblemKind] = {
+    "value": ProblemKind("Rows that say something impossible", "Mend the cell, or leave it empty."),
+    "picture": ProblemKind(
         "Pictures that are missing or broken",
         "Fetch them again, mend the column image, or leave the rows out, as “on_broken: skip” in a job does.",
     ),
-    "straddling": Kind(
+    "straddling": ProblemKind(
         "Lesions, patients or duplicates on both sides of a split",
         "Give them one split, or leave the column empty: a job then deals them whole.",
     ),
-    "case": Kind(
+    "case": ProblemKind(
         "Pictures of a lesion that contradict each other, or facts that cannot be read",
         "Mend the table; an empty cell contradicts nothing.",
     ),
-    "duplicate": Kind(
+    "duplicate": ProblemKind(
         "The same picture under different lesions",
         "A job keeps them on one side of a split; remove all but one, or give them one lesion_id.",
         may_stay=True,
     ),
-    "near-duplicate": Kind(
+    "near-duplicate": ProblemKind(
         "Pictures that are alike but for how they were saved, under different lesions",
         "A job may split them, and its figures be too good: look, and keep them together by "
         "“dermfed-data link”.",
         may_stay=True,
     ),
-    "contradiction": Kind(
+    "contradiction": ProblemKind(
         "One picture with two diagnoses",
         "A job learns both; find out which is right, and mend or remove the other row.",
         may_stay=True,
     ),
-    "burned-in": Kind(
+    "burned-in": ProblemKind(
         "Pictures of which the DICOM file says that texts are burned in",
         "A job learns from them as they are; look whether they name the patient, and export them without.",
         may_stay=True,
     ),
-    "lesion": Kind(
+    "lesion": ProblemKind(
         "One lesion at two patients",
         "A job takes them for one patient; mend patient_id, or give the lesions ids of their own.",
         may_stay=True,

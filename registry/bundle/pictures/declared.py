@@ -11,6 +11,7 @@ eXIf chunk before the pixels, in AVIF and HEIC the boxes irot and imir. XMP and 
 """
 
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -56,6 +57,14 @@ ADOBE_GAMMA: Final = 2.19921875
 _BRADFORD: Final = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
 _D50: Final = np.array([0.9642, 1.0, 0.8249])
 _TURNS: Final = range(2, 9)
+
+
+DECODER_ERRORS: Final = (
+    *(OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, OverflowError),
+    *(ZeroDivisionError, AttributeError, RuntimeError, struct.error, zlib.error),
+    Image.DecompressionBombError,
+)
+"""What Pillow's decoders raise on bytes that are not what they seem."""
 
 
 class _Cicp(NamedTuple):
@@ -125,6 +134,18 @@ def png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 12 + length
 
 
+def heif_boxes(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The outermost boxes of a HEIC or AVIF: name, begin and end, which may be beyond the bytes there are."""
+    at = 0
+    while at < len(content):
+        length, name = int.from_bytes(content[at : at + 4], "big"), content[at + 4 : at + 8]
+        if length == 1:
+            length = int.from_bytes(content[at + 8 : at + 16], "big")
+        end = len(content) if length == 0 else at + max(length, 8)
+        yield name, at, end
+        at = end
+
+
 def _of_png(chunks: Mapping[bytes, bytes], own: bytes | None) -> bytes | None:
     if len(cicp := chunks.get(b"cICP", b"")) == 4:
         return _of_cicp(_Cicp(cicp[0], cicp[1], full_range=bool(cicp[3]) and not cicp[2]))
@@ -162,7 +183,8 @@ def _nclx(content: bytes) -> _Cicp | None:
     Raises:
         ProfileNotUsed: its pictures (a thumbnail, an alpha channel) have several, and they differ.
     """
-    head, found, at = content[: content.find(b"mdat")], set[_Cicp](), -1
+    head = b"".join(content[begin:end] for name, begin, end in heif_boxes(content) if name == b"meta")
+    found, at = set[_Cicp](), -1
     while (at := head.find(b"colrnclx", at + 1)) >= 0:
         values = head[at + 8 : at + 14]
         # Whether YCbCr has its full range concerns the decoder, which has seen to it.
@@ -176,7 +198,7 @@ def _of_exif(exif: Image.Exif) -> bytes | None:
     try:
         space = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.ColorSpace)
         adobe = exif.get_ifd(ExifTags.IFD.Interop).get(1) == "R03"
-    except _BROKEN_EXIF:
+    except DECODER_ERRORS:
         return None
     if space == 2 or (space == 0xFFFF and adobe):
         return profile_of(ADOBE, ADOBE_GAMMA)
@@ -185,19 +207,13 @@ def _of_exif(exif: Image.Exif) -> bytes | None:
     return None
 
 
-_BROKEN_EXIF: Final = (
-    *(OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, OverflowError),
-    *(ZeroDivisionError, AttributeError, struct.error),
-)
-
-
 def _read(exif: bytes) -> Image.Exif:
     """What EXIF says; nothing where it cannot be read."""
     found = Image.Exif()
     try:
         if exif:
             found.load(exif)
-    except _BROKEN_EXIF:
+    except DECODER_ERRORS:
         return Image.Exif()
     return found
 

@@ -400,12 +400,12 @@ def is_dermoscopic(content: bytes) -> bool:
 
     What stands behind its SOP class is not read; of a deflated file 64 KiB are inflated.
     """
-    from pydicom.datadict import tag_for_keyword
-
     if not is_dicom(content):
         return False
     try:
         _require_pydicom()
+        from pydicom.datadict import tag_for_keyword
+
         elements = Elements()
         file, syntax = open_data_set(content, 2**16)
         until = tag_for_keyword("SOPClassUID") or 0

@@ -6,8 +6,6 @@ ceiling belongs to the picture rule.
 """
 
 import io
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
@@ -21,26 +19,8 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
-from registry.bundle.pictures.declared import declared, png_chunks
+from registry.bundle.pictures.declared import DECODER_ERRORS, declared, heif_boxes, png_chunks
 from registry.bundle.pictures.dicom import is_dicom, open_dicom
-
-DECODER_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    EOFError,
-    OverflowError,
-    ZeroDivisionError,
-    AttributeError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
-"""What Pillow's decoders raise on bytes that are not what they seem."""
 
 Format = Literal["JPEG", "PNG", "WebP", "HEIC", "AVIF", "DICOM"]
 ACCEPTED: Final = "JPEG, PNG, WebP, HEIC, AVIF and DICOM"
@@ -203,16 +183,11 @@ def _refuse_early_end(content: bytes, kind: Format) -> None:
     """Refuse what decoders let pass, or report as any damage: a PNG without its end, others cut short."""
     if kind == "PNG" and content[25:26] == b"\3" and all(name != b"PLTE" for name, _ in png_chunks(content)):
         raise DamagedPicture("the PNG names colours of a palette, and has none; save the picture again")
-    at = 0
-    while kind in ("HEIC", "AVIF") and at < len(content):
-        length = int.from_bytes(content[at : at + 4], "big")
-        if length == 1:
-            length = int.from_bytes(content[at + 8 : at + 16], "big")
-        at = len(content) if length == 0 else at + max(length, 8)
-    if at > len(content):
+    promised = max(end for _, _, end in heif_boxes(content)) if kind in ("HEIC", "AVIF") else 0
+    if promised > len(content):
         raise TruncatedPicture(
-            f"the {kind} has {len(content):,} of the {at:,} bytes that its boxes promise; send the whole "
-            "file again"
+            f"the {kind} has {len(content):,} of the {promised:,} bytes that its boxes promise; send the "
+            "whole file again"
         )
     if kind == "PNG" and _PNG_END not in content:
         raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")

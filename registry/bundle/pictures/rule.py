@@ -36,9 +36,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
 from registry.bundle.pictures.colours import Conversion, ProfileNotUsed, conversion_of
-from registry.bundle.pictures.declared import Declared
+from registry.bundle.pictures.declared import DECODER_ERRORS, Declared
 from registry.bundle.pictures.jpeg import load_jpeg
-from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
+from registry.bundle.pictures.open_file import open_picture, refusal
 
 PICTURE_VERSION = 3
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""

@@ -20,6 +20,7 @@ from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import DECODE_SHARE
 from tests.serving.decoding.conftest import MEGABYTE, RULE, SOUND, sound
 from tests.serving.hostile.apart import held
+from tests.serving.hostile.archived import archived
 from tests.serving.hostile.corpus import corpus
 from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
 from tests.serving.hostile.piece import encoded, pixels
@@ -39,6 +40,8 @@ def test_every_picture_comes_out_as_in_this_process(decoders):
     for one in corpus()[::4]:
         here = result(lambda one=one: decode_picture(one.content, RULE))
         assert result(lambda one=one: pool.decode(one.content, RULE).pixels) == here, one.name
+    for content in archived():
+        assert (pool.decode(content, RULE).pixels == decode_picture(content, RULE)).all()
 
 
 @pytest.mark.real

@@ -414,4 +414,5 @@ def test_without_the_extra_the_way_to_it_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(UnsupportedPicture, match=r'pip install "dermfed\[dicom\]"'):
         decode_picture(FILES["raw"], RULE)
+    assert not is_dermoscopic(FILES["raw"])
     same(SMALL, SMALL)
