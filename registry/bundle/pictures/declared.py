@@ -3,8 +3,8 @@
 Colours: in PNG the chunks cICP, sRGB, gAMA and cHRM, in this order and around an ICC profile as the PNG
 specification (third edition, 4.3) has it; in JPEG and WebP the colour space of EXIF; in HEIC and AVIF the
 code points of `nclx` (ITU-T H.273). Primaries, white point and transfer function become an ICC profile of
-curves and a matrix, which LittleCMS applies as any other. What the eye is not meant to see as it lies there
-(HDR) is not converted, and why is said.
+curves and a matrix, which LittleCMS applies as any other. HDR is not converted,
+and why is said.
 
 Turns: where browsers look for them. In JPEG (also in a DICOM file) the first EXIF segment, in PNG the first
 eXIf chunk before the pixels, in AVIF and HEIC the boxes irot and imir. XMP and the EXIF of WebP turn nothing.
@@ -168,7 +168,7 @@ def _of_cicp(cicp: _Cicp | None) -> bytes | None:
     if cicp is None:
         return None
     if name := _HDR.get(cicp.transfer):
-        raise ProfileNotUsed(f"it is in HDR ({name}), for screens that are brighter than paper")
+        raise ProfileNotUsed(f"it is in HDR ({name}), which is not converted")
     if cicp.primaries not in _PRIMARIES or cicp.transfer not in _TRANSFERS or not cicp.full_range:
         raise ProfileNotUsed(
             f"its colours have the code points {cicp.primaries}/{cicp.transfer} of H.273"
