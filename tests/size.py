@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 64,
     "imports, in thousandths of code": 112,
     "words of the dialect in docstrings": 16,
-    "lines of tests": 85_496,
+    "lines of tests": 85_498,
     "lines of benchmarks": 5_913,
     "recipes": 45,
     "decision records": 20,

@@ -25,18 +25,17 @@ from training.jobs.job_file import read_plain
 from training.jobs.recipes import recipe_path
 
 REGISTRY, RELEASE, ANSWERS, JOB = "registry.tar.gz", "release.dermfed", "answers.json", "job.json"
+PICTURE = "picture.png"
 MODEL, CASES = "skin-lesion", "lesions"
-PICTURE = encode(paint((213, 115, 83)), "PNG")
-"""Drawn anew each time; its pixels are what counts."""
 
 
-def answers(find: Callable[[str, int], Bundle]) -> dict[str, Any]:
-    """What each kind of bundle answers to the picture."""
+def answers(find: Callable[[str, int], Bundle], picture: bytes) -> dict[str, Any]:
+    """What each kind of bundle answers to a picture."""
     facts = {"age": "70", "sex": "female"}
     return {
-        "global": diagnose(find(MODEL, 1), PICTURE).to_json(),
-        "light": diagnose(find(MODEL, 2), PICTURE, skin_tone="1", skin_tone_scale="fitzpatrick").to_json(),
-        "case": diagnose(find(CASES, 1), [(PICTURE, "close-up")], facts=facts).to_json(),
+        "global": diagnose(find(MODEL, 1), picture).to_json(),
+        "light": diagnose(find(MODEL, 2), picture, skin_tone="1", skin_tone_scale="fitzpatrick").to_json(),
+        "case": diagnose(find(CASES, 1), [(picture, "close-up")], facts=facts).to_json(),
     }
 
 
@@ -56,11 +55,13 @@ def write(folder: Path) -> None:
             release(registry, draw_bundle(), draw_bundle(LIGHT))
             registry.add([case_bundle(model=CASES)])
             registry.export_release(MODEL, "production", folder / RELEASE)
-            said = answers(lambda model, number: registry.bundle(registry.version(model, number)))
+            picture = encode(paint((213, 115, 83)), "PNG")
+            said = answers(lambda model, number: registry.bundle(registry.version(model, number)), picture)
         with tarfile.open(folder / REGISTRY, "w:gz") as packed:
             packed.add(
                 name, ".", filter=lambda one: one.replace(uid=0, gid=0, uname="", gname="", deep=False)
             )
+    (folder / PICTURE).write_bytes(picture)
     (folder / ANSWERS).write_text(json.dumps(said, indent=1) + "\n")
     demo = recipe_path("demo")
     job = {"job": read_plain(demo), "digest": read_job(demo).digest}

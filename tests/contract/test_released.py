@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.released import ANSWERS, JOB, MODEL, REGISTRY, RELEASE, answers, opened
+from tests.contract.released import ANSWERS, JOB, MODEL, PICTURE, REGISTRY, RELEASE, answers, opened
 from training.jobs.job import Job
 
 VERSIONS = sorted((Path(__file__).parent / "released").glob("*.*.*"))
@@ -27,7 +27,8 @@ def test_a_registry_is_opened_and_its_bundles_answer_alike(written, tmp_path):
     with opened(tmp_path) as registry:
         assert registry.verify() == ()
         assert [one.number for one in registry.versions(MODEL)] == [1, 2]
-        said = answers(lambda model, number: registry.bundle(registry.version(model, number)))
+        picture = (written / PICTURE).read_bytes()
+        said = answers(lambda model, number: registry.bundle(registry.version(model, number)), picture)
         assert alike(said, json.loads((written / ANSWERS).read_text()))
         registry.promote(MODEL, [2, 1], to="staging", reason="go on", override_gates=True)
         assert registry.verify() == ()
