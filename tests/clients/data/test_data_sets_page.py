@@ -63,13 +63,17 @@ def test_every_data_block_is_one(heading):
 def test_the_four_scenarios_of_fedperl_are_data_blocks():
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     section = page.split("\n## The four scenarios")[1].split("\n## ")[0]
-    first, *others = (
-        yaml.safe_load(part.split("\n```")[0])["data"] for part in section.split("\n```yaml\n")[1:]
+    first = yaml.safe_load(section.split("\n```yaml\n")[1].split("\n```")[0])["data"]
+    unseen = {"name": "isic2020", "adapter": "isic2020", "folder": "${PICTURES}/isic2020", "unseen": True}
+    others = (
+        {},
+        {"server": {"share": 0.1, "train": 0.8}, "label_fraction": 0},
+        {"labelled_clients": ["isic-1", "pad"], "label_fraction": 1},
+        {"sources": [*first["sources"], unseen]},
     )
-    assert len(others) == 3
-    for other in ({}, *others):
-        sources = [*first["sources"], *other.get("sources", [])]
-        assert DataConfig.model_validate({**first, **other, "sources": sources})
+    for other in others:
+        assert all(f"`{key}: " in section or key == "sources" for key in other)
+        assert DataConfig.model_validate({**first, **other})
 
 
 def test_ddi(tmp_path, pictures):
