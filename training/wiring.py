@@ -123,7 +123,7 @@ def federate(
     """
     if kit is None:
         raise JobError("--engine nvflare needs --kit: the admin's kit that `dermfed-node provision` made")
-    from clients.federation.admin_client import run_federated  # FLARE is in an extra of its own
+    from clients.federation.supervise import run_federated  # FLARE is in an extra of its own
 
     def say(text: str) -> None:
         console.print(printable(text), highlight=False, markup=False, soft_wrap=True)

@@ -10,12 +10,11 @@ with DermFed("https://dermfed.hospital.example", api_key) as service:
 `AsyncDermFed` is the same for apps that wait with `await`.
 
 Nothing of ours is imported here, and no torch, numpy or Pillow: httpx (with its anyio), pydantic and the
-standard library. Only `client` and `async_client` do anything. `requests` says what is sent, to whom
+standard library. Only `client` does anything. `requests` says what is sent, to whom
 and when it is sent again, `answers` what came back: functions that both share.
 """
 
-from clients.api.async_client import AsyncDermFed
-from clients.api.client import DermFed
+from clients.api.client import AsyncDermFed, DermFed
 from clients.api.diagnosis import (
     Conclusion,
     Diagnosis,

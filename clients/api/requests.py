@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, TypedDict
 from urllib.parse import quote
 
 import httpx
@@ -51,49 +50,62 @@ class Call:
 
     Attributes:
         method: of HTTP.
-        path: relative to the service's URL.
+        url: relative to the service's.
         params: what goes into the query.
         headers: besides those of every request.
         content: the body.
     """
 
     method: str
-    path: str
+    url: str
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = field(default=None, repr=False)
 
 
-def diagnosis_call(
-    image: Image | None,
-    parameters: Mapping[str, Value],
-    kinds: Mapping[str, Image | None] = MappingProxyType({}),
-    facts: Mapping[str, Value] = MappingProxyType({}),
-) -> Call:
+class Asked(TypedDict, total=False):
+    """What is asked with a picture, or in its place; see `DermFed.diagnose`."""
+
+    close_up: Image | None
+    dermoscopic: Image | None
+    overview: Image | None
+    facts: Mapping[str, Value] | None
+    skin_tone: str | int | None
+    skin_tone_scale: str | None
+    model: str | None
+    top: int | None
+    explain: bool
+    frame: int | Literal["all"] | None
+
+
+_KINDS = ("close_up", "dermoscopic", "overview")
+_PARAMETERS = ("skin_tone", "skin_tone_scale", "model", "top", "explain", "frame")
+
+
+def diagnosis_call(image: Image | None, asked: Asked) -> Call:
     """Ask about one lesion. No picture's file name is part of what is sent.
 
     One picture is the body, with its parameters in the query. More, or facts, are a form: what is known of a
-    patient is in no address.
-
-    Args:
-        image: the picture's bytes, a path on disk, or an open binary file.
-        parameters: those that are None are left out.
-        kinds: pictures by the field that says of what kind each is; those that are None are left out.
-        facts: by name; those that are None are left out.
+    patient is in no address. What is None is left out.
 
     Raises:
         UnreadablePicture: a file cannot be read.
         NotAPicture: none of the formats that the service reads, by its first bytes.
         InvalidInput: a fact has the name of a parameter.
+        TypeError: `diagnose` has no such argument.
     """
-    given = {name: str(value) for name, value in parameters.items() if value is not None}
-    known = {name: str(value) for name, value in facts.items() if value is not None}
-    pictures = {name: one for name, one in {"image": image, **kinds}.items() if one is not None}
-    if not pictures:
-        raise NotAPicture(f"there is no picture; give one of {', '.join(('image', *kinds))}")
-    if reserved := sorted(set(known) & {*parameters, "image", *kinds}):
+    every: Mapping[str, Any] = asked
+    if wrong := sorted(every.keys() - Asked.__annotations__.keys()):
+        raise TypeError(f"diagnose() got an unexpected keyword argument {wrong[0]!r}")
+    parameters = {**every, "explain": "true" if every.get("explain") else None}
+    given = {name: str(parameters[name]) for name in _PARAMETERS if parameters.get(name) is not None}
+    known = {name: str(value) for name, value in (every.get("facts") or {}).items() if value is not None}
+    pictures = {"image": image, **{name: every.get(name) for name in _KINDS}}
+    contents = {name: read_picture(one) for name, one in pictures.items() if one is not None}
+    if not contents:
+        raise NotAPicture(f"there is no picture; give one of {', '.join(pictures)}")
+    if reserved := sorted(known.keys() & {*_PARAMETERS, *pictures}):
         raise InvalidInput(f"{', '.join(reserved)} is no fact; give it as an argument of its own")
-    contents = {name: read_picture(one) for name, one in pictures.items()}
     if list(contents) == ["image"] and not known:
         content = contents["image"]
         return Call("POST", "/v1/diagnoses", given, {"Content-Type": media_type(content)}, content)
@@ -103,9 +115,7 @@ def diagnosis_call(
     return Call("POST", "/v1/diagnoses", headers=content_type, content=form.read())
 
 
-def models_call() -> Call:
-    """Ask for all models."""
-    return Call("GET", "/v1/models")
+MODELS, READY = Call("GET", "/v1/models"), Call("GET", "/readyz")
 
 
 def card_call(name: str) -> Call:
@@ -117,11 +127,6 @@ def card_call(name: str) -> Call:
     if not name.strip("."):
         raise InvalidInput(f"a model cannot be called {name!r}; models() lists the names")
     return Call("GET", f"/v1/models/{quote(name, safe='')}/card")
-
-
-def ready_call() -> Call:
-    """Ask whether the service can answer."""
-    return Call("GET", "/readyz")
 
 
 def media_type(content: bytes) -> str:

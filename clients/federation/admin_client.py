@@ -26,10 +26,9 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from nvflare.fuel.hci.proto import MetaStatusValue
 
 from clients.federation.errors import ConnectionLostError, FederationError
-from clients.federation.kit import Kit, open_kit
-from clients.federation.site_status import SiteStatus, read_site_status, refuse_stranger
-from clients.federation.supervise import Supervisor
-from training.jobs.job import Job
+from clients.federation.kit import Kit
+from clients.federation.site_status import SiteStatus, read_site_status
+from registry.bundle.text import nearest
 
 CONNECT_SECONDS = 15.0
 FOLLOW = "follow"
@@ -116,13 +115,24 @@ class AdminClient:
 
         return self._in_session(ask) if names else {}
 
-    def disable(self, name: str) -> SiteStatus:
-        """Have the coordinator let a hospital in no more, and drop it where it is connected."""
-        return self._set_site_status(name, lambda session: session.disable_client(name))
+    def change(self, name: str, how: Literal["disable", "enable"]) -> SiteStatus:
+        """Have the coordinator let a hospital in no more, and drop it, or let it in again.
 
-    def enable(self, name: str) -> SiteStatus:
-        """Have the coordinator let a hospital in again that was disabled."""
-        return self._set_site_status(name, lambda session: session.enable_client(name))
+        Raises:
+            FederationError: the coordinator does not do so, and nothing has changed.
+        """
+
+        def ask(session: Session) -> SiteStatus:
+            change = session.disable_client if how == "disable" else session.enable_client
+            try:
+                return read_site_status(name, change(name))
+            except InternalError as error:
+                raise FederationError(
+                    f"the coordinator did not do so: {error}; nothing has changed. Its log says more "
+                    "(kits/server/log.txt); it may have no room on its disk"
+                ) from error
+
+        return self._in_session(ask)
 
     def stop(self, job: str) -> None:
         """Abort a FLARE job; what it has done stays at the coordinator."""
@@ -149,24 +159,6 @@ class AdminClient:
             with contextlib.suppress(Exception), silence():
                 self._session.close()
             self._session = None
-
-    def _set_site_status(self, name: str, change: Callable[[Session], Mapping[str, Any]]) -> SiteStatus:
-        """Disable or enable a hospital.
-
-        Raises:
-            FederationError: the coordinator does not do so, and nothing has changed.
-        """
-
-        def ask(session: Session) -> SiteStatus:
-            try:
-                return read_site_status(name, change(session))
-            except InternalError as error:
-                raise FederationError(
-                    f"the coordinator did not do so: {error}; nothing has changed. Its log says more "
-                    "(kits/server/log.txt); it may have no room on its disk"
-                ) from error
-
-        return self._in_session(ask)
 
     def _in_session(self, ask: Callable[[Session], Reply]) -> Reply:
         """Call `ask` with an open session.
@@ -205,31 +197,6 @@ def silence() -> Iterator[None]:
         yield
 
 
-def run_federated(
-    job: Job,
-    kit: Path,
-    out: Path,
-    *,
-    resume: bool,
-    say: Callable[[str], None],
-    without: Sequence[str] = (),
-    show: Callable[[str], None] = lambda text: None,
-) -> dict[str, Any]:
-    """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
-
-    Raises:
-        FederationError: the kit is none, is refused, or FLARE will not run the job.
-        CheckpointError: `out` holds something else.
-    """
-    opened = open_kit(kit, "admin")
-    admin = AdminClient(opened)
-    try:
-        supervisor = Supervisor(opened, admin, job, out, say, show)
-        return supervisor.run(resume=resume, without=without)
-    finally:
-        admin.close()
-
-
 def change_site_status(kit: Kit, name: str, how: Literal["disable", "enable"], *, left: bool) -> SiteStatus:
     """Tell the coordinator to let a hospital in no more, or again.
 
@@ -242,10 +209,15 @@ def change_site_status(kit: Kit, name: str, how: Literal["disable", "enable"], *
     Raises:
         FederationError: there is no such hospital, or the coordinator is not reached or does not do so.
     """
-    refuse_stranger(name, kit.federation.names, left=left)
+    if name not in kit.federation.names and not left:
+        # FLARE takes any name: a misspelt one would be disabled, and the hospital that was meant would not.
+        raise FederationError(
+            f"there is no hospital {name!r} in the federation; {nearest(name, list(kit.federation.names))}. "
+            "One that was taken out of the federation file is named with --left"
+        )
     admin = AdminClient(kit)
     try:
-        return admin.disable(name) if how == "disable" else admin.enable(name)
+        return admin.change(name, how)
     finally:
         admin.close()
 

@@ -16,7 +16,7 @@ import psutil
 
 from clients.federation.errors import KitError
 from clients.federation.kit import OTHERS, Kit
-from clients.federation.logs import MARK, ConsoleLog, prune
+from clients.federation.logs import NodeLog, prune
 from clients.federation.site_policy import SYNC_SECONDS
 
 LOOK_EVERY = 0.5  # seconds
@@ -87,7 +87,7 @@ class NodeProcess:
 
     def __init__(self, kit: Kit, say: Callable[[str], None] = print) -> None:
         self._kit = kit
-        self._console_log = ConsoleLog(kit.log, say)
+        self._log = NodeLog(kit.log, say)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
@@ -104,33 +104,34 @@ class NodeProcess:
     def _run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        self._console_log.start()
+        self._end_stale()
         while not self._stopping:
-            self._end_stale()
             prune(self._kit)
-            with self._kit.log.open("ab") as log:
-                # A group of its own, so that the processes of its jobs can be ended with it.
-                self._process = subprocess.Popen(
-                    command(self._kit),
-                    env=environment(self._kit),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-                code = self._process.wait()
+            # A group of its own, so that the processes of its jobs can be ended with it.
+            self._process = subprocess.Popen(
+                command(self._kit),
+                env=environment(self._kit),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            assert self._process.stdout is not None, "a pipe"
+            printed = self._log.follow(self._process.stdout)
+            code = self._process.wait()
             end_group(self._process.pid)
             if not self._stopping:
-                note(self._kit.log, f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
+                self._log.note(f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
                 self._pause()
-        self._end_stale()
-        self._console_log.close()
+            self._end_stale()
+            printed.join()
+        self._log.close()
         return 0
 
     def _end_stale(self) -> None:
         count = end_stale_processes(self._kit.path)
         if count:
-            note(self._kit.log, f"{count} processes of a job had outlived the node; they were ended")
+            self._log.note(f"{count} processes of a job had outlived the node; they were ended")
 
     def _pause(self) -> None:
         until = time.monotonic() + PAUSE
@@ -189,9 +190,3 @@ def in_use(kit: Kit) -> Iterator[None]:
                 f"{kit.path} is in use by another `dermfed-node start`; stop that one first"
             ) from error
         yield
-
-
-def note(log: Path, text: str) -> None:
-    """Append a marked line of our own to a node's log."""
-    with log.open("a") as file:
-        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}{MARK}{text}\n")

@@ -1,13 +1,12 @@
 """Whether a hospital is let in: those that the coordinator's operator has disabled, as FLARE keeps them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clients.federation.errors import FederationError
-from registry.bundle.text import nearest
 from training.engines.flare.calls import ChannelError
 
 
@@ -46,21 +45,6 @@ def read_site_status(name: str, reply: Mapping[str, Any]) -> SiteStatus:
         f"the coordinator does not say how {name} stands now: {dict(reply)}; look into "
         "kits/server/disabled_clients.json there, which names those that are disabled"
     )
-
-
-def refuse_stranger(name: str, hospitals: Sequence[str], *, left: bool) -> None:
-    """Refuse a name that is in no federation file, unless it is said to have left.
-
-    FLARE takes any name, so a misspelt one would be disabled, and the hospital that was meant would not.
-
-    Raises:
-        FederationError: naming who is in.
-    """
-    if name not in hospitals and not left:
-        raise FederationError(
-            f"there is no hospital {name!r} in the federation; {nearest(name, list(hospitals))}. One that "
-            "was taken out of the federation file is named with --left"
-        )
 
 
 FILE = (

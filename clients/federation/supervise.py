@@ -9,15 +9,16 @@ that FLARE ends for all because the process of one hospital ended, as it does wh
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
+from clients.federation.admin_client import AdminClient
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
-from clients.federation.kit import Kit
+from clients.federation.kit import Kit, open_kit
 from clients.federation.status import MetricsFollower, rounds_line, status_line
 from registry.bundle.text import nearest
 from training.config import FrozenConfig
@@ -26,6 +27,7 @@ from training.files import write_text
 from training.jobs.job import Job
 from training.progress import RECENT
 
+Reply = TypeVar("Reply")
 POLL = 1.0  # seconds between looks
 REPORT_EVERY = 30.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
@@ -70,34 +72,6 @@ class RunRecord(FrozenConfig):
     done: bool = False
 
 
-class AdminApi(Protocol):
-    """What supervision calls at the coordinator; see `AdminClient`."""
-
-    def submit(self, folder: Path) -> str:
-        """Send a FLARE job; returns its id."""
-
-    def state(self, job: str) -> str:
-        """A FLARE job's state."""
-
-    def follow(self, job: str, start: int, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The lines that a running job has printed since `start`, and its log beyond what is `known`."""
-
-    def connected(self) -> tuple[str, ...]:
-        """The hospitals that are connected."""
-
-    def jobs_at(self, names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """The FLARE jobs that run at hospitals that are connected."""
-
-    def stop(self, job: str) -> None:
-        """Abort a FLARE job."""
-
-    def fetch(self, job: str, out: Path) -> None:
-        """Download the results of a FLARE job into `out`."""
-
-    def forget(self, job: str) -> None:
-        """Delete a FLARE job that has ended."""
-
-
 @dataclass
 class Supervisor:
     """Follows one run until it has ended, resubmitting its job where it must.
@@ -113,7 +87,7 @@ class Supervisor:
     """
 
     kit: Kit
-    admin: AdminApi
+    admin: AdminClient
     job: Job
     out: Path
     say: Callable[[str], None]
@@ -219,14 +193,9 @@ class Supervisor:
 
     def _interrupt(self) -> None:
         """Stop the job that runs, if one does."""
-        while self._record.job:
-            try:
-                self._stop(self._record.job)
-                self._forget(self._record.job)
-                break
-            except ConnectionLostError as error:
-                self._report(f"{error}")
-                self.sleep(POLL)
+        if job := self._record.job:
+            self._when_reached(lambda: self._stop(job))
+            self._forget(job)
 
     def _update_record(self, **changes: Any) -> None:
         """Change the run's record, and write it."""
@@ -272,17 +241,9 @@ class Supervisor:
         record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
         folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
-        while True:
-            try:
-                sent = self.admin.submit(folder)
-            except ConnectionLostError as error:
-                self._report(f"{error}")
-                self.sleep(POLL)
-            else:
-                again = " again" if record.sent else ""
-                self.say(f"sent{again}: run {record.run}, FLARE job {sent}")
-                self._update_record(job=sent, sent=record.sent + 1)
-                return
+        sent = self._when_reached(lambda: self.admin.submit(folder))
+        self.say(f"sent{' again' if record.sent else ''}: run {record.run}, FLARE job {sent}")
+        self._update_record(job=sent, sent=record.sent + 1)
 
     def _follow(self, job: str) -> str:
         """Show the job's progress until it ends, is lost, or is stopped for a hospital that returned."""
@@ -366,13 +327,7 @@ class Supervisor:
 
     def _outcome(self, job: str) -> dict[str, Any] | None:
         """The outcome that our part of a FLARE job wrote; None where it never came to its end."""
-        while True:
-            try:
-                self.admin.fetch(job, self.out)
-                break
-            except ConnectionLostError as error:
-                self._report(f"{error}")
-                self.sleep(POLL)
+        self._when_reached(lambda: self.admin.fetch(job, self.out))
         path = self.out / OUTCOME
         if not path.exists():
             return None
@@ -380,6 +335,15 @@ class Supervisor:
         outcome: dict[str, Any] = json.loads(path.read_text())
         path.unlink()
         return outcome
+
+    def _when_reached(self, ask: Callable[[], Reply]) -> Reply:
+        """Ask the coordinator, again and again while it is not reached."""
+        while True:
+            try:
+                return ask()
+            except ConnectionLostError as error:
+                self._report(f"{error}")
+                self.sleep(POLL)
 
     def _report(self, text: str) -> None:
         if self.clock() - self._reported > REPORT_EVERY:
@@ -400,3 +364,24 @@ def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
             )
     if hospitals and not set(hospitals) - set(names):
         raise FederationError("no hospital would be left; end the run instead of dismissing all of them")
+
+
+def run_federated(
+    job: Job,
+    kit: Path,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    without: Sequence[str] = (),
+    show: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
+
+    Raises:
+        FederationError: the kit is none, is refused, or FLARE will not run the job.
+        CheckpointError: `out` holds something else.
+    """
+    opened = open_kit(kit, "admin")
+    with closing(AdminClient(opened)) as admin:
+        return Supervisor(opened, admin, job, out, say, show).run(resume=resume, without=without)

@@ -4,8 +4,10 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from os.path import relpath
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -13,16 +15,26 @@ from pydantic import ValidationError
 
 from clients.data.errors import ClientDataError
 from clients.data.output import write_atomically
-from clients.new_job.answers import Ask, Question, answered
-from clients.new_job.labels import read_given
-from clients.new_job.lesions import lesions_of
-from clients.new_job.machines import work_on
-from clients.new_job.manifests import read_manifests
-from clients.new_job.warnings import warnings_of
+from clients.new_job.questions import (
+    ENOUGH_PATIENTS,
+    FEWEST_PATIENTS,
+    SENSITIVITY,
+    Ask,
+    Manifests,
+    Question,
+    ask_clients,
+    ask_labels,
+    ask_machine,
+    ask_subgroups,
+    ask_unit,
+    read_given,
+    read_manifests,
+)
 from clients.new_job.writing import job_text
 from registry.bundle.text import on_one_line, printable
 from training.config import describe
 
+SEED = 0
 REFUSED = 1
 EXAMPLES = """Examples:
 
@@ -78,33 +90,60 @@ def init(
     if proposals and not yes and None in options.values():
         print("no terminal to ask in: what is not given is taken as proposed", file=sys.stderr)
     taken: dict[str, str] = {}  # each answer, and what it means
+    ask = _asker(options, taken, proposals=proposals)
     read = read_manifests(manifests)
-    lesions = lesions_of(read)
-    given = read_given(mapped or [])
-    answers = answered(read, lesions, given, _asker(options, taken, proposals=proposals))
-    work = work_on(answers.machine)
+    settled = [
+        ask_labels(read, read_given(mapped or []), ask),
+        ask_clients(read, ask),
+        ask_subgroups(read, ask),
+        ask_unit(read, ask),
+        ask_machine(ask),
+    ]
+    values = {name: value for each in settled for name, value in each.values.items()}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)  # paths in the job start there
-
-    text = job_text(read, answers, work, out, name or _name_of(manifests[0]))
+    text = job_text({**values, **_about(read, values, out, name or _name_of(manifests[0]))})
     _check(text)
-    _write(text, out)
-    warnings = warnings_of(lesions, answers, work)
+    try:
+        with write_atomically(out.absolute()) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ClientDataError(f"cannot write {out}: {error}; name another file with --out") from error
+    order = (0, 2, 3, 1, 4)  # labels and subgroups before clients
+    warnings = [warning for place in order for warning in settled[place].warnings]
     if as_json:
-        told = {
-            "job": str(out),
-            "answers": list(taken),
-            "classes": answers.labels.classes,
-            "warnings": warnings,
-        }
-        print(json.dumps(told, indent=2))
+        answer = {"job": str(out), "answers": list(taken), "classes": values["classes"], "warnings": warnings}
+        print(json.dumps(answer, indent=2))
         return
     file = on_one_line(str(out))
     print(f"{file}:")
-    for answer, meaning in taken.items():
-        print(f"  {on_one_line(answer):<24} {on_one_line(meaning)}".rstrip())
+    for answered, meaning in taken.items():
+        print(f"  {on_one_line(answered):<24} {on_one_line(meaning)}".rstrip())
     for warning in warnings:
         print(f"! {printable(warning)}")
     print(f"next: dermfed-train --check {file}, then dermfed-train {file}")
+
+
+def _about(read: Manifests, values: Mapping[str, Any], out: Path, name: str) -> dict[str, Any]:
+    """What a job's template names besides what the answers make of it."""
+    folder = out.absolute().parent
+    places = [Path(relpath(path.absolute(), folder)).as_posix() for path in read.paths]
+    facts = values["cases"]["facts"] if values["cases"] and values["subgroups"] else []
+    bands = {"age": {"column": "age", "bands": [40, 65]}, "sex": {"column": "sex"}}
+    calibrate = dict(values["calibrate"])
+    if not values["both_kinds"]:
+        calibrate.pop(SENSITIVITY, None)
+    return {
+        "manifests": on_one_line(" ".join(quote(str(path)) for path in read.paths)),
+        "file": on_one_line(quote(str(out))),
+        "name": name,
+        "seed": SEED,
+        "manifest": places[0] if len(places) == 1 else places,
+        "has_splits": any(row.split for row in read.rows),
+        "min_count": FEWEST_PATIENTS,
+        "enough": ENOUGH_PATIENTS,
+        "intersections": [bands[fact] for fact in facts if fact in bands],
+        "calibrate": calibrate,
+    }
 
 
 def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposals: bool) -> Ask:
@@ -153,11 +192,3 @@ def _check(text: str) -> None:
         Job.model_validate(plain)
     except ValidationError as error:
         raise JobError("these answers make no job:\n" + "\n".join(describe(error, plain))) from error
-
-
-def _write(text: str, out: Path) -> None:
-    try:
-        with write_atomically(out.absolute()) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ClientDataError(f"cannot write {out}: {error}; name another file with --out") from error

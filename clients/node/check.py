@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import psutil
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -344,11 +345,9 @@ def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
     model = initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels), job.data.case)
     state = float_state(model)
     size = tensor_bytes(state)
-    free = free_memory()
-    text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB"
-    if free is not None:
-        text += f"; {free / 1e9:.1f} GB free"
-    yield CheckResult("memory", free is None or COPIES * size < free, text)
+    free = psutil.virtual_memory().available
+    text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB; {free / 1e9:.1f} GB free"
+    yield CheckResult("memory", COPIES * size < free, text)
     shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
     for origin in model.origins:
         told = [*origin.lines, f"{origin.source.path}: {origin.source.sha256}"]
@@ -371,12 +370,3 @@ def never_leaves(min_count: int) -> str:
         f"{min_count} patients, by themselves or as the difference of two answers; a bin of a histogram with "
         f"fewer than {smallest_cell(min_count)}. Numbers of pictures and matrices of answers are exact"
     )
-
-
-def free_memory() -> int | None:
-    """Bytes of free memory, where the system reports it."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None

@@ -8,7 +8,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -232,10 +232,7 @@ def disable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in no more: its certificates are refused until it is enabled."""
-    from clients.federation.admin_client import change_site_status, in_words
-
-    standing = change_site_status(open_kit(kit, "admin"), name, "disable", left=left)
-    typer.echo(json.dumps(asdict(standing)) if as_json else in_words(standing))
+    _change_status(name, kit, "disable", left, as_json)
 
 
 @app.command("enable", epilog="Example: dermfed-node enable north --kit kits/admin")
@@ -243,10 +240,16 @@ def enable(
     name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
 ) -> None:
     """Have the coordinator let a hospital in again: every certificate in its name, a stolen one too."""
+    _change_status(name, kit, "enable", left, as_json)
+
+
+def _change_status(
+    name: str, kit: Path, how: Literal["disable", "enable"], left: bool, as_json: bool
+) -> None:
     from clients.federation.admin_client import change_site_status, in_words
 
-    standing = change_site_status(open_kit(kit, "admin"), name, "enable", left=left)
-    typer.echo(json.dumps(asdict(standing)) if as_json else in_words(standing))
+    status = change_site_status(open_kit(kit, "admin"), name, how, left=left)
+    typer.echo(json.dumps(asdict(status)) if as_json else in_words(status))
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")

@@ -145,7 +145,7 @@ def open_gateway(kit: Kit, packed: str, run: str) -> OutboundGateway:
         gateway.run = plain_segment(run, "the run's name")
         job = over_network(unpack(packed))
         gateway.job = job.digest
-        prune_folders(kit)
+        prune_folders(kit.path)
         settings = kit.settings()
         data = settings.data
         folder = kit.private / "runs" / gateway.run

@@ -249,17 +249,10 @@ class CsvTable(TableAdapter):
                 tone = read_tone(tone, self.scale)
             except ValueError as error:
                 unread.add("skin_tone", tone, str(error), image)
-        return Row(
-            image=image,
-            label=label,
-            skin_tone=tone,
-            skin_tone_scale=read_scale(self.scale) if tone and self.scale else "",
-            lesion_id=cell("lesion_id"),
-            patient_id=cell("patient_id"),
-            site=cell("site"),
-            split=cell("split"),
-            extra={name: coded(name, line[column]) for column, name in self.extra.items()},
-        )
+        scale = read_scale(self.scale) if tone and self.scale else ""
+        cells = {option: cell(option) for option in ("lesion_id", "patient_id", "site", "split")}
+        extra = {name: coded(name, line[column]) for column, name in self.extra.items()}
+        return Row(image, label, tone, scale, **cells, extra=extra)
 
     def _coded(self, column: str, text: str) -> str:
         """What `codes` makes of a value of a column of the manifest; the value itself where it names none."""

@@ -12,17 +12,21 @@ code, and keep their published names. Lists of a subset's rows leave the others 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import field_validator
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import agreed, code_of, images_of, read_table, refuse_unnamed
+from clients.data.adapters.published import (
+    OF_SEVERAL_CASES,
+    code_of,
+    manifest_of_cases,
+    read_table,
+    refuse_unnamed,
+)
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row, name_groups
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest
 from registry.bundle.cases import read_kind
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")
@@ -84,54 +88,37 @@ class Derm7pt(Adapter):
             raise AdapterError(
                 f"{table} has {key} {', '.join(twice[:5])} twice; put the published table there"
             )
-        splits = self._splits(table, len(lines))
-        shown: dict[str, list[_Shown]] = {}
+        splits = self._splits(table, len(lines), notes)
+        shown = []
         for number, line in enumerate(lines):
+            case, split = line.get("case_num", ""), (splits or {}).get(number, "")
             for kind in kinds:
                 if not line[kind]:
                     raise AdapterError(f"{table}, line {number + 2}: {kind} is empty")
-                split = splits.get(number, "") if splits is not None else None
-                shown.setdefault(line[kind], []).append(_Shown(line, kind, split))
-        groups = name_groups([[cell.lesion for cell in cells] for cells in shown.values() if len(cells) > 1])
-        images = images_of(list(shown), folder, notes=notes)
-        return Manifest.of(
-            [self._row(cells, image, groups) for cells, image in zip(shown.values(), images, strict=True)],
-            folder,
-            notes,
-        )
+                cells = {
+                    "label": code_of(line[kind], line["diagnosis"], CODES),
+                    "lesion_id": f"derm7pt_{case}" if case else "",
+                    "site": line.get("location", ""),
+                    "split": split if self.split == "published" else "",
+                    "image_type": KINDS[kind],
+                    IMAGE_KIND: read_kind(KINDS[kind]) or "",
+                    "diagnosis": line["diagnosis"],
+                    "sex": line.get("sex", ""),
+                    **OF_SEVERAL_CASES,
+                    **({} if splits is None else {"published_split": split}),
+                }
+                shown.append((line[kind], cells))
+        same = ("label", "split", "diagnosis", "published_split")
+        return manifest_of_cases(shown, folder, notes, same=same)
 
-    def _row(self, cells: Sequence["_Shown"], image: str, groups: Mapping[str, str]) -> Row:
-        first = cells[0]
-        line, lesion = first.line, first.lesion
-        split = agreed(cell.split or "" for cell in cells)
-        others = dict.fromkeys(cell.lesion for cell in cells[1:] if cell.lesion != lesion)
-        extra = {
-            "image_type": KINDS[first.kind],
-            IMAGE_KIND: read_kind(KINDS[first.kind]) or "",
-            "diagnosis": agreed(cell.line["diagnosis"] for cell in cells),
-            "sex": line.get("sex", ""),
-            "other_cases": " ".join(others),
-            DUPLICATE_GROUP: groups.get(lesion, ""),
-        }
-        if first.split is not None:
-            extra["published_split"] = split
-        return Row(
-            image=image,
-            label=agreed(code_of(cell.line[cell.kind], cell.line["diagnosis"], CODES) for cell in cells),
-            lesion_id=lesion,
-            site=line.get("location", ""),
-            split=split if self.split == "published" else "",
-            extra=extra,
-        )
-
-    def _splits(self, table: Path, count: int) -> dict[int, str] | None:
+    def _splits(self, table: Path, count: int, notes: list[str]) -> dict[int, str] | None:
         """The published split of the rows that have one; None where no file says so and none is needed."""
         files = {split: table.parent / self.indexes.replace("{split}", split) for split in SPLITS}
         if self.split == "job" and not any(path.is_file() for path in files.values()):
             return None
         splits: dict[int, str] = {}
         for published, path in files.items():
-            for line in read_table(path, ("indexes",), key="indexes"):
+            for line in read_table(path, ("indexes",), key="indexes", notes=notes):
                 text = line["indexes"]
                 if not text.isdecimal() or int(text) >= count:
                     raise AdapterError(
@@ -143,17 +130,3 @@ class Derm7pt(Adapter):
                     )
                 splits[int(text)] = SPLITS[published]
         return splits
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A cell that names a picture: the line and the column, and the line's published split, if any are."""
-
-    line: Mapping[str, str]
-    kind: str
-    split: str | None
-
-    @property
-    def lesion(self) -> str:
-        case = self.line.get("case_num", "")
-        return f"derm7pt_{case}" if case else ""

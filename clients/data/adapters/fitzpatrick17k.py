@@ -12,14 +12,13 @@ leaves out.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import field_validator
 
-from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.published import code_of, images_of, read_table, tone_of
+from clients.data.adapters.published import Line, PublishedTable, code_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest
 from registry.bundle.text import nearest
 
 THREE = (
@@ -159,12 +158,11 @@ DIAGNOSES = (
 )
 
 
-TABLE = "fitzpatrick17k.csv"
 QC = ("1 Diagnostic", "2 Characteristic", "3 Wrongly labelled", "4 Other", "5 Potentially")
 NAMES = {"label": DIAGNOSES, "nine_partition_label": NINE, "three_partition_label": THREE}
 
 
-class Fitzpatrick17k(TableAdapter):
+class Fitzpatrick17k(PublishedTable):
     """Fitzpatrick17k.
 
     Attributes:
@@ -177,6 +175,8 @@ class Fitzpatrick17k(TableAdapter):
     labels: Literal["label", "nine_partition_label", "three_partition_label"] = "label"
     tones: Literal["fitzpatrick_scale", "fitzpatrick_centaur", "fitzpatrick"] = "fitzpatrick_scale"
     leave_out_qc: tuple[str, ...] = ()
+    table: ClassVar = "fitzpatrick17k.csv"
+    key: ClassVar = "md5hash"
 
     @field_validator("leave_out_qc")
     @classmethod
@@ -189,30 +189,21 @@ class Fitzpatrick17k(TableAdapter):
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the table that is not left out."""
         notes: list[str] = []
-        required = ("md5hash", self.tones, "label", "nine_partition_label", "three_partition_label", "qc")
-        lines = read_table(folder / TABLE, required, key="md5hash", repeats=self.repeats, notes=notes)
+        lines = self.lines(folder, self.tones, *NAMES, "qc", notes=notes)
         lines = [line for line in lines if line["qc"] not in self.leave_out_qc]
         if not lines:
-            raise AdapterError(f"`leave_out_qc` leaves out every picture of {folder / TABLE}")
-        images = images_of([line["md5hash"] for line in lines], folder, notes=notes)
+            raise AdapterError(f"`leave_out_qc` leaves out every picture of {folder / self.table}")
         codes = {name: name for name in NAMES[self.labels]}
-        rows = []
-        for line, image in zip(lines, images, strict=True):
-            name = line["md5hash"]
-            told = line[self.tones].removesuffix(".0")
-            tone = tone_of(name, "" if told == "-1" else told, "fitzpatrick")
-            rows.append(
-                Row(
-                    image=image,
-                    label=code_of(name, line[self.labels], codes),
-                    skin_tone=tone,
-                    skin_tone_scale="fitzpatrick" if tone else "",
-                    extra={
-                        "diagnosis": line["label"],
-                        "nine_partition_label": line["nine_partition_label"],
-                        "three_partition_label": line["three_partition_label"],
-                        "qc": line["qc"],
-                    },
-                )
-            )
-        return Manifest.of(rows, folder, notes)
+
+        def cells(line: Line) -> dict[str, str]:
+            tone = line[self.tones].removesuffix(".0")
+            return {
+                "label": code_of(line["md5hash"], line[self.labels], codes),
+                "skin_tone": "" if tone == "-1" else tone,
+                "diagnosis": line["label"],
+                "nine_partition_label": line["nine_partition_label"],
+                "three_partition_label": line["three_partition_label"],
+                "qc": line["qc"],
+            }
+
+        return self.made(folder, lines, cells, notes, scale="fitzpatrick")

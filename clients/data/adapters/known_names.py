@@ -6,7 +6,8 @@ What is not known is never guessed at.
 from collections.abc import Mapping
 from functools import cache
 
-from clients.data.adapters import derm7pt, ham10000, isic2020, pad_ufes_20
+from clients.data.adapters.derm7pt import CODES
+from clients.data.adapters.lesion_tables import HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -33,7 +34,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 @cache
 def _codes() -> dict[str, str]:
     """The code of each name in small letters."""
-    published = (derm7pt.CODES, ham10000.CODES, isic2020.DIAGNOSES, pad_ufes_20.CODES)
+    published = (CODES, HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES)
     names = {name.lower(): code for codes in published for name, code in codes.items() if code in TAXONOMY}
     names |= {name: code for code, others in _NAMES.items() for name in others}
     names |= {label.name.lower(): code for code, label in TAXONOMY.items()}

@@ -1,10 +1,10 @@
 """Reading published data sets: CSV tables, and pictures in a folder or a zip file."""
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
-from clients.data.adapters.adapter import Repeats
+from clients.data.adapters.adapter import Repeats, TableAdapter
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import (
     DelimitedTable,
@@ -12,9 +12,10 @@ from clients.data.manifests.delimited import (
     UnreadableTableError,
     read_delimited,
 )
+from clients.data.manifests.manifest import COLUMNS, DUPLICATE_GROUP, Manifest, Row, name_groups
 from clients.data.output import Note, listing
 from clients.data.pictures.files import SUFFIXES, UnreadablePictureError
-from clients.data.pictures.names import FolderFiles, NameMatch, files_of, is_url, matches_said, slashed
+from clients.data.pictures.names import NameMatch, files_of, is_url, matches_said, slashed
 from registry.bundle.skin_tone import read_tone
 from registry.bundle.text import nearest
 
@@ -34,7 +35,7 @@ def read_table(
     delimiter: str | None = None,
     anybodys: bool = False,
     repeats: Repeats = "refuse",
-    notes: list[str] | None = None,
+    notes: list[str],
 ) -> list[Line]:
     """The lines of a CSV file with at least the columns `required`, cells stripped.
 
@@ -48,7 +49,7 @@ def read_table(
         anybodys: whether it is a user's table rather than a published one: lines that hold only delimiters
             are left out and reported, and messages name the options `encoding` and `delimiter`.
         repeats: what becomes of lines with one key that say different things in the columns `required`.
-        notes: takes what was taken for granted or left out; without it, that goes to standard error.
+        notes: takes what was taken for granted or left out.
 
     Raises:
         AdapterError: the file is not there, is no such table, lacks a column, has no lines or ragged ones, or
@@ -56,16 +57,15 @@ def read_table(
     """
     if not path.is_file():
         raise AdapterError(f"{path} does not exist; put the published table there")
-    told: list[str] = []
     try:
         table = read_delimited(path, required, encoding=encoding, delimiter=delimiter)
-        told += [
+        notes += [
             Note(f"{note}{OPTIONS}", note.plain)
             if anybodys and isinstance(note, Note) and note == table.read_as
             else note
             for note in table.notes
         ]
-        columns = _columns(path, table, required, told)
+        columns = _columns(path, table, required, notes)
     except UnknownEncodingError as error:
         named = ", or name its encoding: `--option encoding=...`" if anybodys else ""
         raise AdapterError(f"{path} {error}{named}") from error
@@ -91,12 +91,11 @@ def read_table(
         lines.append(line)
     if blanks:
         text = f"{blanks} cells have no-break spaces, which are read as plain ones"
-        told.append(Note(f"{path.name}: {text}", f"a table: {text}"))
+        notes.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     if key is not None:
         refuse_unnamed(path, lines, key)
         read = [(line.number, {column: line[column] for column in (key, *required)}) for line in lines]
-        lines = [lines[place] for place in counted_once(path, read, key, repeats, told)]
-    tell(told, notes)
+        lines = [lines[place] for place in counted_once(path, read, key, repeats, notes)]
     return lines
 
 
@@ -104,16 +103,7 @@ _NO_BREAK = "\u00a0"
 OPTIONS = " (`--option encoding=...` and `--option delimiter=...` set them)"
 
 
-def tell(said: Iterable[str], notes: list[str] | None) -> None:
-    """Hand on what an import takes for granted or leaves out: to `notes`, or else to standard error."""
-    if notes is not None:
-        notes.extend(said)
-        return
-    for line in said:
-        print(line, file=sys.stderr)
-
-
-def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: list[str]) -> list[str]:
+def _columns(path: Path, table: DelimitedTable, required: Sequence[str], notes: list[str]) -> list[str]:
     """What each column of `table` is called here: as `required` calls it, or as it stands there.
 
     Raises:
@@ -130,7 +120,7 @@ def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: l
             f"(read as {table.how})"
         )
     renamed = {column: name for name, column in found.items() if column not in (None, name)}
-    told += [
+    notes += [
         Note(
             f"{path.name}: column {name!r} is read from {column!r}",
             "a table: a column is read from one that is spelt in another way",
@@ -138,7 +128,7 @@ def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: l
         for column, name in renamed.items()
     ]
     twice = sorted({name for name in table.header if name and table.header.count(name) > 1})
-    told += [
+    notes += [
         Note(
             f"{path.name}: the column {name!r} is there more than once; the last one counts",
             "a table: a column is there more than once; the last one counts",
@@ -216,23 +206,7 @@ def counted_once(
     return list(first.values())
 
 
-def find_pictures(folder: Path) -> FolderFiles:
-    """Every file in `folder`, its sub-folders and the zip files next to its tables.
-
-    Raises:
-        AdapterError: the folder does not exist, or a zip file cannot be read.
-    """
-    if not folder.is_dir():
-        raise AdapterError(f"the folder {folder} does not exist; name the one that holds the pictures")
-    try:
-        return files_of(folder)
-    except UnreadablePictureError as error:
-        raise AdapterError(f"{error}; fetch it again") from error
-
-
-def images_of(
-    names: Sequence[str], folder: Path, *, ending: str = "", notes: list[str] | None = None
-) -> list[str]:
+def images_of(names: Sequence[str], folder: Path, *, ending: str = "", notes: list[str]) -> list[str]:
     """The `image` of each picture that a table calls `names`, with or without their suffix.
 
     A picture that is not there keeps the name that its publisher gives it, so that `dermfed-data check`
@@ -242,10 +216,11 @@ def images_of(
         names: what the table calls them.
         folder: where they are.
         ending: what the table's names end with and some copies' files do not (`_downsampled`).
-        notes: takes how many names were matched how; without it, that goes to standard error.
+        notes: takes how many names were matched how.
 
     Raises:
-        AdapterError: none of them is there, names fit several files, or they are addresses.
+        AdapterError: the folder does not exist or holds a zip file that cannot be read, none of the pictures
+            is there, names fit several files, or they are addresses.
     """
     addresses = [name for name in names if is_url(name)]
     if addresses:
@@ -253,7 +228,12 @@ def images_of(
             f"{len(addresses)} of {len(names)} pictures are addresses, from which nothing is fetched:\n"
             f"{listing(addresses)}\nfetch them yourself, and let the table name the files"
         )
-    files = find_pictures(folder)
+    if not folder.is_dir():
+        raise AdapterError(f"the folder {folder} does not exist; name the one that holds the pictures")
+    try:
+        files = files_of(folder)
+    except UnreadablePictureError as error:
+        raise AdapterError(f"{error}; fetch it again") from error
     index = files.names
     found = []
     for name in names:
@@ -281,17 +261,10 @@ def images_of(
             f"sub-folders or the zip files in it, which hold {len(files.pictures)} other pictures; unpack or "
             f"copy them there"
         )
-    closed = (
-        [
-            Note(
-                f"{len(files.closed)} folders may not be looked into, e.g. {files.closed[0]!r}",
-                f"{len(files.closed)} folders may not be looked into",
-            )
-        ]
-        if files.closed
-        else []
-    )
-    tell([*matches_said(names, found), *closed], notes)
+    notes += matches_said(names, found)
+    if files.closed:
+        text = f"{len(files.closed)} folders may not be looked into"
+        notes.append(Note(f"{text}, e.g. {files.closed[0]!r}", text))
     return [
         match.place or (slashed(name) if _suffixed(name) else f"{slashed(name)}.jpg")
         for name, match in zip(names, found, strict=True)
@@ -343,24 +316,19 @@ def tone_of(picture: str, tone: str, scale: str) -> str:
         raise AdapterError(f"{picture}: {error}") from error
 
 
-def agreed(values: Iterable[str]) -> str:
-    """The one value that all non-empty `values` have; empty where they differ."""
-    told = {value for value in values if value}
-    return told.pop() if len(told) == 1 else ""
-
-
-def one_hot(path: Path, key: str) -> dict[str, str]:
+def one_hot(path: Path, key: str, notes: list[str]) -> dict[str, str]:
     """The diagnosis of each line of a table with a column per diagnosis: the one column that is 1.
 
     Args:
         path: the table.
         key: the column that names each line; all others are diagnoses.
+        notes: as `read_table` takes it.
 
     Raises:
         AdapterError: a line has no diagnosis, or several, or a cell that is no number.
     """
     labels = {}
-    for line in read_table(path, (key,), key=key):
+    for line in read_table(path, (key,), key=key, notes=notes):
         name = line.pop(key)
         try:
             chosen = [code for code, value in line.items() if value and float(value) == 1]
@@ -370,3 +338,114 @@ def one_hot(path: Path, key: str) -> dict[str, str]:
             raise AdapterError(f"{path}: {name} has {len(chosen)} diagnoses instead of one")
         labels[name] = chosen[0]
     return labels
+
+
+class PublishedTable(TableAdapter):
+    """A published table with a line for each picture; a subclass says what the cells of a line become.
+
+    Attributes:
+        table: its file in the folder; of several that fit, the longest name has the most columns.
+        key: the column that names the picture.
+    """
+
+    table: ClassVar[str]
+    key: ClassVar[str]
+
+    def lines(self, folder: Path, *columns: str, notes: list[str]) -> list[Line]:
+        """The lines of the table, which has at least `columns`.
+
+        Raises:
+            AdapterError: there is no such table, or `read_table` does not take it.
+        """
+        path = folder / self.table
+        if "*" in self.table:
+            found = sorted(folder.glob(self.table), key=lambda path: (len(path.name), path.name))
+            if not found:
+                raise AdapterError(
+                    f"{folder} holds no {self.table.removesuffix('.csv')}.csv; put the published table there"
+                )
+            path = found[-1]
+        return read_table(path, (self.key, *columns), key=self.key, repeats=self.repeats, notes=notes)
+
+    def made(
+        self,
+        folder: Path,
+        lines: Sequence[Line],
+        cells: Callable[[Line], Mapping[str, str]],
+        notes: list[str],
+        *,
+        scale: str = "",
+        ending: str = "",
+    ) -> Manifest:
+        """The manifest with a row for each line.
+
+        Args:
+            folder: where the pictures are.
+            lines: of the table.
+            cells: what a line becomes, by column of the manifest.
+            notes: on how the table was read.
+            scale: that of the tones in `skin_tone`.
+            ending: as `images_of` takes it.
+
+        Raises:
+            AdapterError: of `images_of` and `tone_of`.
+        """
+        images = images_of([line[self.key] for line in lines], folder, ending=ending, notes=notes)
+        rows = []
+        for line, image in zip(lines, images, strict=True):
+            row = dict(cells(line))
+            if tone := tone_of(line[self.key], row.get("skin_tone", ""), scale):
+                row |= {"skin_tone": tone, "skin_tone_scale": scale}
+            rows.append(row_of(image, row))
+        return Manifest.of(rows, folder, notes)
+
+
+def row_of(image: str, cells: Mapping[str, str]) -> Row:
+    """The row of a picture with these cells by column, those of the manifest's own and others."""
+    own = {column: cell for column, cell in cells.items() if column in COLUMNS}
+    return Row(image, **own, extra={column: cell for column, cell in cells.items() if column not in COLUMNS})
+
+
+OF_SEVERAL_CASES = {"other_cases": "", DUPLICATE_GROUP: ""}
+"""The columns that `manifest_of_cases` fills, where they are to stand."""
+
+
+def manifest_of_cases(
+    shown: Iterable[tuple[str, Mapping[str, str]]],
+    folder: Path,
+    notes: list[str],
+    *,
+    same: Sequence[str],
+    scale: str = "",
+) -> Manifest:
+    """The manifest of pictures some of which stand in several cases: a row for each, under its first case.
+
+    `other_cases` names the others, and all these cases are one `duplicate_group`.
+
+    Args:
+        shown: each picture of each case, and its cells by column, `lesion_id` being the case.
+        folder: where the pictures are.
+        notes: on how the tables were read.
+        same: the columns of which nothing is known where the cases do not agree.
+        scale: that of the tones in `skin_tone`.
+
+    Raises:
+        AdapterError: of `images_of`.
+    """
+    held: dict[str, list[Mapping[str, str]]] = {}
+    for picture, cells in shown:
+        held.setdefault(picture, []).append(cells)
+    cases = [[cells["lesion_id"] for cells in each] for each in held.values()]
+    groups = name_groups([names for names in cases if len(names) > 1])
+    images = images_of(list(held), folder, notes=notes)
+    rows = []
+    for image, each, (first, *others) in zip(images, held.values(), cases, strict=True):
+        row = dict(each[0])
+        for column in [column for column in same if column in row]:
+            told = {cells[column] for cells in each} - {""}
+            row[column] = told.pop() if len(told) == 1 else ""
+        row["skin_tone_scale"] = scale if row.get("skin_tone") else ""
+        row["other_cases"] = " ".join(dict.fromkeys(name for name in others if name != first))
+        row[DUPLICATE_GROUP] = groups.get(first, "")
+        rows.append(row_of(image, row))
+    return Manifest.of(rows, folder, notes)

@@ -19,16 +19,14 @@ and the parts of the body as the one site that they are of, where they are of on
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.published import agreed, code_of, images_of, read_table, tone_of
+from clients.data.adapters.published import OF_SEVERAL_CASES, code_of, manifest_of_cases, read_table, tone_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row, name_groups
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest
 
-PICTURES = ("image_1", "image_2", "image_3")
 KINDS = {"CLOSE_UP": "close-up", "AT_AN_ANGLE": "close-up", "AT_DISTANCE": "overview"}
 OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"
 GIVEN = "dermatologist_skin_condition_on_label_name"
@@ -69,95 +67,54 @@ class Scin(TableAdapter):
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture, in the order of the table of cases."""
         notes: list[str] = []
-        required = ("case_id", GIVEN, WEIGHTS, f"monk_skin_tone_label_{self.graders}")
+        tones = f"monk_skin_tone_label_{self.graders}"
         labels = {
             line["case_id"]: line
             for line in read_table(
-                folder / "scin_labels.csv", required, key="case_id", repeats=self.repeats, notes=notes
+                folder / "scin_labels.csv",
+                ("case_id", GIVEN, WEIGHTS, tones),
+                key="case_id",
+                repeats=self.repeats,
+                notes=notes,
             )
         }
-        paths = [f"{picture}_path" for picture in PICTURES]
-        cases = []
-        holders: dict[str, list[_Case]] = {}
-        shot_types: dict[str, str] = {}
+        paths = [f"image_{number}_path" for number in (1, 2, 3)]
+        shown = []
         for line in read_table(
             folder / "scin_cases.csv", ("case_id", OWN_WORD, *paths), key="case_id", notes=notes
         ):
-            if line["case_id"] not in labels:
-                raise AdapterError(f"case {line['case_id']} is in scin_cases.csv but not in scin_labels.csv")
-            cases.append(self._case(line, labels[line["case_id"]]))
-            for picture in PICTURES:
-                if path := line[f"{picture}_path"]:
-                    holders.setdefault(path, []).append(cases[-1])
-                    shot_types.setdefault(path, line.get(f"{picture}_shot_type", ""))
-        groups = name_groups([[case.number for case in held] for held in holders.values() if len(held) > 1])
-        images = images_of(list(holders), folder, notes=notes)
-        rows = []
-        for (path, held), image in zip(holders.items(), images, strict=True):
-            case, tone = held[0], agreed([case.tone for case in held])
-            rows.append(
-                Row(
-                    image=image,
-                    label=agreed([case.label for case in held]),
-                    skin_tone=tone,
-                    skin_tone_scale=self.scale if tone else "",
-                    lesion_id=case.number,
-                    site=case.site,
-                    extra={
-                        "tied_labels": "; ".join(case.tied),
-                        "age": case.age,
-                        "sex": case.sex,
-                        "age_group": case.age_group,
-                        "body_parts": ", ".join(case.parts),
-                        "shot_type": shot_types[path],
-                        IMAGE_KIND: KINDS.get(shot_types[path], ""),
-                        "other_cases": " ".join(case.number for case in held[1:]),
-                        DUPLICATE_GROUP: groups.get(case.number, ""),
-                    },
-                )
+            number = line["case_id"]
+            if number not in labels:
+                raise AdapterError(f"case {number} is in scin_cases.csv but not in scin_labels.csv")
+            own = line[OWN_WORD].removeprefix("FST").replace("NONE_IDENTIFIED", "")
+            tone = tone_of(
+                f"case {number}", labels[number][tones] if self.scale == "monk" else own, self.scale
             )
-        return Manifest.of(rows, folder, notes)
-
-    def _case(self, line: Mapping[str, str], labels: Mapping[str, str]) -> "_Case":
-        name = f"case {line['case_id']}"
-        if self.scale == "monk":
-            tone = labels[f"monk_skin_tone_label_{self.graders}"]
-        else:
-            tone = line[OWN_WORD].removeprefix("FST").replace("NONE_IDENTIFIED", "")
-        top = _heaviest(name, labels)
-        tied = tuple(top) if len(top) > 1 else ()
-        parts = tuple(
-            column.removeprefix(_PART)
-            for column, cell in line.items()
-            if column.startswith(_PART) and cell == "YES"
-        )
-        age_group = line.get("age_group", "")
-        return _Case(
-            number=line["case_id"],
-            label="" if not top or (tied and self.ties == "unlabelled") else top[0],
-            tied=tied,
-            tone=tone_of(name, tone, self.scale),
-            parts=parts,
-            site=_site(parts),
-            age_group=age_group,
-            age=_middle(age_group),
-            sex=SEXES.get(line.get("sex_at_birth", ""), ""),
-        )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """The labels and facts of one case; `tied` are its heaviest conditions where there are several."""
-
-    number: str
-    label: str
-    tied: tuple[str, ...]
-    tone: str
-    parts: tuple[str, ...]
-    site: str
-    age_group: str
-    age: str
-    sex: str
+            top = _heaviest(f"case {number}", labels[number])
+            tied = top if len(top) > 1 else []
+            parts = [
+                column.removeprefix(_PART)
+                for column, cell in line.items()
+                if column.startswith(_PART) and cell == "YES"
+            ]
+            age_group = line.get("age_group", "")
+            case = {
+                "label": "" if not top or (tied and self.ties == "unlabelled") else top[0],
+                "skin_tone": tone,
+                "lesion_id": number,
+                "site": _site(parts),
+                "tied_labels": "; ".join(tied),
+                "age": _middle(age_group),
+                "sex": SEXES.get(line.get("sex_at_birth", ""), ""),
+                "age_group": age_group,
+                "body_parts": ", ".join(parts),
+            }
+            for path in paths:
+                shot = line.get(path.replace("_path", "_shot_type"), "")
+                kind = {"shot_type": shot, IMAGE_KIND: KINDS.get(shot, "")}
+                if line[path]:
+                    shown.append((line[path], {**case, **kind, **OF_SEVERAL_CASES}))
+        return manifest_of_cases(shown, folder, notes, same=("label", "skin_tone"), scale=self.scale)
 
 
 def _site(parts: Sequence[str]) -> str:

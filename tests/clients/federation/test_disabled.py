@@ -36,19 +36,16 @@ def coordinator(monkeypatch):
         def __init__(self, kit):
             pass
 
-        def disable(self, name):
-            asked.append(("disable", name))
+        def change(self, name, how):
+            asked.append((how, name))
             was = name in disabled
-            disabled.add(name)
-            entry = {"client_name": name, "state": "disabled", "already_disabled": was}
-            return read_site_status(name, {"clients": [{**entry, "active_session_removed": not was}]})
-
-        def enable(self, name):
-            asked.append(("enable", name))
-            was = name in disabled
-            disabled.discard(name)
-            entry = {"client_name": name, "state": "enabled", "was_disabled": was}
-            return read_site_status(name, {"clients": [entry]})
+            if how == "disable":
+                disabled.add(name)
+                entry = {"state": "disabled", "already_disabled": was, "active_session_removed": not was}
+            else:
+                disabled.discard(name)
+                entry = {"state": "enabled", "was_disabled": was}
+            return read_site_status(name, {"clients": [{"client_name": name, **entry}]})
 
         def close(self):
             asked.append("closed")

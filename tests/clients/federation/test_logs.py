@@ -5,13 +5,12 @@ import json
 import logging
 import logging.config
 import os
-import threading
 from uuid import UUID
 
 import pytest
 
 from clients.federation.kit import Federation, Kit, KitFacts
-from clients.federation.logs import FOLDERS, MARK, ConsoleLog, prune, prune_folders
+from clients.federation.logs import FOLDERS, MARK, NodeLog, prune, prune_folders
 from clients.federation.site_policy import CONSOLE_LOGGERS, log_settings
 from clients.federation.status import rounds_line, status_line
 from clients.node.hospital import log_error
@@ -53,41 +52,22 @@ def test_how_many_rounds_are_done_and_how_long_the_others_take(tiny):
     assert rounds_line(job, []) == ""
 
 
-def test_marked_lines_of_a_log_are_repeated_from_now_on(tmp_path):
-    log = tmp_path / "node.log"
-    log.write_text(f"then{MARK}old\n")
-    heard, came = [], threading.Event()
-
-    def hear(line):
-        heard.append(line)
-        came.set()
-
-    console = ConsoleLog(log, hear)
-    console.start()
-    with log.open("a") as file:
-        file.write(f"now{MARK}job skin, 0-federate round 1, fit\nFLARE says much\nhalf{MARK}")
-        file.flush()
-        assert came.wait(60)
-        file.write("a line\n")
-    console.close()
-    assert heard == [f"now{MARK}job skin, 0-federate round 1, fit", f"half{MARK}a line"]
-
-
-def test_a_full_log_begins_anew_for_whoever_holds_it_open(tmp_path):
-    log = tmp_path / "node.log"
+def test_what_processes_print_is_logged_whole_marked_lines_are_said_and_a_full_log_begins_anew(tmp_path):
+    (tmp_path / "node.log").write_text(f"then{MARK}old\n")
     heard = []
-    console = ConsoleLog(log, heard.append, full=100)
-    with log.open("ab", buffering=0) as file:
-        for number in range(8):
-            file.write(f"{number}{MARK}{'x' * 60}\n".encode())
-            console._poll()
-            assert log.stat().st_size < 300
-    assert [line[0] for line in heard] == list("01234567")  # none is lost to whoever watches
-    old = sorted(tmp_path.glob("node.log.*"))
-    assert old[0].stat().st_mode & 0o077 == 0
-    kept = "".join(path.read_text() for path in reversed(old)) + log.read_text()
-    assert [line[0] for line in kept.splitlines()] == list("01234567")[-len(kept.splitlines()) :]
-    assert len(kept.splitlines()) >= 6
+    log = NodeLog(tmp_path / "node.log", heard.append, full=100)
+    printed = [f"{number}{MARK}{'x' * 60} 100 %s" for number in range(4)]
+    output = "\n".join([*printed, "FLARE says much", f"half{MARK}a line"]).encode() + b" \xff"
+    log.follow(io.BytesIO(output)).join()
+    log.note("its own")
+    log.close()
+    assert heard[:-1] == [*printed, f"half{MARK}a line \ufffd"]
+    assert heard[-1].endswith(f"{MARK}its own")
+    files = sorted(tmp_path.glob("node.log*"), reverse=True)
+    assert len(files) > 2
+    assert all(path.stat().st_size <= 100 for path in files)
+    kept = "".join(path.read_text(encoding="utf-8") for path in files).splitlines()
+    assert kept == [f"then{MARK}old", *printed, "FLARE says much", *heard[-2:]]
 
 
 def test_a_line_an_event_is_said_and_marked_and_all_the_rest_is_in_flares_own_log(capsys, tmp_path):
@@ -159,7 +139,7 @@ def test_the_newest_folders_of_jobs_stay_and_nothing_else_is_touched(kit):
     made = [left(kit.path, number) for number in range(FOLDERS + 3)]
     (kit.path / "local").mkdir()
     (kit.path / "private" / "runs" / "skin-1").mkdir(parents=True)
-    prune_folders(kit)
+    prune_folders(kit.path)
     assert names(kit.path) == sorted([*made[3:], "local", "private"])
     assert (kit.path / "private" / "runs" / "skin-1").is_dir()
 

@@ -16,7 +16,7 @@ from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.write import write_synthetic
-from clients.new_job.machines import RECIPES
+from clients.new_job.questions import RECIPES
 from clients.new_job.writing import flow
 from registry.bundle.text import on_one_line
 from training.jobs.job import read_job

@@ -76,7 +76,7 @@ def disabled_in_a_run(net, own_job, link, connected, wait_until):
     job = own_job(net, rounds=ROUNDS, min_clients=3, network={"heartbeat_timeout": 6})
     net.send(job, net.folder / "there")
     wait_until(lambda: net.metrics_log("tiny"), "the first round")
-    told = link.disable("north")  # as the command does, which takes seconds to start
+    told = link.change("north", "disable")  # as the command does, which takes seconds to start
     before = len(net.metrics_log("tiny"))
     # The last round's line is written after the last test, which waits for everybody.
     wait_until(lambda: len(net.metrics_log("tiny")) == ROUNDS - 1, "the last round")

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from clients.data.adapters.published import find_pictures, images_of, read_table
+from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
+from clients.data.pictures.names import files_of
 
 
 def test_pictures_are_found_in_folders_and_zip_files(tmp_path):
@@ -16,21 +17,21 @@ def test_pictures_are_found_in_folders_and_zip_files(tmp_path):
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         for name in ("images/b.png", "readme.md", "__MACOSX/._b.png"):
             archive.writestr(name, b"")
-    assert find_pictures(tmp_path).pictures == ["part 1/a.JPG", "z.zip::images/b.png"]
+    assert files_of(tmp_path).pictures == ["part 1/a.JPG", "z.zip::images/b.png"]
 
 
 def test_what_is_not_there_or_broken_is_said(tmp_path):
     with pytest.raises(AdapterError, match="does not exist"):
-        find_pictures(tmp_path / "no")
+        images_of(["a"], tmp_path / "no", notes=[])
     (tmp_path / "z.zip").write_text("no zip file")
     with pytest.raises(AdapterError, match="no zip file that can be read"):
-        find_pictures(tmp_path)
+        images_of(["a"], tmp_path, notes=[])
 
 
 def test_a_missing_picture_keeps_its_published_name(tmp_path):
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("a.jpg", b"")
-    assert images_of(["a", "a.png", "b", "c/b.png", "a_small"], tmp_path, ending="_small") == [
+    assert images_of(["a", "a.png", "b", "c/b.png", "a_small"], tmp_path, ending="_small", notes=[]) == [
         "z.zip::a.jpg",
         "z.zip::a.jpg",
         "b.jpg",
@@ -42,20 +43,20 @@ def test_a_missing_picture_keeps_its_published_name(tmp_path):
 def test_where_no_picture_is_there_all_are_counted(tmp_path):
     (tmp_path / "x.jpg").touch()
     with pytest.raises(AdapterError, match=rf"all 2 .* are missing: none is in {tmp_path}, .* hold 1 other"):
-        images_of(["a", "b.png"], tmp_path)
+        images_of(["a", "b.png"], tmp_path, notes=[])
     elsewhere = tmp_path / "far" / "a.jpg"
     elsewhere.parent.mkdir()
     elsewhere.touch()
-    assert images_of([str(elsewhere)], tmp_path / "far") == ["a.jpg"]
-    assert images_of(["../x.jpg"], tmp_path / "far") == ["../x.jpg"]
+    assert images_of([str(elsewhere)], tmp_path / "far", notes=[]) == ["a.jpg"]
+    assert images_of(["../x.jpg"], tmp_path / "far", notes=[]) == ["../x.jpg"]
 
 
 def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b\n1,x\n,y\n1,z\n")
     with pytest.raises(AdapterError, match=r"1 problems:(?s:.*)line 3: a is empty"):
-        read_table(table, ["a"], key="a")
-    assert len(read_table(table, ["a"], key="b")) == 3
+        read_table(table, ["a"], key="a", notes=[])
+    assert len(read_table(table, ["a"], key="b", notes=[])) == 3
     table.write_text("a,b,c\n1,x,p\n2,y,p\n1,z,p\n2,y,q\n")
     notes: list[str] = []
     assert [line.number for line in read_table(table, ["a"], key="a", notes=notes)] == [2, 3]
@@ -63,7 +64,7 @@ def test_the_key_of_a_table_is_filled_and_counts_once(tmp_path):
     with pytest.raises(
         AdapterError, match=r"1 lines that contradict(?s:.*)lines 2 and 4, a 1: b 'x' and 'z'"
     ):
-        read_table(table, ["a", "b"], key="a")
+        read_table(table, ["a", "b"], key="a", notes=[])
 
 
 def test_a_missing_picture_is_not_another_lines(tmp_path):
@@ -99,4 +100,4 @@ def test_links_are_followed_once_and_those_that_lead_nowhere_are_no_files(tmp_pa
     (tmp_path / "real" / "up").symlink_to("..")
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
     (tmp_path / "gone.jpg").symlink_to("nowhere.jpg")
-    assert find_pictures(tmp_path).places == ["real/a.jpg"]
+    assert files_of(tmp_path).places == ["real/a.jpg"]
