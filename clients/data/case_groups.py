@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.cell_values import UnreadCells, codes_option
+from clients.data.cell_values import UnreadCells, proposal
 from clients.data.errors import ManifestError
 from clients.data.manifests.manifest import IMAGE_KIND, Row, number_lesions
 from clients.data.output import listing
@@ -111,7 +111,7 @@ def read_columns(rows: Sequence[Row], case: CaseInput) -> tuple[NDArray[np.int64
     if unread:
         raise ManifestError(
             f"{len(unread.lines)} values cannot be of a case:\n{listing(unread.lines)}\n"
-            f"map them where the table is imported, {codes_option(unread.codes)}, or leave the cells empty"
+            f"leave the cells empty, or map them where the table is imported: {proposal(unread.codes)}"
         )
     return kinds, context
 

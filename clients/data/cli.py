@@ -24,7 +24,7 @@ from clients.data.adapters.table import (
     find_adapter,
     make_adapter,
 )
-from clients.data.cell_values import codes_option
+from clients.data.cell_values import proposal
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import CheckReport, check_manifest, read_all
 from clients.data.inspect.describe import describe_manifest, tabulate
@@ -250,7 +250,7 @@ def check(
         _say(f"note: beside those of {_listed(manifests)}, {report.unlisted}")
     lines = [*_problem_lines(report), f"{_listed(manifests)}: {report.pictures} pictures, {report.summary}"]
     if report.codes:
-        _say(f"look at this proposal, and map them as the table is imported: {codes_option(report.codes)}")
+        _say(f"look at this proposal, and map them as the table is imported: {proposal(report.codes)}")
     _answer({**asdict(report), "stopping": report.stopping}, "\n".join(lines), as_json)
     if report.stopping:
         raise typer.Exit(REFUSED)

@@ -8,6 +8,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -16,12 +17,13 @@ from pydantic import field_validator, model_validator
 from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.known_names import known_code
 from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
-from clients.data.cell_values import UnreadCells, codes_option, unread_facts
+from clients.data.cell_values import UnreadCells, proposal, propose, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.output import Note, listing
 from clients.data.taxonomy import describe
+from registry.bundle.cases import SEX
 from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
 
@@ -132,36 +134,48 @@ class CsvTable(TableAdapter):
             rows.append(self._row(line, image, unread, dropped))
         notes += [
             Note(
-                f"{column}: {count} cells say {value!r}, which is taken for not known (`codes`)",
-                f"{count} cells of a column are taken for not known (`codes`)",
+                f"{column}: {cells(count)} {value!r}, which is taken for not known{by}",
+                f"{count} cells of a column are taken for not known{by}",
             )
             for (column, value), count in (+dropped).items()
+            for by in [" (`codes`)" if self._coded(column, value) != value else ""]
         ]
-        if unread:
-            option = codes_option(unread.codes, self.codes)
+        refused = bool(unread)
+        refused |= self._note_unknown(rows, unread)
+        if refused:
+            mapping = f", or map them: {proposal(unread.codes, self.codes)}" if unread.codes else ""
             raise AdapterError(
                 f"{path} has {len(unread.lines)} values that cannot be read:\n{listing(unread.lines)}\n"
-                f"mend the table{f', or map them: {option}' if unread.codes else ''}"
+                f"mend the table{mapping}"
             )
         columns = [*COLUMNS, *self.extra.values()]
-        cells = [{column: row.value(column) for column in columns} for row in rows]
-        numbered = [(line.number, cell) for line, cell in zip(lines, cells, strict=True)]
+        numbered = [
+            (line.number, {column: row.value(column) for column in columns})
+            for line, row in zip(lines, rows, strict=True)
+        ]
         rows = [rows[place] for place in counted_once(path, numbered, "image", self.repeats, notes)]
         unlabelled = sum(not row.label for row in rows)
         if self.label is not None and unlabelled:
             text = f"{unlabelled} of {len(rows)} cells are empty: no label"
             notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
-        unread = unread_facts(rows)
-        for row in rows:
-            if row.label and describe(row.label).malignancy == "unknown":
-                reason = f"label {row.label!r} is no diagnosis whose meaning is known"
-                unread.add("label", row.label, reason, row.image, means=known_code(row.label))
         if unread:
-            text = f"{len(unread.lines)} values are no fact (age, sex, site, kind) or diagnosis that is known"
-            option = codes_option(unread.codes, self.codes)
-            shown = f"{listing(unread.lines)}\nlook at this proposal, and map them: {option}"
+            text = f"no known fact (age, sex, site, kind) or diagnosis: {len(unread.lines)} values"
+            mapping = proposal(unread.codes, self.codes)
+            shown = f"{listing(unread.lines)}\nlook at this proposal, and map them: {mapping}"
             notes.append(Note(f"{path.name}: {text}:\n{shown}", f"a table: {text}"))
         return Manifest.of(rows, folder, notes)
+
+    def _note_unknown(self, rows: Sequence[Row], unread: UnreadCells) -> bool:
+        """Add facts and diagnoses that are not known; true where `codes` has diagnoses and lacks one."""
+        known, refused = self.codes.get("label", {}), False
+        unread_facts(rows, unread)
+        for row in rows:
+            if row.label and row.label not in known.values() and describe(row.label).malignancy == "unknown":
+                refused |= bool(known)
+                missing = "is not in `codes`" if known else "is none whose meaning is known"
+                reason = f"diagnosis {row.label!r} {missing}"
+                unread.add("label", row.label, reason, row.image, means=known_code(row.label))
+        return refused
 
     def _spoilt(self, lines: Sequence[Line]) -> list[str]:
         """Ids that a spreadsheet rounded."""
@@ -198,7 +212,7 @@ class CsvTable(TableAdapter):
         read = {*self._facts().values(), *self.extra}
         notes += [
             Note(
-                f"{column}: {count} cells say {cell!r}, which is taken for not known (`empty_cells`)",
+                f"{column}: {cells(count)} {cell!r}, which is taken for not known (`empty_cells`)",
                 f"{count} cells of a column are taken for not known (`empty_cells`)",
             )
             for (column, cell), count in found.items()
@@ -222,6 +236,9 @@ class CsvTable(TableAdapter):
 
         def coded(column: str, text: str) -> str:
             code = self._coded(column, text)
+            if column == SEX.name and code:
+                with suppress(ValueError):
+                    code = SEX.write(SEX.read(code)) or ""
             dropped[column, text] += 1 if text and not code else 0
             return code
 
@@ -239,16 +256,16 @@ class CsvTable(TableAdapter):
             return coded(option, found[1] or "")
 
         label, tone = cell("label"), cell("skin_tone")
-        known = self.codes.get("label")
-        named = known is None or label in known.values() or describe(label).malignancy != "unknown"
-        if label and not named:
-            reason = f"diagnosis {label!r} is not in `codes`"
-            unread.add("label", label, reason, image, means=known_code(label))
         if tone and self.scale:
             try:
                 tone = read_tone(tone, self.scale)
             except ValueError as error:
-                unread.add("skin_tone", tone, str(error), image)
+                meant = propose("skin_tone", tone)
+                try:
+                    read_tone(meant, self.scale)
+                except ValueError:
+                    meant = ""
+                unread.add("skin_tone", tone, str(error), image, means=meant)
         scale = read_scale(self.scale) if tone and self.scale else ""
         cells = {option: cell(option) for option in ("lesion_id", "patient_id", "site", "split")}
         extra = {name: coded(name, line[column]) for column, name in self.extra.items()}
@@ -260,6 +277,11 @@ class CsvTable(TableAdapter):
         if text in codes:
             return codes[text]
         return next((code for value, code in codes.items() if value.casefold() == text.casefold()), text)
+
+
+def cells(count: int) -> str:
+    """The beginning of what so many cells say."""
+    return "one cell says" if count == 1 else f"{count} cells say"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -25,14 +25,25 @@ from clients.data.manifests.manifest import Row
         ("age", "73d", "0.2"),
         ("age", "121", ""),
         ("age", "-1", ""),
+        ("age", "51 J.", "51"),
+        ("age", "45 Jahre alt", "45"),
         ("age", "eighty", ""),
         ("sex", "w", "female"),
         ("sex", "Männlich", "male"),
+        ("sex", "weibl.", "female"),
         ("sex", "other", ""),
         ("site", "Rücken", "trunk"),
         ("site", "Unterschenkel", "lower_extremity"),
+        ("site", "Oberarm li.", "upper_extremity"),
+        ("site", "left ear", "head_neck"),
+        ("site", "Fußsohle", "palms_soles"),
+        ("site", "Handrücken", "hand"),
+        ("site", "Mundschleimhaut", "oral_genital"),
+        ("site", "Arm oder Bein", ""),
         ("site", "unbekannt", ""),
         ("label", "Basaliom", "Basaliom"),
+        ("skin_tone", "Typ II", "II"),
+        ("skin_tone", "Fitzpatrick skin type: 5", "5"),
         ("skin_tone", "7", ""),
     ],
 )
@@ -43,7 +54,8 @@ def test_what_a_value_may_mean(column, value, proposed):
 def test_values_are_listed_once_with_how_many_pictures_have_them():
     ages = ["85+", "40", "85+", "", "85+", "x", "85+"]
     rows = [Row(f"{n}.jpg", site="back", extra={"age": age, "sex": "w"}) for n, age in enumerate(ages)]
-    found = unread_facts(rows)
+    found = UnreadCells()
+    unread_facts(rows, found)
     open_end, other, sex = found.lines
     assert open_end.startswith("age '85+' is no number; it is a number from 0 to 120 years, or empty: ")
     assert open_end.endswith("4 pictures (0.jpg, 2.jpg, 4.jpg, ...)")
@@ -51,7 +63,9 @@ def test_values_are_listed_once_with_how_many_pictures_have_them():
     assert sex.startswith("sex 'w' ")
     assert found.codes == {"age": {"85+": "85", "x": ""}, "sex": {"w": "female"}}
     assert codes_option({"sex": {"männlich": "male"}}) == """--option 'codes={"sex": {"männlich": "male"}}'"""
-    assert not unread_facts([Row("a.jpg", site="back", extra={"age": "40"})])
+    readable = UnreadCells()
+    unread_facts([Row("a.jpg", site="back", extra={"age": "40"})], readable)
+    assert not readable
 
 
 def test_the_option_keeps_the_codes_that_there_are_and_holds_in_a_shell():

@@ -1,3 +1,5 @@
+import json
+import shlex
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -116,7 +118,7 @@ def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path):
     options = {"table": "t.csv", "label": "dx", "skin_tone": "tone", "scale": "fitzpatrick"}
     with pytest.raises(AdapterError) as refused:
         imported("csv", tmp_path, **options, codes={"label": {"mel": "MEL"}})
-    first, *values, proposal = str(refused.value).splitlines()
+    first, *values, proposal, lost = str(refused.value).splitlines()
     assert "2 values that cannot be read" in first
     diagnosis, tone = (line.strip() for line in values[:2])
     assert diagnosis.startswith("diagnosis 'odd' is not in `codes`")
@@ -126,6 +128,7 @@ def test_csv_lists_what_cannot_be_read_by_value_and_how_to_map_it(tmp_path):
     assert tone.startswith("skin tone '7'")
     assert tone.endswith("2 pictures (images.zip::images/2.jpg, images.zip::images/3.jpg)")
     assert proposal.endswith("""'codes={"label": {"mel": "MEL", "odd": "odd"}, "skin_tone": {"7": ""}}'""")
+    assert lost == "of these it makes not known: skin_tone '7'"
     codes = {"label": {"mel": "MEL", "odd": "NV"}, "skin_tone": {"7": ""}}
     notes = "\n".join(make_adapter("csv", {**options, "codes": codes}).manifest(tmp_path).notes)
     assert "skin_tone: 2 cells say '7', which is taken for not known (`codes`)" in notes
@@ -141,12 +144,39 @@ def test_csv_proposes_the_codes_of_diagnoses_that_have_one_and_then_takes_known_
     (tmp_path / "t.csv").write_text("image,dx\n1,Melanom\n2,NÄVUS\n3,Warze\n4,BCC\n")
     options = {"table": "t.csv", "label": "dx"}
     notes = "\n".join(make_adapter("csv", options).manifest(tmp_path).notes)
-    assert "label 'Warze' is no diagnosis whose meaning is known: 1 picture" in notes
+    assert "diagnosis 'Warze' is none whose meaning is known: 1 picture" in notes
     assert "'BCC'" not in notes
     assert """'codes={"label": {"Melanom": "MEL", "NÄVUS": "NV", "Warze": "Warze"}}'""" in notes
     codes = {"label": {"Melanom": "MEL", "NÄVUS": "NV", "Warze": "BEN_OTH"}}
     manifest = make_adapter("csv", {**options, "codes": codes}).manifest(tmp_path)
     assert (manifest.values("label"), manifest.notes) == (["MEL", "NV", "BEN_OTH", "BCC"], ())
+    kept = {"label": {**codes["label"], "Warze": "Warze"}}
+    assert make_adapter("csv", {**options, "codes": kept}).manifest(tmp_path).notes == (), "it was decided"
+
+
+def test_csv_lists_all_that_is_not_known_at_once_and_spells_sexes_in_one_way(tmp_path):
+    archive(tmp_path, *"1234")
+    (tmp_path / "t.csv").write_text(
+        "image,dx,tone,sex,age,place\n1,MEL,Typ II,m,51 J.,back\n2,Warze,2,Female,40,Ohr li.\n"
+        "3,NV,Typ 9,O,40,back\n4,NV,1,W,40,back\n"
+    )
+    options = {"table": "t.csv", "label": "dx", "skin_tone": "tone", "scale": "fitzpatrick", "site": "place"}
+    options["extra"] = {"sex": "sex", "age": "age"}
+    with pytest.raises(AdapterError, match="6 values that cannot be read") as refused:
+        make_adapter("csv", options).manifest(tmp_path)
+    *_, proposal, lost = str(refused.value).splitlines()
+    codes = json.loads(shlex.split(proposal)[-1].removeprefix("codes="))
+    assert codes == {
+        "skin_tone": {"Typ II": "II", "Typ 9": ""},
+        "age": {"51 J.": "51"},
+        "sex": {"W": "female"},
+        "site": {"Ohr li.": "head_neck"},
+        "label": {"Warze": "Warze"},
+    }
+    assert lost == "of these it makes not known: skin_tone 'Typ 9'"
+    manifest = make_adapter("csv", {**options, "codes": codes}).manifest(tmp_path)
+    assert manifest.values("sex") == ["male", "female", "", "female"]
+    assert "sex: one cell says 'O', which is taken for not known" in manifest.notes
 
 
 def test_csv_takes_a_part_of_a_cell(tmp_path):
