@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.thorough import mostly_long
 from training.algorithms.objectives.epochs import SubgroupLosses
 from training.jobs.client_app import answer_privately
 from training.messages.message import Broadcast
@@ -58,7 +59,7 @@ def alone_and_told(north, job, drawn, least):
     return alone, told
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", mostly_long(OBJECTIVES, "supervised"))
 def test_the_loss_of_one_drawn_picture_is_not_told(north, make_job, drawn, objective):
     job = make_job(federate={"rounds": ROUNDS, "objective": OBJECTIVES[objective]})
     # The control: 12 dark pictures are held, and 10 are enough, were it not for the draw.

@@ -142,15 +142,24 @@ def test_the_service_is_not_loaded_beside_another_registry(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "without_asking"),
-    [
-        ("clients.node.hospital", "training", "clients.node.request_handler"),
-        ("training.coordinator", "clients", "training.wiring"),
-    ],
+    ("module", "name"), [("clients.node.hospital", "training"), ("training.coordinator", "clients")]
 )
-def test_no_side_of_a_federation_works_beside_a_stranger(module, name, without_asking, run, tmp_path):
+def test_no_side_of_a_federation_works_beside_a_stranger(module, name, run, tmp_path):
     there = stranger(tmp_path / "site", name)
     assert_refused(run("-c", f"import {module}", places=(there,)), name, there)
+
+
+@pytest.mark.long  # both load torch first
+@pytest.mark.parametrize(
+    ("name", "without_asking"),
+    [
+        ("training", "clients.node.request_handler"),
+        ("clients", "training.wiring"),
+        ("personalization", "training.wiring"),
+    ],
+)
+def test_without_asking_each_side_runs_the_stranger(name, without_asking, run, tmp_path):
+    there = stranger(tmp_path / "site", name)
     assert RAN in run("-c", f"import {without_asking}", places=(there,)).stdout
 
 
@@ -161,11 +170,6 @@ def test_run_py_does_not_start_beside_a_stranger(run, tmp_path):
     there = stranger(tmp_path / "site", "personalization")
     run_py = run(ROOT / "training" / "run.py", "--recipes", places=(there,))
     assert_refused(run_py, "personalization", there)
-
-
-def test_run_py_without_asking_runs_the_stranger(run, tmp_path):
-    there = stranger(tmp_path / "site", "personalization")
-    assert RAN in run("-c", "import training.wiring", places=(there,)).stdout
 
 
 def test_no_module_is_started_beside_a_stranger(run, tmp_path):

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from tests.thorough import mostly_long
+
 MODEL = "skin-lesion"
 
 # Kills itself at one point of an add, given as the name of a call and how many of them come first.
@@ -131,12 +133,12 @@ def killed_at(places, start, folders, three, bundle):
 
 
 @pytest.mark.sqlite  # of the store, which is the same for every database
-@pytest.mark.parametrize(("point", "before"), IN_THE_STORE)
+@pytest.mark.parametrize(("point", "before"), mostly_long(IN_THE_STORE, *IN_THE_STORE[:3]))
 def test_an_add_that_is_killed_in_the_store_adds_nothing(killed_at, point, before):
     killed_at(point, before, added=False)
 
 
-@pytest.mark.parametrize(("point", "before", "added"), IN_THE_DATABASE)
+@pytest.mark.parametrize(("point", "before", "added"), mostly_long(IN_THE_DATABASE, *IN_THE_DATABASE[1:]))
 def test_an_add_that_is_killed_in_the_database_adds_all_or_nothing(killed_at, point, before, added):
     killed_at(point, before, added)
 

@@ -86,10 +86,11 @@ def call(tmp_path, quiet_environment):
     return run
 
 
-def test_an_aggregator_from_outside_runs_in_a_job(outside, tmp_path, call):
-    ended = call(outside, "training.run", "job.yaml", "--out", "run", "--json")
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["job"] == "outside"
+@pytest.mark.usefixtures("outside")
+def test_an_aggregator_from_outside_runs_in_a_job(tmp_path, train_command):
+    ended = train_command("job.yaml", "--out", "run", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["job"] == "outside"
     rounds = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert len(rounds) == 2
     for line in rounds:

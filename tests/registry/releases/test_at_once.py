@@ -6,6 +6,7 @@ from registry.errors import AliasMoved, GateRefusal
 from registry.gates import GateSet, SpreadGate
 from registry.releases import promote
 from registry.releases.rollout import Share
+from tests.thorough import mostly_long
 
 MODEL = "skin-lesion"
 TO = {"to": "production"}
@@ -81,7 +82,7 @@ def at_once(monkeypatch):
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("guard", ["on", "off"])
+@pytest.mark.parametrize("guard", mostly_long(["on", "off"], "on"))
 def test_of_two_promotions_at_once_one_holds(running, places, start, tmp_path, guard):
     """Two processes compare at once with the release that runs: without the guard their mixture answers."""
     folder = tmp_path / "compared"

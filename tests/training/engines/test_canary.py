@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from tests.thorough import mostly_long
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.algorithms.objectives.dp_sgd import DPSGDTask
 from training.algorithms.objectives.supervised import SupervisedTask
@@ -80,7 +81,7 @@ def out_of_memory(name):
     return batches
 
 
-@pytest.mark.parametrize("kind", STATEFUL)
+@pytest.mark.parametrize("kind", mostly_long(STATEFUL, "kept and compressed"))
 def test_nothing_of_it_is_left(kind, own_job, net):
     job = own_job(**STATEFUL[kind])
     with_, without = net(far(job), "with"), net(far(job, canary=False), "without")

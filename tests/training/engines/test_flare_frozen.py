@@ -55,8 +55,14 @@ def probe_job(own_job, model):
 
 @pytest.mark.parametrize(
     ("federate", "data"),
-    [(HEAD, {}), (LAST, {}), (LORA, {}), (HEAD, CASES), (LORA, CASES), (FITS, CASES)],
-    ids=["head", "last", "lora", "cases", "lora of cases", "fits"],
+    [
+        pytest.param(HEAD, {}, id="head"),
+        pytest.param(LAST, {}, id="last", marks=pytest.mark.long),
+        pytest.param(LORA, {}, id="lora", marks=pytest.mark.long),
+        pytest.param(HEAD, CASES, id="cases", marks=pytest.mark.long),
+        pytest.param(LORA, CASES, id="lora of cases"),
+        pytest.param(FITS, CASES, id="fits"),
+    ],
 )
 def test_it_ends_with_the_bytes_of_one_machine(federate, data, frozen_job, net, here):
     job = frozen_job(federate, data)

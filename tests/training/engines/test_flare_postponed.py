@@ -9,6 +9,7 @@ import pytest
 from clients.data.errors import ClientDataError
 from clients.federation.errors import ClosedHoursError, LimitsError
 from clients.node import request_handler
+from tests.thorough import mostly_long
 from tests.training.engines.test_flare_privacy import MASKS
 from tests.training.engines.test_flare_same_weights import bytes_of
 from tests.training.engines.test_flare_supervision import KEPT, OTHERS
@@ -68,7 +69,13 @@ def cannot(monkeypatch):
     return arrange
 
 
-@pytest.mark.parametrize(("ask", "reason"), [*(("fit", reason) for reason in PASSES), ("test", "full disk")])
+@pytest.mark.parametrize(
+    ("ask", "reason"),
+    mostly_long(
+        [*(("fit", reason) for reason in PASSES), ("test", "full disk")],
+        *(("fit", "full disk"), ("fit", "hours")),
+    ),
+)
 def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
     own_job, net, here, cannot, reason, ask
 ):
@@ -84,7 +91,10 @@ def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
 
 @pytest.mark.parametrize(
     ("ask", "full"),
-    [(FIT, "state"), (SHARE, "state"), (MASKED, "state"), (MASKED, "answer"), (UNMASK, "answer")],
+    mostly_long(
+        [(FIT, "state"), (SHARE, "state"), (MASKED, "state"), (MASKED, "answer"), (UNMASK, "answer")],
+        *((MASKED, "state"), (UNMASK, "answer")),
+    ),
 )
 def test_a_disk_that_is_full_in_the_middle_of_a_sum_costs_nothing(own_job, net, here, monkeypatch, ask, full):
     """Attack: what a node keeps of a sum moves on, its answer is lost, and it refuses to give another."""

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.families import FAMILIES
+from tests.thorough import mostly_long
 
 
 def bytes_of(result):
@@ -15,7 +16,7 @@ def bytes_of(result):
     }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_long(FAMILIES, "fedauto", "fedperl"))
 def test_every_family_ends_with_the_bytes_of_one_machine(family, own_job, net, here):
     job = own_job(**FAMILIES[family])
     there = net(job)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from personalization.report.data import never_there
+from tests.thorough import mostly_long
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare.calls import ChannelError, StoppedError
 from training.engines.flare.network_round import needed
@@ -110,7 +111,7 @@ def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, h
     assert bytes_of(result) == bytes_of(here(job))
 
 
-@pytest.mark.parametrize("what", ["the request", "the answer"])
+@pytest.mark.parametrize("what", mostly_long(["the request", "the answer"], "the request"))
 def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, here, what):
     """The call would wait for its deadline; the site is there all the time, and has nothing to do."""
     job = own_job(federate=KEPT)
@@ -160,7 +161,10 @@ class Killed(BaseException):
     """What a killed coordinator knows of it."""
 
 
-@pytest.mark.parametrize("instant", ["before the answers", "after the answers", "at the checkpoint"])
+@pytest.mark.parametrize(
+    "instant",
+    mostly_long(["before the answers", "after the answers", "at the checkpoint"], "after the answers"),
+)
 def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
     own_job, net, here, monkeypatch, instant
 ):

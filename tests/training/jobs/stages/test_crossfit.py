@@ -44,7 +44,13 @@ def pictures(make_dataset):
     return make_dataset(SIZES)
 
 
-@pytest.mark.parametrize("privacy", [{}, {"counts": {"masks": True}}], ids=["in the clear", "under masks"])
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        pytest.param({}, id="in the clear"),
+        pytest.param({"counts": {"masks": True}}, id="under masks", marks=pytest.mark.long),
+    ],
+)
 def test_every_lesion_calibrates_by_a_model_that_did_not_learn_from_it(
     crossfit_job, run_job, pictures, privacy, monkeypatch
 ):
@@ -105,7 +111,13 @@ def turned(pictures, subgroup):
     return replace(pictures, held=held)
 
 
-@pytest.mark.parametrize("privacy", [{"min_count": 1}, {"counts": {"masks": True}}], ids=["clear", "masks"])
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        pytest.param({"min_count": 1}, id="clear"),
+        pytest.param({"counts": {"masks": True}}, id="masks", marks=pytest.mark.long),
+    ],
+)
 def test_a_subgroup_that_is_otherwise_gets_a_head_of_its_own(crossfit_job, run_job, pictures, privacy):
     ran = run_job(shrunk(crossfit_job(**privacy)), turned(pictures, 1))
     outcome = ran.result.stages["1-personalize"].outcome

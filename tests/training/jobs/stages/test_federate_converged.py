@@ -88,7 +88,11 @@ def answers(weights, x):
 
 
 @pytest.mark.parametrize(
-    ("privacy", "within"), [({"min_count": 1}, 2e-6), (MASKED, 1e-4)], ids=["in the clear", "under masks"]
+    ("privacy", "within"),
+    [
+        pytest.param({"min_count": 1}, 2e-6, id="in the clear", marks=pytest.mark.long),
+        pytest.param(MASKED, 1e-4, id="under masks"),
+    ],
 )
 def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, privacy, within):
     job = make_job(stages=STAGES, privacy=privacy)
@@ -103,7 +107,11 @@ def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, priva
 
 
 @pytest.mark.parametrize(
-    ("privacy", "within"), [({"min_count": 1}, 2e-6), (MASKED, 1e-4)], ids=["in the clear", "under masks"]
+    ("privacy", "within"),
+    [
+        pytest.param({"min_count": 1}, 2e-6, id="in the clear", marks=pytest.mark.long),
+        pytest.param(MASKED, 1e-4, id="under masks"),
+    ],
 )
 def test_each_fold_has_the_head_of_the_others_pooled_data(make_job, run_job, dataset, privacy, within):
     job = make_job(stages=STAGES, privacy=privacy, data=FOLDED)
@@ -117,7 +125,9 @@ def test_each_fold_has_the_head_of_the_others_pooled_data(make_job, run_job, dat
     assert np.abs(answers(ran.weights(), x) - expected).max() < within
 
 
-@pytest.mark.parametrize("data", [{}, FOLDED], ids=["one head", "folds"])
+@pytest.mark.parametrize(
+    "data", [pytest.param({}, id="one head", marks=pytest.mark.long), pytest.param(FOLDED, id="folds")]
+)
 def test_a_fit_that_was_killed_goes_on_where_it_was(make_job, run_job, tmp_path, monkeypatch, data):
     job = make_job(stages=STAGES, privacy={"min_count": 1}, data=data)
     whole = run_job(job, out=tmp_path / "whole")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.thorough import mostly_long
 from tests.training.jobs.stages.test_federate_cases import CASES, FITS, OfCases
 
 DRO = {"name": "group-dro", "step_size": 0.7, "adjustment": 0.3}
@@ -38,7 +39,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "cases, mixed", "relations", "8 bits"))
 def test_the_same_bytes_and_the_same_log(kind, make_job, run_job, run_killed, dataset, encoder_file):
     federate, blocks, change = KINDS[kind]
     if blocks.get("weights"):

@@ -92,6 +92,7 @@ def require_pooled(job, cases, weights):
         np.testing.assert_allclose(found, sign * rows, atol=1e-3 * np.abs(rows).max())
 
 
+@pytest.mark.long
 def test_the_projection_is_that_of_pooled_pictures_and_the_graph_answers_as_judged(
     job_of, run_job, cases, monkeypatch
 ):
