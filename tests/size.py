@@ -31,8 +31,8 @@ LIMITS = {
     "lines of tests": 85_498,
     "lines of benchmarks": 5_913,
     "recipes": 45,
-    "decision records": 19,
-    "words of docs": 62_965,
+    "decision records": 18,
+    "words of docs": 62_988,
     "words of the dialect in docs": 8,
 }
 
