@@ -441,9 +441,10 @@ def ask_unit(manifests: Manifests, ask: Ask) -> Settled:
     rows = manifests.rows
     sizes = Counter(number_lesions(rows).tolist()).values()
     several = sum(size > 1 for size in sizes)
+    named = several or any(row.lesion_id for row in rows)
     facts, unread, problems = [], [], list[str]()
     cases = CasesConfig()
-    if several:
+    if named:
         for name, fact in KNOWN.items():
             if any(row.value(name).lower() not in UNKNOWN for row in rows):
                 wrong = _unreadable(fact, rows)
@@ -453,15 +454,14 @@ def ask_unit(manifests: Manifests, ask: Ask) -> Settled:
         contradicting, wrong_cells = case_problems(rows, cases.input)
         problems = [*wrong_cells.lines, *contradicting]
     choices = {"picture": "each picture by itself"}
-    if several and not problems:
-        known = f" with {', '.join(map(str, facts))}" if facts else ""
-        choices = {"lesion": f"a lesion by up to {cases.slots} pictures{known}"} | choices
-        said = [f"{several} of {len(sizes)} lesions have several pictures"]
-        said += [f"left out of the facts: {problem}" for problem in unread]
-    elif several:
+    said = [f"{several or 'none'} of {len(sizes)} lesions have several pictures"]
+    if problems:
         said = [f"lesions cannot be cases, for {len(problems)} problems: `dermfed-data check --cases`"]
-    else:
-        said = ["no lesion has several pictures"]
+    elif named and (several or facts):
+        known = f" with {', '.join(map(str, facts))}" if facts else ""
+        by = f"up to {cases.slots} pictures" if several else "one picture"
+        choices = {"lesion": f"a lesion by {by}{known}"} | choices
+        said += [f"left out of the facts: {problem}" for problem in unread]
     answer = ask(Question("unit", "What is diagnosed?", choices, next(iter(choices)), said))
     if _one_of({"picture": "", "lesion": ""}, answer, "--unit") == "picture":
         if not problems:
@@ -469,13 +469,14 @@ def ask_unit(manifests: Manifests, ask: Ask) -> Settled:
         return Settled(
             {"cases": None},
             [
-                "lesions have several pictures, and are not diagnosed as a whole for "
-                f"{len(problems)} problems:\n{listing(problems[:3])}\n`dermfed-data check --cases` lists all"
+                f"lesions are not diagnosed as a whole for {len(problems)} problems:\n{listing(problems[:3])}\n"
+                "`dermfed-data check --cases` lists all"
             ],
         )
-    if not several:
+    if "lesion" not in choices and not problems:
         raise ManifestError(
-            "no lesion has several pictures; fill the column `lesion_id`, or take --unit picture"
+            "no lesion has several pictures, or a fact (age, sex, site) that is known; fill the column "
+            "`lesion_id` and those of facts, or take --unit picture"
         )
     if problems:
         raise ManifestError(

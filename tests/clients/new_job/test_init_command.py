@@ -83,6 +83,10 @@ def names_of_several_lines(number: int, row: Row) -> Row:
     return replace(row, label=odd[row.label])
 
 
+def one_picture_a_lesion(number: int, row: Row) -> Row:
+    return with_extra(replace(row, lesion_id=f"L{number}", site=""), age=str(40 + number % 40), sex="female")
+
+
 def clinics_of_several_lines(number: int, row: Row) -> Row:
     odd = ("a\nstages: []", "[/b] {{ seed }}: #", "ward [a-z]\n'\"")
     return with_extra(row, hospital=odd[one_large(row)])
@@ -113,6 +117,10 @@ MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
                 "facts": ["age", "sex", "site"],
             },
         },
+    ),
+    "one picture a lesion, and facts": (
+        one_picture_a_lesion,
+        {"unit": "lesion", "cases": {"slots": 1, "kinds": [], "facts": ["age", "sex"]}},
     ),
     "names that YAML would misread": (names_that_yaml_would_misread, {"label_map": None}),
     "clinics of several lines": (
