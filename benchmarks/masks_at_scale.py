@@ -12,6 +12,7 @@ Goal: with 200 hospitals the coordinator takes 2 s a round.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import process_time
@@ -19,6 +20,9 @@ from typing import Annotated, Any
 
 import torch
 import typer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.attacks
+
 from quick import print_conditions, print_table, start, write_table
 
 from tests.attacks.summing import Anybody, identity

@@ -15,7 +15,6 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
-from benchmarks.loopback.permissive import permissive
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
@@ -23,6 +22,7 @@ from clients.federation.admin_client import AdminClient
 from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
 
+from .permissive import permissive
 from .processes import family, kill
 
 ROOT = Path(__file__).parents[2]

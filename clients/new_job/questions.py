@@ -469,8 +469,8 @@ def ask_unit(manifests: Manifests, ask: Ask) -> Settled:
         return Settled(
             {"cases": None},
             [
-                f"lesions are not diagnosed as a whole for {len(problems)} problems:\n{listing(problems[:3])}\n"
-                "`dermfed-data check --cases` lists all"
+                f"lesions are not diagnosed as a whole for {len(problems)} problems:\n"
+                f"{listing(problems[:3])}\n`dermfed-data check --cases` lists all"
             ],
         )
     if "lesion" not in choices and not problems:

@@ -7,7 +7,7 @@ the index names is read, so names, links and modes of entries mean nothing.
 
 An event in the registry holds a user's name and a machine's, and its reason may name people. An archive
 goes to others. So what is exported of an event is a list of chosen facts, not the event without some of it;
-the hash of the whole event is left out too, since a reader who knows the rest of it can find a name by trying.
+the hash of the whole event is left out too: who knows the rest of it can find a name by trying.
 """
 
 import contextlib
