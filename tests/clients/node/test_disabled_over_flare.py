@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 PICTURES = {"north": 26, "south": 29, "east": 32, "west": 35}
 ROUNDS = 40
 OTHERS = {"south", "east", "west"}
-REJECTED = "registration rejected: Client 'north' is disabled"
+REJECTED = "client_registration Client 'north' is disabled"
 JOINED = "Successfully registered client"
 
 
