@@ -16,21 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import PartitionError
-from clients.data.partition.rules import NOBODY, Component, Partition, ordered_components
+from clients.data.partition.rules import NOBODY, Component, Partition, Rows, ordered_components
 from registry.bundle.text import nearest
 from training.data.settings import DataConfig
 
 
-def draw_labelled(
-    fraction: float,
-    holders: NDArray[np.int64],
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    codes: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> NDArray[np.bool_]:
+def draw_labelled(fraction: float, holders: NDArray[np.int64], rows: Rows, *, seed: int) -> NDArray[np.bool_]:
     """Whether the label of each row is kept, `(rows,)`: the fraction L of every client's training pictures.
 
     All rows that are not for training keep theirs. Of a client's N labelled training pictures, those of a
@@ -41,43 +32,30 @@ def draw_labelled(
     Args:
         fraction: L, in (0, 1].
         holders: the client of each row, or `NOBODY`, `(rows,)`.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        codes: the class of each row, empty where it is unlabelled.
-        splits: the split of each row.
+        rows: the pictures.
         seed: the job's seed.
     """
-    labelled = [bool(code) and split == "train" for code, split in zip(codes, splits, strict=True)]
+    labelled = [bool(code) and split == "train" for code, split in zip(rows.codes, rows.splits, strict=True)]
     drawn = np.array(labelled, dtype=bool) & (holders != NOBODY)
     kept: NDArray[np.bool_] = ~drawn
     for client in np.unique(holders[drawn]):
-        rows = (drawn & (holders == client)).nonzero()[0]
-        strata = [(codes[row],) for row in rows]
-        items = ordered_components(
-            component_ids[rows], [names[row] for row in rows], strata, seed=seed, purpose="labels"
-        )
+        own = (drawn & (holders == client)).nonzero()[0]
+        strata = [(rows.codes[row],) for row in own]
+        names = [rows.names[row] for row in own]
+        items = ordered_components(rows.component_ids[own], names, strata, seed=seed, purpose="labels")
         # Rounded, so that fractions like 0.7, which no float holds exactly, round where they should.
-        wanted = round(fraction * len(rows), 9)
+        wanted = round(fraction * len(own), 9)
         before = 0
         for item in _in_turns(items):
             size = len(item.rows)
             if before and before + size / 2 > wanted:
                 break
-            kept[rows[list(item.rows)]] = True
+            kept[own[list(item.rows)]] = True
             before += size
     return kept
 
 
-def label_mask(
-    config: DataConfig,
-    hospitals: Partition,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    codes: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> NDArray[np.bool_]:
+def label_mask(config: DataConfig, hospitals: Partition, rows: Rows, *, seed: int) -> NDArray[np.bool_]:
     """Whether the label of each row is kept, `(rows,)`: at `labelled_clients` by `draw_labelled`, else never.
 
     Rows that are not for training, and those that no hospital holds, keep theirs.
@@ -85,10 +63,7 @@ def label_mask(
     Args:
         config: the job's `data` block: `label_fraction` and `labelled_clients`.
         hospitals: who holds what.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        codes: the class of each row, empty where it is unlabelled.
-        splits: the split of each row.
+        rows: the pictures.
         seed: the job's seed.
 
     Raises:
@@ -96,9 +71,8 @@ def label_mask(
     """
     holders = hospitals.holders
     keeps = np.isin(holders, _labelled_clients(config, hospitals.clients))
-    training = np.array([split == "train" for split in splits], dtype=bool)
-    drawn = np.where(keeps, holders, NOBODY)
-    kept = draw_labelled(config.label_fraction, drawn, component_ids, names, codes, splits, seed=seed)
+    training = np.array([split == "train" for split in rows.splits], dtype=bool)
+    kept = draw_labelled(config.label_fraction, np.where(keeps, holders, NOBODY), rows, seed=seed)
     lost: NDArray[np.bool_] = training & ~keeps & (holders != NOBODY)
     return kept & ~lost
 

@@ -18,7 +18,6 @@ Clients of unseen sources: never trained on, only evaluated.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +27,18 @@ from clients.data.manifests.manifest import Row
 from clients.data.output import listing
 from clients.data.partition.rules import (
     NOBODY,
-    Component,
     Partition,
     Pool,
+    Rows,
     Stratum,
-    assign,
     by_name,
+    deal,
     name_of,
     ordered_components,
     refuse_empty,
     training_rows,
 )
-from clients.data.partition.splits import refuse_straddling
+from clients.data.partition.splits import fixed_split, refuse_straddling
 from clients.data.sources import Source
 from training.data.dataset import SPLITS, UNLABELLED_CLIENT
 from training.data.settings import ServerConfig, numbered
@@ -78,16 +77,22 @@ def draw_server(
     items = ordered_components(
         component_ids, [name_of(row) for row in rows], strata, seed=seed, purpose="server"
     )
-    taken: list[Component] = []
-    for _, line in groupby(items, key=lambda item: item.stratum[0]):
-        stretch = list(line)
-        fixed = [1 if _fixed_split(item, rows) in ("calibration", "test") else None for item in stretch]
-        assigned = assign([len(item.rows) for item in stretch], [config.share, 1 - config.share], fixed)
-        taken += [item for item, receiver in zip(stretch, assigned, strict=True) if receiver == 0]
-    fixed = [{"train": 0, "validation": 1}.get(_fixed_split(item, rows)) for item in taken]
-    parts = assign([len(item.rows) for item in taken], [config.train, 1 - config.train], fixed)
+    kept = {"calibration": 1, "test": 1}
+    of_server = deal(
+        items,
+        lambda _: [config.share, 1 - config.share],
+        by=1,
+        fixed=lambda item: kept.get(fixed_split(item, rows)),
+    )
+    taken = [item for item, receiver in of_server if receiver == 0]
+    named = {"train": 0, "validation": 1}
     splits = np.full(len(rows), ELSEWHERE, dtype=np.int64)
-    for item, part in zip(taken, parts, strict=True):
+    for item, part in deal(
+        taken,
+        lambda _: [config.train, 1 - config.train],
+        by=0,
+        fixed=lambda item: named.get(fixed_split(item, rows)),
+    ):
         splits[list(item.rows)] = (_TRAIN, _VALIDATION)[part]
     return splits
 
@@ -112,10 +117,6 @@ def refuse_idle_server(config: ServerConfig, splits: NDArray[np.int64], codes: S
             f"the server, with the share {config.share:g} of {len(splits)} pictures and {config.train:g} of "
             f"that for training, would have {what}; raise `server.share`, or remove `server`"
         )
-
-
-def _fixed_split(item: Component, rows: Sequence[Row]) -> str:
-    return next((rows[row].split for row in item.rows if rows[row].split), "")
 
 
 def move_unlabelled(
@@ -155,16 +156,7 @@ def move_unlabelled(
     )
 
 
-def divide_sites(
-    sites: Partition,
-    count: int,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> Partition:
+def divide_sites(sites: Partition, count: int, rows: Rows, *, seed: int) -> Partition:
     """Divide sites into `count` clients, named `SITE-NUMBER`, a site's pictures evenly among its clients.
 
     A site's training pictures say how many clients it becomes, or all of its pictures where no splits are
@@ -179,22 +171,18 @@ def divide_sites(
             f"{count} clients are too few: the column has {len(sites.clients)} values, each with a client of "
             f"its own; raise `count` to {len(sites.clients)} or more, or leave values out with `where`"
         )
-    held = Counter(sites.holders[training_rows(splits)].tolist())
+    held = Counter(sites.holders[training_rows(rows.splits)].tolist())
     parts = apportion([held[site] for site in range(len(sites.clients))], count)
-    advice = "ask for fewer clients, or leave the value out"
-    return divide_sites_into(sites, parts, component_ids, names, labels, splits, seed=seed, advice=advice)
+    return divide_sites_into(
+        sites, parts, rows, seed=seed, advice="ask for fewer clients, or leave the value out"
+    )
+
+
+OF_A_SOURCE = "lower the `count` of its source, or check its pictures"
 
 
 def divide_sites_into(
-    sites: Partition,
-    parts: Sequence[int],
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-    advice: str,
+    sites: Partition, parts: Sequence[int], rows: Rows, *, seed: int, advice: str = OF_A_SOURCE
 ) -> Partition:
     """Divide each site into as many clients as `parts` says, `SITE-NUMBER`, with equal parts of its pictures.
 
@@ -204,10 +192,7 @@ def divide_sites_into(
     Args:
         sites: who holds what before sites are divided.
         parts: how many clients each site becomes; a single one is called like the site.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        labels: the class of each row; unlabelled ones, which have none, are one more class.
-        splits: the split of each row.
+        rows: the pictures; unlabelled ones are one more class.
         seed: the job's seed.
         advice: what to do about a client without pictures.
 
@@ -215,22 +200,18 @@ def divide_sites_into(
         PartitionError: two clients of one name, or a client without pictures to train on.
     """
     clients: list[str] = []
-    holders = np.full(len(names), NOBODY, dtype=np.int64)
+    holders = np.full(len(rows.names), NOBODY, dtype=np.int64)
     for site, (name, number) in enumerate(zip(sites.clients, parts, strict=True)):
-        rows = (sites.holders == site).nonzero()[0]
-        strata = [(splits[row], labels[row]) for row in rows]
-        items = ordered_components(
-            component_ids[rows], [names[row] for row in rows], strata, seed=seed, purpose="partition"
-        )
-        for _, line in groupby(items, key=lambda item: item.stratum[0]):
-            stretch = list(line)
-            assigned = assign([len(item.rows) for item in stretch], np.full(number, 1 / number))
-            for item, part in zip(stretch, assigned, strict=True):
-                holders[rows[list(item.rows)]] = len(clients) + part
+        own = (sites.holders == site).nonzero()[0]
+        strata = [(rows.splits[row], rows.codes[row]) for row in own]
+        names = [rows.names[row] for row in own]
+        items = ordered_components(rows.component_ids[own], names, strata, seed=seed, purpose="partition")
+        for item, part in deal(items, lambda _, number=number: np.full(number, 1 / number), by=1):  # type: ignore[misc]
+            holders[own[list(item.rows)]] = len(clients) + part
         clients += numbered(name, number)
     _refuse_shared_names(clients)
     partition = Partition(tuple(clients), holders)
-    refuse_empty(partition, training_rows(splits), advice=advice)
+    refuse_empty(partition, training_rows(rows.splits), advice=advice)
     return partition
 
 
@@ -291,13 +272,5 @@ def partition_unseen(pool: Pool, sources: Sequence[Source], *, seed: int) -> Par
         PartitionError: a client without pictures.
     """
     declared = by_name([picture.source for picture in pool.pictures], [source.name for source in sources])
-    return divide_sites_into(
-        declared,
-        [source.count for source in sources],
-        pool.component_ids,
-        pool.names,
-        pool.codes,
-        ["test"] * len(pool),
-        seed=seed,
-        advice="lower the `count` of its source, or check its pictures",
-    )
+    rows = Rows(pool.component_ids, pool.names, pool.codes, ["test"] * len(pool))
+    return divide_sites_into(declared, [source.count for source in sources], rows, seed=seed)

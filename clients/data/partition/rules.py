@@ -5,7 +5,7 @@ Seeded, stratified assignment of whole components to splits or clients, whatever
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -105,7 +105,46 @@ def assign(
     return receivers
 
 
+def deal(
+    items: Sequence[Component],
+    proportions: Callable[[Stratum], ArrayLike],
+    *,
+    by: int | None = None,
+    fixed: Callable[[Component], int | None] = lambda item: None,
+) -> Iterator[tuple[Component, int]]:
+    """Each item with its receiver; every stretch of one stratum, or of the first `by` words of it, afresh.
+
+    Args:
+        items: in order of their strata.
+        proportions: what each receiver should have of a stretch, as of `assign`.
+        by: how many words of a stratum make a stretch; by default all.
+        fixed: the receiver of an item where that is given.
+    """
+    for stratum, line in groupby(items, key=lambda item: item.stratum[:by]):
+        stretch = list(line)
+        sizes = [len(item.rows) for item in stretch]
+        receivers = assign(sizes, proportions(stratum), [fixed(item) for item in stretch])
+        yield from zip(stretch, receivers.tolist(), strict=True)
+
+
 NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What clients are drawn by; every attribute has one entry per row.
+
+    Attributes:
+        component_ids: the component of each row `(rows,)`.
+        names: what identifies it.
+        codes: its class, empty where it is unlabelled.
+        splits: its split.
+    """
+
+    component_ids: NDArray[np.int64]
+    names: Sequence[str]
+    codes: Sequence[str]
+    splits: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -150,28 +189,16 @@ def by_name(values: Sequence[str], clients: Sequence[str]) -> Partition:
     return partition
 
 
-def dirichlet(
-    count: int,
-    alpha: float,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> Partition:
+def dirichlet(count: int, alpha: float, rows: Rows, *, seed: int) -> Partition:
     """`count` clients with label skew: p_j ~ Dir_N(alpha) for each class j (paper 004, section IV).
 
     Components of class j are assigned to the clients in the proportions p_j, the same p_j in every split, so
-    that a client is tested on the mix that it trains on.
+    that a client is tested on the mix that it trains on. Unlabelled rows are one more class.
 
     Args:
         count: N, the number of clients.
         alpha: the smaller, the more the clients differ.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        labels: the class of each row; empty for unlabelled ones, which are one more class.
-        splits: the split of each row.
+        rows: the pictures.
         seed: the job's seed.
 
     Raises:
@@ -183,46 +210,39 @@ def dirichlet(
         key = hashlib.sha256(f"{seed}/dirichlet/{label}".encode()).digest()
         return np.random.default_rng(int.from_bytes(key)).dirichlet(np.full(count, alpha))
 
-    strata = list(zip(splits, labels, strict=True))
-    partition = _assign_strata(count, component_ids, names, strata, proportions, seed)
+    strata = list(zip(rows.splits, rows.codes, strict=True))
     advice = "raise `alpha`, ask for fewer clients, or take another seed"
-    refuse_empty(partition, training_rows(splits), advice=advice)
-    return partition
+    return _drawn(count, rows, strata, proportions, seed, advice)
 
 
-def iid(
-    count: int, component_ids: NDArray[np.int64], names: Sequence[str], splits: Sequence[str], *, seed: int
-) -> Partition:
+def iid(count: int, rows: Rows, *, seed: int) -> Partition:
     """`count` clients with equal random parts of every split; arguments as in `dirichlet`.
 
     Raises:
         PartitionError: a client without pictures to train on.
     """
     equal = np.full(count, 1 / count)
-    partition = _assign_strata(
-        count, component_ids, names, [(split,) for split in splits], lambda _: equal, seed
+    return _drawn(
+        count, rows, [(split,) for split in rows.splits], lambda _: equal, seed, "ask for fewer clients"
     )
-    refuse_empty(partition, training_rows(splits), advice="ask for fewer clients")
-    return partition
 
 
-def _assign_strata(
+def _drawn(
     count: int,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
+    rows: Rows,
     strata: Sequence[Stratum],
     proportions: Callable[[Stratum], NDArray[np.float64]],
     seed: int,
+    advice: str,
 ) -> Partition:
-    holders = np.empty(len(names), dtype=np.int64)
-    items = ordered_components(component_ids, names, strata, seed=seed, purpose="partition")
-    for stratum, line in groupby(items, key=lambda item: item.stratum):
-        stretch = list(line)
-        assigned = assign([len(item.rows) for item in stretch], proportions(stratum))
-        for item, client in zip(stretch, assigned, strict=True):
-            holders[list(item.rows)] = client
+    holders = np.empty(len(rows.names), dtype=np.int64)
+    items = ordered_components(rows.component_ids, rows.names, strata, seed=seed, purpose="partition")
+    for item, client in deal(items, proportions):
+        holders[list(item.rows)] = client
     width = len(str(count - 1))
-    return Partition(tuple(f"client-{number:0{width}d}" for number in range(count)), holders)
+    partition = Partition(tuple(f"client-{number:0{width}d}" for number in range(count)), holders)
+    refuse_empty(partition, training_rows(rows.splits), advice=advice)
+    return partition
 
 
 def training_rows(splits: Sequence[str]) -> NDArray[np.bool_]:

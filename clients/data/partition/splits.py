@@ -8,7 +8,6 @@ sees its own manifest alone draws the same splits as the coordinator who sees al
 """
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from clients.data.errors import SplitError
 from clients.data.manifests.manifest import Row
 from clients.data.output import listing
-from clients.data.partition.rules import Component, Stratum, assign, name_of, ordered_components
+from clients.data.partition.rules import Component, Stratum, deal, name_of, ordered_components
 from training.data.dataset import SPLITS
 from training.data.settings import SplitConfig
 
@@ -48,13 +47,12 @@ def assign_splits(
     items = ordered_components(
         component_ids, [name_of(row) for row in rows], strata, seed=seed, purpose="split"
     )
+    numbers: dict[str, int] = {name: number for number, name in enumerate(SPLITS)}
     splits = np.empty(len(rows), dtype=np.int64)
-    for _, line in groupby(items, key=lambda item: item.stratum[0]):
-        stretch = list(line)
-        fixed = [_fixed_split(item, rows) for item in stretch]
-        assigned = assign([len(item.rows) for item in stretch], proportions, fixed)
-        for item, split in zip(stretch, assigned, strict=True):
-            splits[list(item.rows)] = split
+    for item, split in deal(
+        items, lambda _: proportions, by=1, fixed=lambda item: numbers.get(fixed_split(item, rows))
+    ):
+        splits[list(item.rows)] = split
     return splits
 
 
@@ -85,6 +83,6 @@ def refuse_straddling(rows: Sequence[Row], component_ids: NDArray[np.int64]) -> 
         )
 
 
-def _fixed_split(item: Component, rows: Sequence[Row]) -> int | None:
-    fixed = {rows[row].split for row in item.rows} - {""}
-    return next((number for number, name in enumerate(SPLITS) if name in fixed), None)
+def fixed_split(item: Component, rows: Sequence[Row]) -> str:
+    """The split that the manifest gives a component; empty where it gives none."""
+    return next((rows[row].split for row in item.rows if rows[row].split), "")
