@@ -26,21 +26,28 @@ from clients.data.adapters.table import (
 )
 from clients.data.cell_values import codes_option
 from clients.data.errors import ClientDataError
-from clients.data.inspect.check import CheckReport, check_manifest, read_all
+from clients.data.inspect.check import (
+    AbsentPicture,
+    CheckReport,
+    absent_pictures,
+    check_manifest,
+    group_absent,
+    read_all,
+    unlisted_in,
+)
 from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
 from clients.data.inspect.near_duplicates import same_pictures
-from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
 from clients.data.inspect.quality import quality_of, quality_page
 from clients.data.inspect.tones import check_tones, measure_tones, tone_table
 from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
 from clients.data.output import LISTED, listing, listing_by_cause, write_atomically
 from clients.data.partition.partition import partition_manifest
-from clients.data.partition.splits import straddling
-from clients.data.pictures.causes import by_cause, counted
+from clients.data.partition.rules import straddling
+from clients.data.pictures.names import by_cause, counted
 from clients.data.pictures.near_duplicates import can_fingerprint, require_hashing
-from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
+from clients.data.synthetic import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
 from registry.bundle.skin_tone import CAUTION
 from registry.bundle.text import on_one_line, printable

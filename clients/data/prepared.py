@@ -1,6 +1,12 @@
-"""The prepared data set that training reads: arrays, memory-mapped where they are large."""
+"""The prepared data set that training reads: arrays, memory-mapped where they are large.
 
-from collections.abc import Mapping
+The data report of a run: pictures used, left out and broken.
+
+The picture table of a job: labels, subgroups, splits and clients as arrays.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +16,122 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ClientDataError
-from clients.data.pictures.cache import open_images
-from clients.data.report import DataReport
-from clients.data.table import PictureTable
+from clients.data.pictures.files import open_images
 from registry.bundle.cases import CaseInput
 from registry.bundle.labels import Label
 from registry.bundle.text import nearest
-from training.data.dataset import SPLITS, Examples, Split
+from training.data.dataset import FOLDED_CLASSES, SPLITS, Cases, Examples, Split
 from training.data.unused import Unused
+
+
+@dataclass(frozen=True)
+class PictureTable:
+    """One entry per picture, or per case; all arrays but `traits` and `names` are `(entries,)` int64.
+
+    Attributes:
+        rows: its place in the array of images.
+        labels: class index, -1 where there is none.
+        subgroups: subgroup index, -1 where it is undeclared.
+        lesions: lesion number; equal numbers are pictures of one lesion.
+        clients: index of the client that holds it.
+        splits: index into `training.data.dataset.SPLITS`.
+        names: digests of the picture's bytes and of whose it is, `(pictures, 2)` int64.
+        traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
+        cases: the pictures and facts of each case; None where an entry is a picture.
+    """
+
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    subgroups: NDArray[np.int64]
+    lesions: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    splits: NDArray[np.int64]
+    traits: NDArray[np.int64] | None = None
+    names: NDArray[np.int64] | None = None
+    cases: Cases | None = None
+
+    def where(self, keep: NDArray[np.bool_]) -> "PictureTable":
+        """The entries that `keep` marks, `(entries,)`."""
+        return PictureTable(
+            self.rows[keep],
+            self.labels[keep],
+            self.subgroups[keep],
+            self.lesions[keep],
+            self.clients[keep],
+            self.splits[keep],
+            None if self.traits is None else self.traits[keep],
+            None if self.names is None else self.names[keep],
+            None if self.cases is None else self.cases.where(keep),
+        )
+
+
+@dataclass(frozen=True)
+class BrokenPicture:
+    """A picture that cannot be decoded: its location, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the census; an empty subgroup is "undeclared", an empty label "unlabelled".
+
+    At an unseen client the label is one of `FOLDED_CLASSES`.
+    """
+
+    client: str
+    split: Split
+    subgroup: str
+    label: str
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What became of the pictures of a job.
+
+    Attributes:
+        pictures: how many are used.
+        lesions: how many lesions they show.
+        counts: pictures in each cell that has any; cases, where the job is about lesions.
+        left_out: how many are not used, and how many are in no subgroup.
+        broken: the pictures that could not be decoded.
+    """
+
+    pictures: int
+    lesions: int
+    counts: Mapping[Cell, int]
+    left_out: Unused
+    broken: tuple[BrokenPicture, ...]
+
+
+def count_cells(
+    table: PictureTable,
+    clients: Sequence[str],
+    subgroups: Sequence[str],
+    codes: Sequence[str],
+    unseen: Sequence[str] = (),
+) -> Mapping[Cell, int]:
+    """Pictures by client, split, subgroup and label; only cells that have any.
+
+    Args:
+        table: what is known of each picture.
+        clients: the clients' ids.
+        subgroups: the subgroups' names.
+        codes: the classes' codes.
+        unseen: the clients whose labels are folded.
+    """
+    known = [FOLDED_CLASSES if client in unseen else codes for client in clients]
+    facts = np.stack([table.clients, table.splits, table.subgroups, table.labels], axis=1).tolist()
+    return Counter(
+        Cell(
+            clients[client],
+            SPLITS[split],
+            subgroups[group] if group >= 0 else "",
+            known[client][label] if label >= 0 else "",
+        )
+        for client, split, group, label in facts
+    )
 
 
 @dataclass(frozen=True)

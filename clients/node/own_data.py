@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from clients.data.enough_patients import withhold_few
 from clients.data.errors import LabelError, PartitionError
 from clients.data.labels.label_map import UNLABELLED
-from clients.data.own_config import is_unseen, own_config
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
+from clients.data.sources import is_unseen, own_config
 from registry.bundle.cases import CaseInput
 from registry.bundle.labels import Label
 from training.data.dataset import (

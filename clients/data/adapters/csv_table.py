@@ -2,28 +2,69 @@
 
 The folder holds the table and the pictures, unpacked or in zip files. docs/data-sets.md has
 the options for Diverse Dermatology Images (DDI), the Kaggle diabetic retinopathy pictures and COVID-FL.
+
+The code of a diagnosis by its name, as published data sets and four languages have it.
+
+What is not known is never guessed at.
 """
 
 import codecs
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import field_validator, model_validator
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.known_names import known_code
+from clients.data.adapters.derm7pt import CODES
+from clients.data.adapters.lesion_tables import HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES
 from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
 from clients.data.cell_values import UnreadCells, codes_option, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.output import Note, listing
-from clients.data.taxonomy import describe
+from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "MEL": ("melanom", "malignes melanom", "mélanome", "melanoma maligno"),
+    "NV": (
+        *("naevus", "melanocytic naevus", "nävus", "nävuszellnävus", "melanozytärer nävus"),
+        *("naevus mélanocytaire", "nevo", "nevo melanocítico"),
+    ),
+    "BCC": ("basalzellkarzinom", "basaliom", "carcinome basocellulaire", "carcinoma basocelular"),
+    "SCC": (
+        *("squamous cell carcinoma", "plattenepithelkarzinom", "spinaliom", "carcinome épidermoïde"),
+        *("carcinoma espinocelular", "carcinoma epidermoide"),
+    ),
+    "AK": ("actinic keratosis", "aktinische keratose", "kératose actinique", "queratosis actínica"),
+    "BKL": (
+        *("seborrhoeic keratosis", "seborrhoische keratose", "kératose séborrhéique"),
+        "queratosis seborreica",
+    ),
+    "DF": ("dermatofibrom", "dermatofibrome"),
+    "VASC": ("hämangiom", "hémangiome", "hemangioma"),
+}
+
+
+@cache
+def _codes() -> dict[str, str]:
+    """The code of each name in small letters."""
+    published = (CODES, HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES)
+    names = {name.lower(): code for codes in published for name, code in codes.items() if code in TAXONOMY}
+    names |= {name: code for code, others in _NAMES.items() for name in others}
+    names |= {label.name.lower(): code for code, label in TAXONOMY.items()}
+    return names | {code.lower(): code for code in (*TAXONOMY, BENIGN.code, MALIGNANT.code)}
+
+
+def known_code(label: str) -> str | None:
+    """The code that a label means; None for one that is not known."""
+    return _codes().get(" ".join(label.lower().split()))
 
 
 class CsvTable(TableAdapter):

@@ -15,11 +15,9 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.csv_table import CsvTable
 from clients.data.adapters.derm7pt import Derm7pt
 from clients.data.adapters.fitzpatrick17k import Fitzpatrick17k
-from clients.data.adapters.image_folder import ImageFolder
+from clients.data.adapters.layouts import ImageFolder, MedMnist, Synthetic
 from clients.data.adapters.lesion_tables import Ham10000, Isic2019, Isic2020, Milk10k, PadUfes20
-from clients.data.adapters.medmnist import MedMnist
 from clients.data.adapters.scin import Scin
-from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
 from registry.bundle.errors import PartError
 from registry.bundle.plugins import PartTable

@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clients.data.errors import LabelError
-from clients.data.filtering import Picture
 from clients.data.manifests.manifest import Row
 from clients.data.output import listing
-from clients.data.sources import Source
+from clients.data.sources import Picture, Source
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.labels import Label, Malignancy
 from training.data.settings import LabelMap

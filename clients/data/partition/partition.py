@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import PartitionError
-from clients.data.filtering import Picture
 from clients.data.labels.subgroups import Grouping
 from clients.data.manifests.manifest import Manifest, components, linkage_keys
-from clients.data.partition.label_masking import label_mask
 from clients.data.partition.roles import (
     ELSEWHERE,
     divide_sites,
     divide_sites_into,
     draw_server,
+    label_mask,
     move_unlabelled,
     partition_unseen,
     refuse_idle_server,
@@ -29,6 +28,7 @@ from clients.data.partition.rules import (
     Pool,
     Rows,
     Stratum,
+    assign_splits,
     by_name,
     by_value,
     dirichlet,
@@ -37,8 +37,7 @@ from clients.data.partition.rules import (
     refuse_empty,
     training_rows,
 )
-from clients.data.partition.splits import assign_splits
-from clients.data.sources import Source
+from clients.data.sources import Picture, Source
 from registry.bundle.text import on_one_line
 from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT
 from training.data.settings import ClientsConfig, DataConfig, SplitConfig, numbered

@@ -24,8 +24,7 @@ from clients.data.errors import (
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
-from clients.data.prepared import PreparedDataset
-from clients.data.report import Cell
+from clients.data.prepared import Cell, PreparedDataset
 from training.data.dataset import SPLITS, Dataset
 from training.data.settings import DataConfig
 

@@ -15,7 +15,7 @@ import yaml
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 from clients.new_job.questions import RECIPES
 from clients.new_job.writing import flow
 from registry.bundle.text import on_one_line

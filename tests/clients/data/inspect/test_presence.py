@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.inspect.presence import absent_pictures, group_absent, unlisted_beside, unlisted_in
+from clients.data.inspect.check import absent_pictures, group_absent, unlisted_beside, unlisted_in
 from clients.data.manifests.manifest import Manifest, Row
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clients.data.partition.label_masking import draw_labelled
+from clients.data.partition.roles import draw_labelled
 from clients.data.partition.rules import NOBODY, Rows
 
 
