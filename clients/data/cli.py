@@ -27,11 +27,10 @@ from clients.data.adapters.table import (
 from clients.data.cell_values import codes_option
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import (
-    AbsentPicture,
+    NO_BYTES,
     CheckReport,
     absent_pictures,
     check_manifest,
-    group_absent,
     read_all,
     unlisted_in,
 )
@@ -166,24 +165,21 @@ def import_(
         if keep_first or drop_contradictions:
             options["repeats"] = "first" if keep_first else "drop"
         manifest = make_adapter(adapter, options).manifest(folder.absolute())
-        absent = absent_pictures(manifest)
+        absent, total = absent_pictures(manifest), len(manifest.rows)
         unlisted = unlisted_in(manifest, folder.absolute())
-        total, left_out = len(manifest.rows), [picture for picture in absent if not picture.empty]
-        if present_only:
-            gone = {picture.row for picture in left_out}
-            manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in gone])
-            absent = [picture for picture in absent if picture.empty]
-        else:
-            left_out = []
+        missing = {place: one for place, one in absent.items() if present_only and one.reason != NO_BYTES}
+        left_out = by_cause(missing.values())
+        unusable = by_cause(one for place, one in absent.items() if place not in missing)
+        manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in missing])
         write_manifest(manifest, out.absolute())
     for note in manifest.notes:
         _say(note)
-    _say_absent(
-        left_out, f"{len(left_out)} of {total} lines are left out, for their pictures are not on disk:"
-    )
-    _say_absent(
-        absent, f"{len(absent)} of {total} pictures cannot be used (--present-only leaves out missing ones):"
-    )
+    for causes, what in (
+        (left_out, "lines are left out, for their pictures are not on disk:"),
+        (unusable, "pictures cannot be used (--present-only leaves out missing ones):"),
+    ):
+        if causes:
+            _say(f"{sum(map(len, causes.values()))} of {total} {what}\n{listing_by_cause(causes)}")
     if unlisted.count:
         _say(str(unlisted))
     answer = {
@@ -191,8 +187,8 @@ def import_(
         "pictures": len(manifest.rows),
         "columns": list(manifest.columns),
         "notes": list(manifest.notes),
-        "left_out": counted(group_absent(left_out), LISTED),
-        "unusable": counted(group_absent(absent), LISTED),
+        "left_out": counted(left_out, LISTED),
+        "unusable": counted(unusable, LISTED),
         "unlisted": asdict(unlisted),
     }
     _answer(answer, f"{out}: {len(manifest.rows)} pictures", as_json)
@@ -389,7 +385,7 @@ def report(
         with write_atomically(out.absolute()) as temporary:
             page = quality_page(quality, names=names)
             temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
-    found = {finding.title: finding.count for finding in quality.broken}
+    found = {finding.about.title: len(finding.problems) for finding in quality.broken}
     missing = {column: count for column, count, _ in quality.missing}
     answer = {"report": str(out), "pictures": quality.pictures, "broken": found, "missing": missing}
     problems = f"{sum(found.values())} problems" if found else "no problems"
@@ -611,11 +607,6 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
 
 def _say(line: str) -> None:
     print(printable(line), file=sys.stderr)
-
-
-def _say_absent(pictures: list[AbsentPicture], what: str) -> None:
-    if pictures:
-        _say(f"{what}\n{listing_by_cause(group_absent(pictures))}")
 
 
 def _read(path: Path) -> Manifest:

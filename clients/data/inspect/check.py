@@ -7,7 +7,7 @@ import hashlib
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -30,7 +30,6 @@ from clients.data.output import progress
 from clients.data.partition.rules import name_of, straddling
 from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
 from clients.data.pictures.names import (
-    EMPTY,
     FolderFiles,
     UnusablePicture,
     files_beside,
@@ -62,57 +61,24 @@ class UnlistedPictures:
 NONE_UNLISTED = UnlistedPictures(0, ())
 
 
-@dataclass(frozen=True)
-class AbsentPicture:
-    """A line whose picture is not there or is empty.
-
-    Attributes:
-        row: its place among the manifest's rows.
-        image: the picture, as the line has it.
-        cause: why.
-        detail: what is of this picture alone; empty where nothing is.
-        empty: whether there is a file, of no bytes.
-    """
-
-    row: int
-    image: str
-    cause: str
-    detail: str
-    empty: bool
-
-    @property
-    def shown(self) -> str:
-        """The picture, with what is of it alone."""
-        return f"{self.image}: {self.detail}" if self.detail else self.image
+NO_BYTES = "no bytes at all"
 
 
-def absent_pictures(manifest: Manifest) -> list[AbsentPicture]:
-    """The lines of `manifest` whose picture is not on disk, or has no bytes. No picture is read."""
-    absent: list[tuple[int, UnusablePicture]] = []
+def absent_pictures(manifest: Manifest) -> dict[int, UnusablePicture]:
+    """By place among the rows, the pictures that are not on disk, or have no bytes. No picture is read."""
+    absent = {}
     with PictureReader() as reader, progress("looking for pictures", len(manifest.rows)) as advance:
         for place, row in enumerate(manifest.rows):
             file = locate(row.image, manifest.folder)
             try:
                 size, _ = reader.stamp(file)
-                reason = "" if size else "no bytes at all"
+                reason = "" if size else NO_BYTES
             except UnreadablePictureError as error:
                 reason = str(error)
             if reason:
-                absent.append((place, UnusablePicture(row.image, file, reason)))
+                absent[place] = UnusablePicture(row.image, file, reason)
             advance(1)
-    causes = find_causes(picture for _, picture in absent)
-    return [
-        AbsentPicture(place, picture.shown, cause.common, cause.detail, cause.common == EMPTY)
-        for (place, picture), cause in zip(absent, causes, strict=True)
-    ]
-
-
-def group_absent(absent: Iterable[AbsentPicture]) -> dict[str, list[str]]:
-    """By cause, the most frequent first, the pictures."""
-    groups: dict[str, list[str]] = {}
-    for picture in absent:
-        groups.setdefault(picture.cause, []).append(picture.shown)
-    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+    return absent
 
 
 def unlisted_in(manifest: Manifest, folder: Path) -> UnlistedPictures:
