@@ -153,6 +153,7 @@ class PreparedDataset:
         communities: the clients of each source, by its name, where clients are by source.
         traits: the columns of the table's `traits`, and what their indices stand for.
         case: what a case has; None where examples are pictures.
+        tells_unused: whether pictures that are not used are told of.
     """
 
     labels: tuple[Label, ...]
@@ -166,6 +167,7 @@ class PreparedDataset:
     communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     case: CaseInput | None = None
+    tells_unused: bool = True
 
     @cached_property
     def images(self) -> NDArray[np.uint8]:
@@ -197,9 +199,9 @@ class PreparedDataset:
         )
 
     @property
-    def unused(self) -> Unused:
-        """The pictures that are not used, and those in no subgroup."""
-        return self.report.left_out
+    def unused(self) -> Unused | None:
+        """The pictures that are not used, and those in no subgroup, where they are told of."""
+        return self.report.left_out if self.tells_unused else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "images"}

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from clients.node.guards import FILE, CanaryGuard, PolicyGuard, one_question
-from clients.node.own_data import AgreedDataset, OwnData, RunPictures, listed, read_own
+from clients.node.own_data import OwnData, RunPictures, agreed, listed, read_own
 from clients.node.policy import POLICY
 from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
@@ -190,15 +190,15 @@ class RequestHandler:
             try:
                 if self._own is None:
                     raise public(MessageError(f"{self._node} joins before it has registered"))
-                agreed = Roster.model_validate_json(roster)
-                agreed.refuse_other_data(self._own.properties)
-                known = {*self._federation, *agreed.everybody}
+                told = Roster.model_validate_json(roster)
+                told.refuse_other_data(self._own.properties)
+                known = {*self._federation, *told.everybody}
                 job = decide_masks(self._job, known)
-                agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
+                told.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 self._guard.admit(job)
                 self._decided = job
                 job = self._guard.limited(job)
-                data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
+                data = agreed(self._own, told, tells_unused=not self._guard.census_apart)
                 self._listed = PictureList.of(data, self._node)
                 self._pictures.refuse_others(self._listed)
                 keep_freed_memory()

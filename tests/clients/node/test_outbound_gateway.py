@@ -140,7 +140,7 @@ def test_without_the_door_it_does(gateway, small_job, monkeypatch):
 
 PHASES = {
     "reading pictures": ("clients.node.request_handler.read_own", "register"),
-    "agreeing on classes": ("clients.node.request_handler.AgreedDataset", "join"),
+    "agreeing on classes": ("clients.node.request_handler.agreed", "join"),
     "making the model": ("training.jobs.client_app.initial_model", "join"),
     "counting pictures": ("training.jobs.client_app.take_census", "census"),
     "the canary": ("training.jobs.client_app.answer_canary", "canary"),
