@@ -17,13 +17,14 @@ import os
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import relpath
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import platformdirs
@@ -61,7 +62,7 @@ SUFFIXES = READ_SUFFIXES | {
 SUFFIX = ".npz"
 
 
-class ArrayFile:
+class ArrayFile(zipfile.ZipFile):
     """A `.npz` file that threads may share. Each array is read whole, when it is first asked for.
 
     Raises:
@@ -70,22 +71,9 @@ class ArrayFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = zipfile.ZipFile(path)
+        super().__init__(path)
         self._arrays: dict[str, NDArray[Any]] = {}
         self._reading = threading.Lock()
-
-    def __enter__(self) -> "ArrayFile":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file and forget its arrays."""
-        self._file.close()
-        self._arrays.clear()
 
     def array(self, name: str) -> NDArray[Any]:
         """The array `name`, read when it is first asked for.
@@ -96,7 +84,7 @@ class ArrayFile:
         """
         with self._reading:
             if name not in self._arrays:
-                with self._file.open(f"{name}.npy") as stream:
+                with self.open(f"{name}.npy") as stream:
                     self._arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
             return self._arrays[name]
 
@@ -116,7 +104,7 @@ class ArrayFile:
             )
         return array
 
-    def read(self, member: str) -> bytes:
+    def picture(self, member: str) -> bytes:
         """One picture (`train_images/17`), as a PNG file.
 
         Raises:
@@ -131,20 +119,9 @@ class ArrayFile:
         Image.fromarray(array[int(place)]).save(content, format="PNG", compress_level=0)
         return content.getvalue()
 
-    def stamp(self, member: str) -> tuple[int, int]:
-        """The size in bytes and the checksum of a picture's array, without reading it.
-
-        Raises:
-            KeyError: there is no such array.
-        """
-        entry = self._file.getinfo(f"{member.rpartition('/')[0]}.npy")
-        return entry.file_size, entry.CRC
-
 
 ZIP_MARK = "::"
 MAX_BYTES = 256 * 1024 * 1024  # bytes; no picture of skin is larger, and a mistaken path may be anything
-
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -188,7 +165,6 @@ class PictureReader:
 
     def __init__(self) -> None:
         self._archives: dict[Path, zipfile.ZipFile] = {}
-        self._arrays: dict[Path, ArrayFile] = {}
         self._opening = threading.Lock()
 
     def __enter__(self) -> "PictureReader":
@@ -199,8 +175,6 @@ class PictureReader:
     ) -> None:
         for archive in self._archives.values():
             archive.close()
-        for arrays in self._arrays.values():
-            arrays.close()
 
     def read(self, picture: PictureFile) -> bytes:
         """The bytes of `picture`.
@@ -208,19 +182,16 @@ class PictureReader:
         Raises:
             UnreadablePictureError: it is missing, too large, or cannot be read.
         """
-
-        def content() -> bytes:
+        with _explained(picture):
             if not picture.member:
                 _refuse_large(picture.path.stat().st_size)
                 return picture.path.read_bytes()
-            if picture.path.suffix.lower() == SUFFIX:
-                return self._array_file(picture.path).read(picture.member)
             archive = self._archive(picture.path)
+            if isinstance(archive, ArrayFile):
+                return archive.picture(picture.member)
             member = archive.getinfo(picture.member)
             _refuse_large(member.file_size)
             return archive.read(member)
-
-        return self._explained(picture, content)
 
     def stamp(self, picture: PictureFile) -> tuple[int, int]:
         """Two numbers that change when the picture does, without reading it.
@@ -231,49 +202,45 @@ class PictureReader:
         Raises:
             UnreadablePictureError: it is missing, or cannot be read.
         """
-
-        def numbers() -> tuple[int, int]:
+        with _explained(picture):
             if not picture.member:
                 status = picture.path.stat()
                 return status.st_size, status.st_mtime_ns
-            if picture.path.suffix.lower() == SUFFIX:
-                return self._array_file(picture.path).stamp(picture.member)
-            member = self._archive(picture.path).getinfo(picture.member)
+            archive = self._archive(picture.path)
+            arrays = isinstance(archive, ArrayFile)
+            name = f"{picture.member.rpartition('/')[0]}.npy" if arrays else picture.member
+            member = archive.getinfo(name)
             return member.file_size, member.CRC
-
-        return self._explained(picture, numbers)
 
     def _archive(self, path: Path) -> zipfile.ZipFile:
         with self._opening:
             if path not in self._archives:
-                self._archives[path] = zipfile.ZipFile(path)
+                kind = ArrayFile if path.suffix.lower() == SUFFIX else zipfile.ZipFile
+                self._archives[path] = kind(path)
             return self._archives[path]
 
-    def _array_file(self, path: Path) -> ArrayFile:
-        with self._opening:
-            if path not in self._arrays:
-                self._arrays[path] = ArrayFile(path)
-            return self._arrays[path]
 
-    def _explained(self, picture: PictureFile, read: Callable[[], _Answer]) -> _Answer:
-        try:
-            return read()
-        except FileNotFoundError as error:
-            raise UnreadablePictureError("there is no such file") from error
-        except IsADirectoryError as error:
-            raise UnreadablePictureError("this is a folder, not a picture") from error
-        except KeyError as error:
-            raise UnreadablePictureError(f"{picture.path.name} holds no such picture") from error
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            zlib.error,
-            RuntimeError,
-            NotImplementedError,
-            EOFError,
-            ValueError,
-        ) as error:
-            raise UnreadablePictureError(f"cannot be read: {error}") from error
+@contextmanager
+def _explained(picture: PictureFile) -> Iterator[None]:
+    """Turn errors of reading a picture into their reason."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UnreadablePictureError("there is no such file") from error
+    except IsADirectoryError as error:
+        raise UnreadablePictureError("this is a folder, not a picture") from error
+    except KeyError as error:
+        raise UnreadablePictureError(f"{picture.path.name} holds no such picture") from error
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        RuntimeError,
+        NotImplementedError,
+        EOFError,
+        ValueError,
+    ) as error:
+        raise UnreadablePictureError(f"cannot be read: {error}") from error
 
 
 def _refuse_large(size: int) -> None:
