@@ -166,18 +166,16 @@ class CsvTable(TableAdapter):
         if spoilt := self._spoilt(lines):
             raise AdapterError(f"{path} has {len(spoilt)} problems:\n{listing(spoilt)}")
         images = images_of([line[self.image] for line in lines], folder, notes=notes)
-        rows: list[Row] = []
-        unread = UnreadCells()
-        dropped: Counter[tuple[str, str]] = Counter()
-        for line, image in zip(self._emptied(lines, notes), images, strict=True):
-            rows.append(self._row(line, image, unread, dropped))
-        notes += [
-            Note(
-                f"{column}: {count} cells say {value!r}, which is taken for not known (`codes`)",
-                f"{count} cells of a column are taken for not known (`codes`)",
-            )
-            for (column, value), count in (+dropped).items()
-        ]
+        unread, emptied, dropped = UnreadCells(), self._emptied(lines), Counter[tuple[str, str]]()
+        rows = [self._row(line, image, unread, dropped) for line, image in zip(lines, images, strict=True)]
+        for counts, option in ((emptied, "empty_cells"), (+dropped, "codes")):
+            notes += [
+                Note(
+                    f"{column}: {count} cells say {value!r}, which is taken for not known (`{option}`)",
+                    f"{count} cells of a column are taken for not known (`{option}`)",
+                )
+                for (column, value), count in counts.items()
+            ]
         if unread:
             option = codes_option(unread.codes, self.codes)
             raise AdapterError(
@@ -215,37 +213,23 @@ class CsvTable(TableAdapter):
             if rounded(line[column])
         ]
 
-    def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
-        """The lines with missing-value markers emptied; values that `codes` names are kept."""
+    def _emptied(self, lines: Sequence[Line]) -> Counter[tuple[str, str]]:
+        """Empty the cells that say nothing, but for values that `codes` names; how many there are of each."""
         nothing = {word.casefold() for word in self.empty_cells}
-        kept = {self.image}
-        found: Counter[tuple[str, str]] = Counter()
-        made_of: dict[str, list[str]] = {}
+        named: dict[str, set[str]] = {}
         for name, column in [
             *self._facts().items(),
             *((name, column) for column, name in self.extra.items()),
         ]:
-            made_of.setdefault(column, []).append(name)
-        emptied = []
+            named.setdefault(column, set()).update(self.codes.get(name, {}))
+        named.pop(self.image, None)
+        found: Counter[tuple[str, str]] = Counter()
         for line in lines:
-            other = Line(line)
-            other.number = line.number
             for column, cell in line.items():
-                named = any(cell in self.codes.get(name, {}) for name in made_of.get(column, ()))
-                if cell.casefold() in nothing and cell and column not in kept and not named:
+                if cell and column in named and cell.casefold() in nothing and cell not in named[column]:
                     found[column, cell] += 1
-                    other[column] = ""
-            emptied.append(other)
-        read = {*self._facts().values(), *self.extra}
-        notes += [
-            Note(
-                f"{column}: {count} cells say {cell!r}, which is taken for not known (`empty_cells`)",
-                f"{count} cells of a column are taken for not known (`empty_cells`)",
-            )
-            for (column, cell), count in found.items()
-            if column in read
-        ]
-        return emptied
+                    line[column] = ""
+        return found
 
     def _facts(self) -> dict[str, str]:
         """The columns that are read, by the option that names them."""
