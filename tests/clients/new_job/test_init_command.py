@@ -385,6 +385,33 @@ def test_pictures_without_a_clinic_are_left_out_and_counted(write, tmp_path, tra
     assert train_command("--check", str(out), "--json").code == 0
 
 
+@pytest.mark.parametrize(
+    ("clinics", "files", "proposed"),
+    [
+        ({"a": 12, "b": 12}, 1, "column:clinic"),
+        ({"a": 12, "b": 9}, 1, "files"),  # of b 9 labelled patients, and others
+        ({"a": 24}, 1, "files"),
+        ({"a": 12, "b": 12}, 2, "files"),
+    ],
+)
+def test_a_column_of_hospitals_with_patients_enough_is_proposed(
+    tmp_path, train_command, clinics, files, proposed
+):
+    rows = [
+        Row(f"{clinic}{n}.png", ("MEL", "NV")[n % 2] if n < labelled else "", patient_id=f"{clinic}{n}",
+            extra={"clinic": clinic})
+        for clinic, labelled in clinics.items()
+        for n in range(30)
+    ]  # fmt: skip
+    for row in rows:
+        (tmp_path / row.image).touch()
+    for number in range(files):
+        write_manifest(Manifest.of(rows[number::files], tmp_path), tmp_path / f"{number}.csv")
+    ended = train_command("init", *(f"{number}.csv" for number in range(files)), "--json")
+    assert ended.code == 0, ended.err
+    assert f"--clients {proposed}" in json.loads(ended.out)["answers"]
+
+
 def test_lesions_that_contradict_themselves_are_pictures_and_it_is_said(write, tmp_path, train_command):
     manifest = write(lambda n, row: with_extra(row, age=str(20 + 7 * n % 50)))
     ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"))
