@@ -52,17 +52,12 @@ class PictureTable:
 
     def where(self, keep: NDArray[np.bool_]) -> "PictureTable":
         """The entries that `keep` marks, `(entries,)`."""
-        return PictureTable(
-            self.rows[keep],
-            self.labels[keep],
-            self.subgroups[keep],
-            self.lesions[keep],
-            self.clients[keep],
-            self.splits[keep],
-            None if self.traits is None else self.traits[keep],
-            None if self.names is None else self.names[keep],
-            None if self.cases is None else self.cases.where(keep),
-        )
+        kept: dict[str, Any] = {
+            name: column.where(keep) if isinstance(column, Cases) else column[keep]
+            for name, column in vars(self).items()
+            if column is not None
+        }
+        return PictureTable(**kept)
 
 
 @dataclass(frozen=True)
