@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import typer
 from rich.console import Console
@@ -128,32 +128,32 @@ class Result:
     error: str | None = None
 
 
-class Output(Protocol):
-    """A sink for results.
+class Output:
+    """A sink for results, which holds on to the standard output it was made with: a progress bar replaces it.
 
     Attributes:
         scrolls: whether results go to the standard output as they come.
     """
 
-    scrolls: bool
+    scrolls = True
+
+    def __init__(self) -> None:
+        self._out = sys.stdout
 
     def add(self, result: Result) -> None:
         """Take one result."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Finish what was begun."""
 
 
-# Each holds on to the standard output it was made with: a progress bar puts another in its place.
-
-
-class AsText:
+class AsText(Output):
     """One picture as text for a person: triage and the decision first, the disclaimer last."""
 
-    scrolls = True
-
     def __init__(self) -> None:
-        self._console = Console(file=sys.stdout, highlight=False)
+        super().__init__()
+        self._console = Console(file=self._out, highlight=False)
 
     def add(self, result: Result) -> None:
         """Print the diagnosis; an error was printed before."""
@@ -183,20 +183,12 @@ class AsText:
             self._line(on_one_line(line))
         self._line(f"\n{on_one_line(diagnosis.disclaimer)}")
 
-    def close(self) -> None:
-        """Nothing is open."""
-
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
 
-class AsLines:
+class AsLines(Output):
     """One line of text per picture."""
-
-    scrolls = True
-
-    def __init__(self) -> None:
-        self._out = sys.stdout
 
     def add(self, result: Result) -> None:
         """Print the line; an error was printed before."""
@@ -213,17 +205,14 @@ class AsLines:
         ]
         typer.echo(f"{result.file}: {on_one_line('; '.join(parts))}", file=self._out)
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class AsJson:
+class AsJson(Output):
     """The service's JSON with `file` and `error` in front: an object for one picture, else an array."""
 
     scrolls = False
 
     def __init__(self, single: bool) -> None:
-        self._out = sys.stdout
+        super().__init__()
         self._single = single
         self._answers: list[dict[str, Any]] = []
 
@@ -242,7 +231,7 @@ class AsJson:
             typer.echo(json.dumps(self._answers[0], indent=2), file=self._out)
 
 
-class AsCsv:
+class AsCsv(Output):
     """A CSV row per picture, written as it comes."""
 
     COLUMNS = (
@@ -266,11 +255,11 @@ class AsCsv:
         """
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise OSError(errno.ENOENT, "name a file in a folder that exists")
+        super().__init__()
         self.scrolls = path is None
         self._kept = kept
         self._columns = columns
         self._path = path
-        self._out = sys.stdout
         self._begun = False
 
     def without_done(self, lesions: Sequence[Lesion]) -> list[Lesion]:
