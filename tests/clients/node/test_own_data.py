@@ -152,6 +152,9 @@ def test_a_class_that_nobody_agreed_on_and_another_clients_pictures_are_refused(
     roster, apart = agree_on(job, manifests, tmp_path / "cache")
     with pytest.raises(ClientDataError, match="there is no client 'south'"):
         apart["north"].examples("south", "train")
+    own = read_own(job, "north", manifests["north"], tmp_path / "cache")
+    assert apart["north"].unused == own.dataset.report.left_out
+    assert agreed(own, roster, tells_unused=False).unused is None
     fewer = roster.model_copy(update={"labels": roster.labels[1:]})
     with pytest.raises(LabelError, match=roster.labels[0].code):
-        agreed(read_own(job, "north", manifests["north"], tmp_path / "cache"), fewer)
+        agreed(own, fewer)
