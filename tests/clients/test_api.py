@@ -150,19 +150,17 @@ def test_an_answer_that_is_no_diagnosis_says_where(serve, path, value):
 )
 def test_the_picture_is_the_body_and_its_first_bytes_say_what_it_is(serve, content, media):
     service = serve(key=KEY)
-    service.client.diagnose(content, skin_tone="V", skin_tone_scale="fitzpatrick", model="a b", top=3)
+    asked = {"skin_tone": "V", "skin_tone_scale": "fitzpatrick", "model": "a b", "top": 3}
+    service.client.diagnose(content, **asked, explain=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tone'"):
+        service.client.diagnose(content, tone="V")
     (request,) = service.requests
     assert (request.method, request.url.path) == ("POST", "/v1/diagnoses")
     assert request.content == content
     assert request.headers["Content-Type"] == media
     assert request.headers["Accept"] == "application/json"
     assert request.headers["Authorization"] == f"Bearer {KEY}"
-    assert dict(request.url.params) == {
-        "skin_tone": "V",
-        "skin_tone_scale": "fitzpatrick",
-        "model": "a b",
-        "top": "3",
-    }
+    assert dict(request.url.params) == {**asked, "top": "3", "explain": "true"}
 
 
 def test_a_picture_in_every_form(serve, tmp_path):
