@@ -1,8 +1,6 @@
 """The prepared data set that training reads: arrays, memory-mapped where they are large.
 
-The data report of a run: pictures used, left out and broken.
-
-The picture table of a job: labels, subgroups, splits and clients as arrays.
+Its table has labels, subgroups, splits and clients; its report the pictures used, left out and broken.
 """
 
 from collections import Counter
@@ -148,7 +146,7 @@ class PreparedDataset:
         communities: the clients of each source, by its name, where clients are by source.
         traits: the columns of the table's `traits`, and what their indices stand for.
         case: what a case has; None where examples are pictures.
-        tells_unused: whether pictures that are not used are told of.
+        tells_unused: whether pictures that are not used are reported.
     """
 
     labels: tuple[Label, ...]
@@ -195,7 +193,7 @@ class PreparedDataset:
 
     @property
     def unused(self) -> Unused | None:
-        """The pictures that are not used, and those in no subgroup, where they are told of."""
+        """The pictures that are not used, and those in no subgroup, where they are reported."""
         return self.report.left_out if self.tells_unused else None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""The sources of a job: manifest files, or what an adapter makes of a folder.
+"""The sources of a job: manifest files, or what an adapter makes of a folder, and the rows that `where` keeps.
 
-A job's `data` block as it is for one hospital, with its own manifest in place of the job's.
-
-Filtering: the rows of a job's sources that `where` keeps.
+Also a job's `data` block as it is for one hospital, with its own manifest in place of the job's.
 """
 
 import hashlib

@@ -3,8 +3,6 @@
 Splits are dealt along a line, and one patient fewer shifts all that come after: what a model has learned
 could be what it is judged by next. So the earlier splits are pinned, and what the job makes of the manifest
 that is left is held against what it made of the one before, picture by picture.
-
-What a job makes of each picture of a manifest: its split, subgroup and class.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from typing import Any
 from clients.data.adapters.csv_table import known_code
 from clients.data.case_groups import case_problems
 from clients.data.errors import ClientDataError, LabelError, ManifestError, PartitionError, SubgroupError
-from clients.data.inspect.check import COLUMNS
+from clients.data.inspect.check import HOSPITALS
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import IMAGE_KIND, Row, components, linkage_keys, number_lesions
 from clients.data.output import listing
@@ -335,7 +335,7 @@ def ask_clients(manifests: Manifests, ask: Ask) -> Settled:
 def _names_hospitals(manifests: Manifests, column: str) -> bool:
     """Whether a column looks like hospitals, with no empty cell and patients enough for each value."""
     values = {row.value(column) for row in manifests.rows}
-    if column.lower() not in COLUMNS or "" in values or not 2 <= len(values) <= MOST_CLIENTS:
+    if column.lower() not in HOSPITALS or "" in values or not 2 <= len(values) <= MOST_CLIENTS:
         return False
     patients = manifests.labelled_patients(lambda row: row.value(column))
     return all(patients[value] >= FEWEST_IN_CLIENT for value in values)

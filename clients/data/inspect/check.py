@@ -142,7 +142,7 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-COLUMNS: Final = (
+HOSPITALS: Final = (
     "clinic",
     "hospital",
     "centre",

@@ -6,7 +6,7 @@ Train, validation, calibration and test splits: by component, stratified, the sa
 
 Components (`clients.data.manifests.manifest`) are laid out by client, subgroup and label, in an order drawn
 from the seed, and assigned so that every stretch of that line is divided in the asked proportions
-(`clients.data.partition.rules`). So each client gets these proportions, each subgroup within it, and each
+(`deal`). So each client gets these proportions, each subgroup within it, and each
 label within that as nearly as whole lesions allow. The line starts afresh at each client: a hospital that
 sees its own manifest alone draws the same splits as the coordinator who sees all.
 """
