@@ -1,4 +1,4 @@
-"""The sources of a job: manifest files, or what an adapter makes of a folder, and the rows that `where` keeps.
+"""The sources of a job: manifest files, or what adapters make of folders, and the rows that are kept.
 
 Also a job's `data` block as it is for one hospital, with its own manifest in place of the job's.
 """

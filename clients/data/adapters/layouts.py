@@ -1,7 +1,8 @@
 """Layouts that many data sets have: folders by label, `.npz` files as MedMNIST has them, synthetic pictures.
 
-Pictures sorted into one folder per label: `FOLDER/MEL/a.jpg` has the label MEL. Nothing is known of lesions, patients and tones, so each picture is taken for a lesion of its own. Where that
-is not so, import to a manifest first and fill in its `lesion_id` and `patient_id`.
+Pictures sorted into one folder per label: `FOLDER/MEL/a.jpg` has the label MEL. Nothing is known of lesions,
+patients and tones, so each picture is taken for a lesion of its own. Where that is not so, import to a
+manifest first and fill in its `lesion_id` and `patient_id`.
 
 Synthetic pictures, drawn when they are first asked for: a job runs with no download and no patients.
 
