@@ -29,13 +29,11 @@ from services import free_port, processor_time, running
 from training_runs import write_job
 
 from clients.api import DermFed
-from clients.data.filtering import Picture, filtered
 from clients.data.labels.label_map import DROPPED, label_pictures
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.partition.partition import partition
-from clients.data.pictures.cache import cache_folder, decode_once
-from clients.data.pictures.files import PictureReader
-from clients.data.sources import read_sources
+from clients.data.pictures.files import PictureReader, cache_folder, decode_once
+from clients.data.sources import Picture, filtered, read_sources
 from registry.bundle.conclusions import Tree
 from registry.bundle.folder import read_bundle
 from registry.bundle.metrics.intervals import clopper_pearson

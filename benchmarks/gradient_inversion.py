@@ -36,7 +36,7 @@ from PIL import Image
 from quick import print_conditions, print_table, start
 from torch import Tensor, nn
 
-from clients.data.synthetic.draw import case_of, draw
+from clients.data.synthetic import case_of, draw
 from training.privacy.compression import decode, encode
 from training.privacy.dp.updates import clip
 from training.randomness import NoiseSource

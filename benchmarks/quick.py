@@ -163,7 +163,7 @@ def draw_folder(data: Path, each: int = 6) -> Path:
 
     from PIL import Image
 
-    from clients.data.synthetic.draw import case_of, draw
+    from clients.data.synthetic import case_of, draw
 
     for index, row in enumerate(metadata):
         Image.fromarray(draw(case_of(1, index), SIZE)).save(folder / f"{row['isic_id']}.jpg", quality=90)

@@ -29,10 +29,8 @@ from quick import is_quick, print_conditions, print_table, start
 from services import free_port, running
 from training_runs import write_job
 
-from clients.data.filtering import Picture, filtered
-from clients.data.pictures.cache import cache_folder
-from clients.data.pictures.files import PictureReader
-from clients.data.sources import read_sources
+from clients.data.pictures.files import PictureReader, cache_folder
+from clients.data.sources import Picture, filtered, read_sources
 from registry.bundle.folder import Bundle
 from registry.bundle.labels import GLOBAL
 from registry.bundle.model import Graph

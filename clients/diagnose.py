@@ -32,8 +32,7 @@ from clients.api import (
     UnexpectedAnswer,
 )
 from clients.data.output import progress
-from clients.diagnose_lesions import Lesion, read_lesions
-from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result
+from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Lesion, Output, Result, read_lesions
 from registry.bundle.text import on_one_line
 
 Asked = TypeVar("Asked")

@@ -1,25 +1,101 @@
-"""Output formats of `dermfed-diagnose`: text for a person, JSON, or CSV for a spreadsheet."""
+"""Output formats of `dermfed-diagnose`: text for a person, JSON, or CSV for a spreadsheet.
+
+What `dermfed-diagnose` asks about: pictures by themselves, or the lesions of a table, with facts.
+"""
 
 import csv
 import errno
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clients.api import Diagnosis, Malignancy, TriageEvidence
+from clients.api import Diagnosis, InvalidInput, Malignancy, TriageEvidence
 from clients.data.output import sync_file, write_atomically
-from clients.diagnose_lesions import Lesion
 from registry.bundle.text import on_one_line
 from training.terminal_table import print_table
+
+NAME: Final = "case"
+PICTURES: Final = ("image", "close_up", "dermoscopic", "overview")
+FACTS: Final = ("age", "sex", "site")
+TONE: Final = ("skin_tone", "skin_tone_scale")
+OTHER_FACT: Final = "fact:"
+"""What the name of a column begins with that is any other fact of the model."""
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """One lesion to request a diagnosis for.
+
+    Attributes:
+        name: identifies its answer.
+        arguments: of `DermFed.diagnose`.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_lesions(path: Path) -> list[Lesion]:
+    """The lesions of a CSV file, a row each; paths of pictures are relative to the file's folder.
+
+    Raises:
+        InvalidInput: the file cannot be read, has a column that is not sent, a row without a name of its own
+            or without a picture, or names a picture that is not there.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            columns, rows = reader.fieldnames or (), list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} cannot be read as a CSV file ({error}); name another") from error
+    allowed = (NAME, *PICTURES, *FACTS, *TONE)
+    if wrong := [one for one in columns if one not in allowed and not one.startswith(OTHER_FACT)]:
+        raise InvalidInput(
+            f"{path} has the column {', '.join(wrong)}, which is not sent; columns are {', '.join(allowed)}, "
+            f"and {OTHER_FACT}NAME for another fact of the model"
+        )
+    if NAME not in columns or not rows:
+        raise InvalidInput(f"{path} has no column `{NAME}`, or no rows; give a name to each lesion")
+    return list(_lesions(path, rows))
+
+
+def _lesions(path: Path, rows: Sequence[Mapping[str | None, Any]]) -> Iterator[Lesion]:
+    names: set[str] = set()
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InvalidInput(f"{path}, line {number}: more or fewer cells than columns; mend it")
+        cells = {str(column): cell.strip() for column, cell in row.items() if cell.strip()}
+        name = cells.pop(NAME, "")
+        if not name or name in names:
+            raise InvalidInput(
+                f"{path}, line {number}: {name or 'no name'}; each lesion has a name of its own"
+            )
+        names.add(name)
+        pictures: dict[str, Path] = {
+            column: path.parent / cells[column] for column in PICTURES if column in cells
+        }
+        if not pictures:
+            raise InvalidInput(f"{path}, line {number}: no picture; name one in {', '.join(PICTURES)}")
+        for picture in pictures.values():
+            if not picture.is_file():
+                raise InvalidInput(f"{path}, line {number}: there is no picture {picture}; mend its path")
+        facts = {
+            column.removeprefix(OTHER_FACT): cell
+            for column, cell in cells.items()
+            if column in FACTS or column.startswith(OTHER_FACT)
+        }
+        tone: dict[str, str] = {column: cells[column] for column in TONE if column in cells}
+        yield Lesion(name, {**pictures, **tone, "facts": facts})
+
 
 DECISIONS = {
     "report": "The findings may be reported",
@@ -52,32 +128,32 @@ class Result:
     error: str | None = None
 
 
-class Output(Protocol):
-    """A sink for results.
+class Output:
+    """A sink for results, which holds on to the standard output it was made with: a progress bar replaces it.
 
     Attributes:
         scrolls: whether results go to the standard output as they come.
     """
 
-    scrolls: bool
+    scrolls = True
+
+    def __init__(self) -> None:
+        self._out = sys.stdout
 
     def add(self, result: Result) -> None:
         """Take one result."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Finish what was begun."""
 
 
-# Each holds on to the standard output it was made with: a progress bar puts another in its place.
-
-
-class AsText:
+class AsText(Output):
     """One picture as text for a person: triage and the decision first, the disclaimer last."""
 
-    scrolls = True
-
     def __init__(self) -> None:
-        self._console = Console(file=sys.stdout, highlight=False)
+        super().__init__()
+        self._console = Console(file=self._out, highlight=False)
 
     def add(self, result: Result) -> None:
         """Print the diagnosis; an error was printed before."""
@@ -107,20 +183,12 @@ class AsText:
             self._line(on_one_line(line))
         self._line(f"\n{on_one_line(diagnosis.disclaimer)}")
 
-    def close(self) -> None:
-        """Nothing is open."""
-
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
 
-class AsLines:
+class AsLines(Output):
     """One line of text per picture."""
-
-    scrolls = True
-
-    def __init__(self) -> None:
-        self._out = sys.stdout
 
     def add(self, result: Result) -> None:
         """Print the line; an error was printed before."""
@@ -137,17 +205,14 @@ class AsLines:
         ]
         typer.echo(f"{result.file}: {on_one_line('; '.join(parts))}", file=self._out)
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class AsJson:
+class AsJson(Output):
     """The service's JSON with `file` and `error` in front: an object for one picture, else an array."""
 
     scrolls = False
 
     def __init__(self, single: bool) -> None:
-        self._out = sys.stdout
+        super().__init__()
         self._single = single
         self._answers: list[dict[str, Any]] = []
 
@@ -166,7 +231,7 @@ class AsJson:
             typer.echo(json.dumps(self._answers[0], indent=2), file=self._out)
 
 
-class AsCsv:
+class AsCsv(Output):
     """A CSV row per picture, written as it comes."""
 
     COLUMNS = (
@@ -190,11 +255,11 @@ class AsCsv:
         """
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise OSError(errno.ENOENT, "name a file in a folder that exists")
+        super().__init__()
         self.scrolls = path is None
         self._kept = kept
         self._columns = columns
         self._path = path
-        self._out = sys.stdout
         self._begun = False
 
     def without_done(self, lesions: Sequence[Lesion]) -> list[Lesion]:

@@ -18,7 +18,7 @@ from textwrap import fill
 import yaml
 
 from clients.api import ConnectionFailed, DermFed, Diagnosis
-from clients.data.adapters.synthetic import Synthetic
+from clients.data.adapters.layouts import Synthetic
 from clients.data.manifests.manifest import Row
 from personalization.calibration.at_thresholds import fewest_needed
 from registry.bundle.folder import read_bundle

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.adapters.synthetic import Synthetic
+from clients.data.adapters.layouts import Synthetic
 from clients.data.manifests.csv_file import write_manifest
 from registry.bundle.folder import read_bundle
 

@@ -23,13 +23,13 @@ from dermfed.own_names import refuse_foreign
 
 refuse_foreign()
 
-from clients.data.pictures.cache import cache_folder
+from clients.data.pictures.files import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.processes import end_with_parent
 from clients.federation.site_status import DisabledHospitals
 from clients.federation.status import log_delta
-from clients.node.own_data import AgreedDataset, read_own
+from clients.node.own_data import agreed, read_own
 from clients.store import ClientStore
 from personalization.report.data import report_data
 from personalization.report.page import render_report
@@ -201,7 +201,7 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
     def site(decided: Job, roster: Roster) -> ClientApp:
         keep_freed_memory()
         store, releases = ClientStore(folder.store), FolderReleases(folder.releases)
-        return ClientApp(decided, AgreedDataset(own, roster), store, releases=releases)
+        return ClientApp(decided, agreed(own, roster), store, releases=releases)
 
     return OwnPictures(own.properties, site)
 

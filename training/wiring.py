@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from clients.data.inspect.near_duplicates import leak_notes
-from clients.data.pictures.cache import cache_folder
+from clients.data.pictures.files import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.federation.kit import open_kit

@@ -8,36 +8,20 @@ from typing import Any
 import httpx
 from pydantic import ValidationError
 
+from clients.api import errors
 from clients.api.diagnosis import Diagnosis
-from clients.api.errors import (
-    BadRequest,
-    ConnectionFailed,
-    DermFedError,
-    Forbidden,
-    InvalidParameter,
-    NotFound,
-    ProblemError,
-    ServerError,
-    TimedOut,
-    TooLarge,
-    TooManyRequests,
-    Unauthorized,
-    Unavailable,
-    UnexpectedAnswer,
-    UnsupportedType,
-)
 from clients.api.requests import Outcome
 
-BY_STATUS: dict[int, type[ProblemError]] = {
-    400: BadRequest,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    413: TooLarge,
-    415: UnsupportedType,
-    422: InvalidParameter,
-    429: TooManyRequests,
-    503: Unavailable,
+BY_STATUS: dict[int, type[errors.ProblemError]] = {
+    400: errors.BadRequest,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    413: errors.TooLarge,
+    415: errors.UnsupportedType,
+    422: errors.InvalidParameter,
+    429: errors.TooManyRequests,
+    503: errors.Unavailable,
 }
 _SHOWN = 500  # characters of what a server says that a message repeats
 
@@ -68,7 +52,8 @@ def read_diagnosis(response: httpx.Response) -> Diagnosis:
         found = "; ".join(
             ": ".join(filter(None, (".".join(map(str, item["loc"])), item["msg"]))) for item in wrong[:3]
         )
-        raise UnexpectedAnswer(f"the answer is not a diagnosis ({found}); {_whence(response)}") from error
+        said = f"the answer is not a diagnosis ({found}); {_whence(response)}"
+        raise errors.UnexpectedAnswer(said) from error
 
 
 def read_json(response: httpx.Response) -> Any:
@@ -80,17 +65,17 @@ def read_json(response: httpx.Response) -> Any:
     try:
         said = json.loads(response.content)
     except (ValueError, RecursionError) as error:
-        raise UnexpectedAnswer(f"the answer is not JSON; {_whence(response)}") from error
+        raise errors.UnexpectedAnswer(f"the answer is not JSON; {_whence(response)}") from error
     if not isinstance(said, dict | list):
-        raise UnexpectedAnswer(f"the answer is neither an object nor an array; {_whence(response)}")
+        raise errors.UnexpectedAnswer(f"the answer is neither an object nor an array; {_whence(response)}")
     return said
 
 
-def _refusal(response: httpx.Response) -> DermFedError:
+def _refusal(response: httpx.Response) -> errors.DermFedError:
     status = response.status_code
     if status < 400:
         return _no_answer(response)
-    kind = BY_STATUS.get(status, ServerError if status >= 500 else ProblemError)
+    kind = BY_STATUS.get(status, errors.ServerError if status >= 500 else errors.ProblemError)
     said = _problem(response)
     if said is None:
         detail = "the answer is not the service's own; it may come from a proxy in front of it"
@@ -110,14 +95,14 @@ def _refusal(response: httpx.Response) -> DermFedError:
     )
 
 
-def _no_answer(response: httpx.Response) -> UnexpectedAnswer:
+def _no_answer(response: httpx.Response) -> errors.UnexpectedAnswer:
     if response.has_redirect_location:
         place = _shown(response.headers["Location"], response.request)
-        return UnexpectedAnswer(
+        return errors.UnexpectedAnswer(
             f"{_place(response.request)} redirects to {place!r}; a picture is not sent on to another place. "
             "If the service is there, give that address as the URL"
         )
-    return UnexpectedAnswer(f"the answer has the status {response.status_code}; {_whence(response)}")
+    return errors.UnexpectedAnswer(f"the answer has the status {response.status_code}; {_whence(response)}")
 
 
 def _problem(response: httpx.Response) -> dict[str, Any] | None:
@@ -131,14 +116,14 @@ def _problem(response: httpx.Response) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def _failure(error: httpx.RequestError, url: httpx.URL, attempts: int) -> DermFedError:
+def _failure(error: httpx.RequestError, url: httpx.URL, attempts: int) -> errors.DermFedError:
     why = _shown(_reason(error), error.request) or type(error).__name__
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-        return TimedOut(
+        return errors.TimedOut(
             f"{url} was silent for too long ({why}); the service is overloaded, or allow it a longer timeout"
         )
     if isinstance(error, httpx.DecodingError):
-        return UnexpectedAnswer(f"the answer of {url} cannot be decompressed ({why})")
+        return errors.UnexpectedAnswer(f"the answer of {url} cannot be decompressed ({why})")
     tried = f"{attempts} attempts" if attempts > 1 else "1 attempt"
     if "CERTIFICATE" in why:
         advice = "name the authority that vouches for the service in SSL_CERT_FILE"
@@ -146,7 +131,7 @@ def _failure(error: httpx.RequestError, url: httpx.URL, attempts: int) -> DermFe
         advice = "the connection was dropped; is something else listening there, or is the service stopping?"
     else:
         advice = "check that the service runs there, and the URL's host and port"
-    return ConnectionFailed(f"{url} cannot be reached after {tried} ({why}); {advice}")
+    return errors.ConnectionFailed(f"{url} cannot be reached after {tried} ({why}); {advice}")
 
 
 def _reason(error: BaseException) -> str:

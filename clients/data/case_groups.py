@@ -14,7 +14,7 @@ from clients.data.cell_values import UnreadCells, proposal
 from clients.data.errors import ManifestError
 from clients.data.manifests.manifest import IMAGE_KIND, Row, number_lesions
 from clients.data.output import listing
-from clients.data.table import PictureTable
+from clients.data.prepared import PictureTable
 from registry.bundle.cases import EMPTY, UNSAID, CaseInput, CategoryFact, NumberFact, read_kind
 from training.data.dataset import Cases
 

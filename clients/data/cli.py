@@ -5,8 +5,8 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
+from functools import wraps
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -26,21 +26,27 @@ from clients.data.adapters.table import (
 )
 from clients.data.cell_values import proposal
 from clients.data.errors import ClientDataError
-from clients.data.inspect.check import CheckReport, check_manifest, read_all
+from clients.data.inspect.check import (
+    NO_BYTES,
+    CheckReport,
+    absent_pictures,
+    check_manifest,
+    read_all,
+    unlisted_in,
+)
 from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
 from clients.data.inspect.near_duplicates import same_pictures
-from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
 from clients.data.inspect.quality import quality_of, quality_page
 from clients.data.inspect.tones import check_tones, measure_tones, tone_table
 from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
 from clients.data.output import LISTED, listing, listing_by_cause, write_atomically
 from clients.data.partition.partition import partition_manifest
-from clients.data.partition.splits import straddling
-from clients.data.pictures.causes import by_cause, counted
+from clients.data.partition.rules import straddling
+from clients.data.pictures.names import by_cause, counted
 from clients.data.pictures.near_duplicates import can_fingerprint, require_hashing
-from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
+from clients.data.synthetic import MANIFEST, prefix_of, write_synthetic
 from clients.data.withdraw import withdraw as withdraw_patients
 from registry.bundle.skin_tone import CAUTION
 from registry.bundle.text import on_one_line, printable
@@ -85,6 +91,23 @@ def _described(name: str) -> str:
         return f"{name}: {error}"
 
 
+def _explained(function: _Command) -> Callable[..., None]:
+    """The command with errors about data turned into their text and the exit code for bad input."""
+
+    @wraps(function)
+    def run(*arguments: Any, **named: Any) -> None:
+        try:
+            function(*arguments, **named)
+        except ValidationError as error:
+            _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
+        except (ClientDataError, JobError, OSError) as error:
+            _stop(str(error), WRONG)
+
+    return run
+
+
 def _command(
     name: str, *examples: str, cls: type[TyperCommand] = TyperCommand
 ) -> Callable[[_Command], _Command]:
@@ -93,7 +116,8 @@ def _command(
     def register(function: _Command) -> _Command:
         what = inspect.cleandoc(function.__doc__ or "")
         lines = "\n".join(f"  dermfed-data {name} {example}" for example in examples)
-        return app.command(name, cls=cls, help=f"{what}\n\n\b\nExamples:\n{lines}")(function)
+        app.command(name, cls=cls, help=f"{what}\n\n\b\nExamples:\n{lines}")(_explained(function))
+        return function
 
     return register
 
@@ -151,32 +175,28 @@ def import_(
     What is taken for granted of a table (encoding, delimiter, names of pictures), lines whose picture is not
     on disk, by cause, and pictures that no line names are reported on standard error, and with --json.
     """
-    with _explained():
-        _refuse_overwriting(out, force)
-        options = _options(option or [])
-        if keep_first and drop_contradictions:
-            raise ClientDataError("--keep-first and --drop-contradictions exclude each other; give one")
-        if keep_first or drop_contradictions:
-            options["repeats"] = "first" if keep_first else "drop"
-        manifest = make_adapter(adapter, options).manifest(folder.absolute())
-        absent = absent_pictures(manifest)
-        unlisted = unlisted_in(manifest, folder.absolute())
-        total, left_out = len(manifest.rows), [picture for picture in absent if not picture.empty]
-        if present_only:
-            gone = {picture.row for picture in left_out}
-            manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in gone])
-            absent = [picture for picture in absent if picture.empty]
-        else:
-            left_out = []
-        write_manifest(manifest, out.absolute())
+    _refuse_overwriting(out, force)
+    options = _options(option or [])
+    if keep_first and drop_contradictions:
+        raise ClientDataError("--keep-first and --drop-contradictions exclude each other; give one")
+    if keep_first or drop_contradictions:
+        options["repeats"] = "first" if keep_first else "drop"
+    manifest = make_adapter(adapter, options).manifest(folder.absolute())
+    absent, total = absent_pictures(manifest), len(manifest.rows)
+    unlisted = unlisted_in(manifest, folder.absolute())
+    missing = {place: one for place, one in absent.items() if present_only and one.reason != NO_BYTES}
+    left_out = by_cause(missing.values())
+    unusable = by_cause(one for place, one in absent.items() if place not in missing)
+    manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in missing])
+    write_manifest(manifest, out.absolute())
     for note in manifest.notes:
         _say(note)
-    _say_absent(
-        left_out, f"{len(left_out)} of {total} lines are left out, for their pictures are not on disk:"
-    )
-    _say_absent(
-        absent, f"{len(absent)} of {total} pictures cannot be used (--present-only leaves out missing ones):"
-    )
+    for causes, what in (
+        (left_out, "lines are left out, for their pictures are not on disk:"),
+        (unusable, "pictures cannot be used (--present-only leaves out missing ones):"),
+    ):
+        if causes:
+            _say(f"{sum(map(len, causes.values()))} of {total} {what}\n{listing_by_cause(causes)}")
     if unlisted.count:
         _say(str(unlisted))
     answer = {
@@ -184,8 +204,8 @@ def import_(
         "pictures": len(manifest.rows),
         "columns": list(manifest.columns),
         "notes": list(manifest.notes),
-        "left_out": counted(group_absent(left_out), LISTED),
-        "unusable": counted(group_absent(absent), LISTED),
+        "left_out": counted(left_out, LISTED),
+        "unusable": counted(unusable, LISTED),
         "unlisted": asdict(unlisted),
     }
     _answer(answer, f"{out}: {len(manifest.rows)} pictures", as_json)
@@ -202,8 +222,7 @@ def adapters(
     as_json: AsJson = False,
 ) -> None:
     """Say which adapters there are, and the options of each with their defaults."""
-    with _explained():
-        kinds = {each: find_adapter(each) for each in ([name] if name else adapter_names())}
+    kinds = {each: find_adapter(each) for each in ([name] if name else adapter_names())}
     answer = {each: [asdict(option) for option in adapter_options(kind)] for each, kind in kinds.items()}
     _answer(answer, "\n\n".join(describe_adapter(each, kind) for each, kind in kinds.items()), as_json)
 
@@ -236,14 +255,13 @@ def check(
     shown; --json has all. Picture files next to the manifest's that no line names are reported, but are no
     problem.
     """
-    with _explained():
-        if near_duplicates and not can_fingerprint():
-            _say(f"dermfed-data: {NOT_SOUGHT}")
-        report = check_manifest(
-            *(manifest.absolute() for manifest in manifests),
-            case=CasesConfig().input if cases else None,
-            near_duplicates=near_duplicates and can_fingerprint(),
-        )
+    if near_duplicates and not can_fingerprint():
+        _say(f"dermfed-data: {NOT_SOUGHT}")
+    report = check_manifest(
+        *(manifest.absolute() for manifest in manifests),
+        case=CasesConfig().input if cases else None,
+        near_duplicates=near_duplicates and can_fingerprint(),
+    )
     for note in report.notes:
         _say(note)
     if report.unlisted.count:
@@ -275,23 +293,20 @@ def link(
     and become one where their pictures are the same. Look at what is linked, `dermfed-data check` names it.
     Of several manifests pictures are linked across them, and each is written to the folder under its name.
     """
-    with _explained():
-        _refuse_overwriting(out, force)
-        require_hashing()
-        each = [read_manifest(manifest.absolute()) for manifest in manifests]
-        if len({manifest.name for manifest in manifests}) < len(manifests):
-            raise ClientDataError(
-                "two manifests have one name, under which both would be written; rename one"
-            )
-        read = joined(each)
-        digests, broken, fingerprints, _ = read_all(read, fingerprints=True)
-        same = same_pictures(digests, fingerprints)
-        linked = link_manifest(read, same)
-        rows = iter(linked.rows)
-        for manifest, one in zip(manifests, each, strict=True):
-            columns = tuple(dict.fromkeys([*one.extra_columns, DUPLICATE_GROUP]))
-            part = Manifest(tuple(islice(rows, len(one.rows))), linked.folder, columns)
-            write_manifest(part, (out if len(each) == 1 else out / manifest.name).absolute())
+    _refuse_overwriting(out, force)
+    require_hashing()
+    each = [read_manifest(manifest.absolute()) for manifest in manifests]
+    if len({manifest.name for manifest in manifests}) < len(manifests):
+        raise ClientDataError("two manifests have one name, under which both would be written; rename one")
+    read = joined(each)
+    digests, broken, fingerprints, _ = read_all(read, fingerprints=True)
+    same = same_pictures(digests, fingerprints)
+    linked = link_manifest(read, same)
+    rows = iter(linked.rows)
+    for manifest, one in zip(manifests, each, strict=True):
+        columns = tuple(dict.fromkeys([*one.extra_columns, DUPLICATE_GROUP]))
+        part = Manifest(tuple(islice(rows, len(one.rows))), linked.folder, columns)
+        write_manifest(part, (out if len(each) == 1 else out / manifest.name).absolute())
     parted = straddling(linked.rows, components([linkage_keys(row) for row in linked.rows]))
     answer = {
         "manifest": str(out),
@@ -345,11 +360,10 @@ def withdraw(
     its split, class or subgroup by it. Pictures without a patient_id that are linked to the patient's go,
     too. Files stay where they are: delete them, and the cache of decoded pictures.
     """
-    with _explained():
-        _refuse_overwriting(out, force)
-        found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
-        for note in found.manifest.notes:
-            _say(note)
+    _refuse_overwriting(out, force)
+    found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
+    for note in found.manifest.notes:
+        _say(note)
     written = f"{out}: {len(found.left.rows)} pictures"
     _answer({"manifest": str(out), **found.data()}, "\n".join([*found.lines(), written]), as_json)
 
@@ -374,15 +388,14 @@ def report(
     is broken by cause; sizes of pictures; and what to do about each. Every picture is opened. With file names
     it is not to leave the hospital.
     """
-    with _explained():
-        _refuse_overwriting(out, force)
-        quality = quality_of(*(manifest.absolute() for manifest in manifests))
-        for note in quality.notes:
-            _say(note)
-        with write_atomically(out.absolute()) as temporary:
-            page = quality_page(quality, names=names)
-            temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
-    found = {finding.title: finding.count for finding in quality.broken}
+    _refuse_overwriting(out, force)
+    quality = quality_of(*(manifest.absolute() for manifest in manifests))
+    for note in quality.notes:
+        _say(note)
+    with write_atomically(out.absolute()) as temporary:
+        page = quality_page(quality, names=names)
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
+    found = {finding.about.title: len(finding.problems) for finding in quality.broken}
     missing = {column: count for column, count, _ in quality.missing}
     answer = {"report": str(out), "pictures": quality.pictures, "broken": found, "missing": missing}
     problems = f"{sum(found.values())} problems" if found else "no problems"
@@ -403,8 +416,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Count pictures by label, skin tone (or another column) and split."""
-    with _explained():
-        description = describe_manifest(_read(manifest), by)
+    description = describe_manifest(_read(manifest), by)
     if as_json:
         counts = [{**asdict(cell), "pictures": count} for cell, count in description.cells.items()]
         answer = {
@@ -451,14 +463,13 @@ def partition(
     Lesions, patients and duplicates stay together, except where a column puts them in two values: there the
     column alone decides.
     """
-    with _explained():
-        rule = ClientsConfig.model_validate({"by": by, "column": column, "count": count, "alpha": alpha})
-        parts = partition_manifest(_read(manifest), rule, seed=seed)
-        paths = {client: out / f"{client}.csv" for client in parts}
-        for path in paths.values():
-            _refuse_overwriting(path, force)
-        for client, part in parts.items():
-            write_manifest(part, paths[client].absolute())
+    rule = ClientsConfig.model_validate({"by": by, "column": column, "count": count, "alpha": alpha})
+    parts = partition_manifest(_read(manifest), rule, seed=seed)
+    paths = {client: out / f"{client}.csv" for client in parts}
+    for path in paths.values():
+        _refuse_overwriting(path, force)
+    for client, part in parts.items():
+        write_manifest(part, paths[client].absolute())
     answer = {
         client: {"manifest": str(paths[client]), "pictures": len(parts[client].rows)} for client in parts
     }
@@ -488,11 +499,10 @@ def synth(
     as_json: AsJson = False,
 ) -> None:
     """Make up pictures of skin lesions on six skin types, with a manifest: for demonstrations and tests."""
-    with _explained():
-        if out.is_dir() and any(out.iterdir()):
-            _refuse(f"{out} is not empty; name another folder, or empty it")
-        ids = prefix_of(seed) if prefix is None else prefix
-        write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed, prefix=ids)
+    if out.is_dir() and any(out.iterdir()):
+        _refuse(f"{out} is not empty; name another folder, or empty it")
+    ids = prefix_of(seed) if prefix is None else prefix
+    write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed, prefix=ids)
     manifest = out / MANIFEST
     _answer({"manifest": str(manifest), "pictures": pictures}, f"{manifest}: {pictures} pictures", as_json)
 
@@ -528,12 +538,11 @@ def tones(
     The angle is unreliable. It is for looking declared tones up again, never for choosing a model and never
     for filling in a tone that is missing.
     """
-    with _explained():
-        manifests = _manifests(pictures, _options(option or []))
-        if by is not None:
-            for manifest in manifests:
-                manifest.require(by)
-        measurements = [measure_tones(manifest) for manifest in manifests]
+    manifests = _manifests(pictures, _options(option or []))
+    if by is not None:
+        for manifest in manifests:
+            manifest.require(by)
+    measurements = [measure_tones(manifest) for manifest in manifests]
     seen = [picture for measured in measurements for picture in measured.pictures]
     broken = [line for measured in measurements for line in measured.broken]
     undeclared = sum(measured.undeclared for measured in measurements)
@@ -575,17 +584,6 @@ def main() -> None:
     app()
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn errors about data into their text and the exit code for bad input."""
-    try:
-        yield
-    except ValidationError as error:
-        _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
-    except (ClientDataError, JobError, OSError) as error:
-        _stop(str(error), WRONG)
-
-
 def _listed(manifests: list[Path]) -> str:
     return ", ".join(map(str, manifests))
 
@@ -604,11 +602,6 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
 
 def _say(line: str) -> None:
     print(printable(line), file=sys.stderr)
-
-
-def _say_absent(pictures: list[AbsentPicture], what: str) -> None:
-    if pictures:
-        _say(f"{what}\n{listing_by_cause(group_absent(pictures))}")
 
 
 def _read(path: Path) -> Manifest:

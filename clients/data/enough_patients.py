@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ClientDataError
-from clients.data.filtering import Picture
 from clients.data.labels.label_map import UNLABELLED
 from clients.data.manifests.manifest import Row, components, linkage_keys
-from clients.data.table import PictureTable
+from clients.data.prepared import PictureTable
+from clients.data.sources import Picture
 from training.data.dataset import SPLITS
 
 Mask = NDArray[np.bool_]

@@ -3,8 +3,8 @@
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from registry.bundle.folder import flush_folder
@@ -29,9 +29,8 @@ def listing_by_cause(causes: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def progress(what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Yields a function to call with the number of items done; progress goes to standard error."""
-    return counting(what, total)
+progress = counting
+"""Yields a function to call with the number of items done; progress goes to standard error."""
 
 
 @contextmanager

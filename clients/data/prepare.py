@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,24 +12,20 @@ from numpy.typing import NDArray
 from clients.data.case_groups import group_cases
 from clients.data.enough_patients import refuse_narrow
 from clients.data.errors import BrokenPicturesError, ClientDataError
-from clients.data.filtering import Picture, filtered
 from clients.data.labels.label_map import DROPPED, UNLABELLED, label_pictures, of_kinds
 from clients.data.labels.subgroups import assign_subgroups, read_traits, require_columns
 from clients.data.manifests.manifest import name_pictures, number_lesions
 from clients.data.output import listing_by_cause, plain_notes
 from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
-from clients.data.pictures.cache import DecodedPictures, decode_once
-from clients.data.pictures.causes import UnusablePicture, by_cause
-from clients.data.pictures.files import PictureFile
-from clients.data.prepared import PreparedDataset
-from clients.data.report import BrokenPicture, DataReport, count_cells
-from clients.data.sources import read_sources
-from clients.data.table import PictureTable
+from clients.data.pictures.files import DecodedPictures, PictureFile, decode_once
+from clients.data.pictures.names import UnusablePicture, by_cause
+from clients.data.prepared import BrokenPicture, DataReport, PictureTable, PreparedDataset, count_cells
+from clients.data.sources import filtered, read_sources
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.settings import DataConfig
-from training.data.subgroups import IntersectionConfig, ToneGroups
+from training.data.subgroups import IntersectionConfig
 from training.data.unused import Unused
 
 
@@ -105,6 +102,8 @@ def prepare(
     )
 
     held = assignment.partition.holders != NOBODY
+    undeclared = Counter(grouping.reasons[place] for place in held.nonzero()[0] if grouping.reasons)
+    undeclared.pop("", None)
     notes = tuple(note for source in sources for note in source.manifest.notes)
     traits = read_traits([picture.row for picture in pictures], intersections, config.subgroups)
     table = PictureTable(
@@ -153,7 +152,7 @@ def prepare(
                 causes=causes,
                 reading=notes,
                 handed_on=plain_notes(notes),
-                undeclared=_undeclared(pictures, held, config),
+                undeclared=dict(sorted(undeclared.items())),
             ),
             broken=broken,
         ),
@@ -162,15 +161,6 @@ def prepare(
         traits=traits.values,
         case=config.case,
     )
-
-
-def _undeclared(pictures: Sequence[Picture], held: NDArray[np.bool_], config: DataConfig) -> dict[str, int]:
-    """How many pictures that clients hold are in no subgroup, by reason."""
-    rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
-    if not rows or config.subgroups is None:
-        return {}
-    undeclared = assign_subgroups(rows, config.subgroups, whole=False).undeclared
-    return undeclared.reasons(by_tone=isinstance(config.subgroups, ToneGroups))
 
 
 def _broken(

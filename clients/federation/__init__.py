@@ -4,6 +4,6 @@
 - `provision`, `certificates`, `site_policy`: making and renewing kits
 - `processes`, `flare`, `logs`: running a node's FLARE
 - `admin_client`, `supervise`, `job_folder`, `status`: running a job from the admin's side
-- `standing`: which hospitals are let in
+- `site_status`: which hospitals are let in
 - `errors`: the exception tree
 """

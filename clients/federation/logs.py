@@ -58,7 +58,7 @@ class NodeLog:
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}{MARK}{text}")
 
     def follow(self, output: IO[bytes]) -> threading.Thread:
-        """Write, in a thread of its own, all lines that come until nobody can write any more."""
+        """Write, in a thread of its own, all lines that come until no process can write any more."""
 
         def read() -> None:
             with output:

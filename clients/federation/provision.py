@@ -7,9 +7,11 @@ it.
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from training.files import write_bytes, write_text
 
 FORMAT = 3  # of FLARE's project files
 SCHEME = "grpc"
+MESSAGES = 10_000  # of the provisioner that are kept
 # Their scripts start FLARE in the background, in ways of their own; `dermfed-node start` does it in one.
 SCRIPTS = ("start.sh", "sub_start.sh", "stop_fl.sh", "fl_admin.sh", "system_info.ipynb", "readme.txt")
 
@@ -193,7 +196,8 @@ def startup_kits(federation: Federation, folder: Path, out: Path) -> Iterator[Pa
     root.mkdir(exist_ok=True)
     root.chmod(PRIVATE)
     project = make_project(federation, folder)
-    log = ProvisionerLog()
+    log, kept = logging.Logger("provisioner"), MemoryHandler(MESSAGES, flushLevel=logging.CRITICAL + 1)
+    log.addHandler(kept)
     builders = [
         WorkspaceBuilder(["master_template.yml"]),
         StaticFileBuilder(config_folder="config", scheme=SCHEME),
@@ -201,7 +205,8 @@ def startup_kits(federation: Federation, folder: Path, out: Path) -> Iterator[Pa
     ]
     context = Provisioner(str(root), builders).provision(project, logger=log)
     if context.get(CtxKey.BUILD_ERROR):
-        raise KitError(f"the kits cannot be made: {'; '.join(log.warnings)}")
+        warnings = [each.getMessage() for each in kept.buffer if each.levelno >= logging.WARNING]
+        raise KitError(f"the kits cannot be made: {'; '.join(warnings)}")
     made = Path(context[CtxKey.CURRENT_PROD_DIR])
     try:
         yield made
@@ -256,24 +261,6 @@ def read_authority(federation: Federation, folder: Path) -> tuple[bytes | None, 
             f"the authority's files cannot be used: {error}; needed are a certificate and its private key in "
             "PEM, the key without a password"
         ) from error
-
-
-class ProvisionerLog:
-    """A logger for FLARE's provisioner that keeps warnings and errors."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def info(self, message: str, *_: object) -> None:
-        """Progress; discarded."""
-
-    debug = info
-
-    def warning(self, message: str, *_: object) -> None:
-        """Keep a warning or an error."""
-        self.warnings.append(message)
-
-    error = warning
 
 
 def finish_kit(made: Path, facts: KitFacts) -> None:

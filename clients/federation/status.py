@@ -119,7 +119,6 @@ class MetricsFollower:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._last: list[dict[str, Any]] | None = None  # lines, until the copy changes
 
     def known(self) -> dict[str, Any]:
         """The size and digest of the copy, which ask for the next delta."""
@@ -128,16 +127,13 @@ class MetricsFollower:
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """The rounds in the last lines of the copy, up to `count`, to be shown; lines of no round are not."""
-        if self._last is None:
-            lines = self._path.read_bytes().splitlines()[-count:] if self._path.exists() else []
-            self._last = [found for line in lines if (found := round_line(line)) is not None]
-        return self._last
+        lines = self._path.read_bytes().splitlines()[-count:] if self._path.exists() else []
+        return [found for line in lines if (found := round_line(line)) is not None]
 
     def take(self, delta: Mapping[str, Any]) -> None:
         """Append a delta to the copy, or replace the copy by it."""
         if TEXT not in delta:
             return
-        self._last = None
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("r+b" if self._path.exists() else "wb") as file:
             file.truncate(int(delta[START]))

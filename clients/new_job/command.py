@@ -15,21 +15,7 @@ from pydantic import ValidationError
 
 from clients.data.errors import ClientDataError
 from clients.data.output import write_atomically
-from clients.new_job.questions import (
-    ENOUGH_PATIENTS,
-    FEWEST_PATIENTS,
-    SENSITIVITY,
-    Ask,
-    Manifests,
-    Question,
-    ask_clients,
-    ask_labels,
-    ask_machine,
-    ask_subgroups,
-    ask_unit,
-    read_given,
-    read_manifests,
-)
+from clients.new_job import questions
 from clients.new_job.writing import job_text
 from registry.bundle.text import on_one_line, printable
 from training.config import describe
@@ -91,13 +77,13 @@ def init(
         print("no terminal to ask in: what is not given is taken as proposed", file=sys.stderr)
     taken: dict[str, str] = {}  # each answer, and what it means
     ask = _asker(options, taken, proposals=proposals)
-    read = read_manifests(manifests)
+    read = questions.read_manifests(manifests)
     settled = [
-        ask_labels(read, read_given(mapped or []), ask),
-        ask_clients(read, ask),
-        ask_subgroups(read, ask),
-        ask_unit(read, ask),
-        ask_machine(ask),
+        questions.ask_labels(read, questions.read_given(mapped or []), ask),
+        questions.ask_clients(read, ask),
+        questions.ask_subgroups(read, ask),
+        questions.ask_unit(read, ask),
+        questions.ask_machine(ask),
     ]
     values = {name: value for each in settled for name, value in each.values.items()}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)  # paths in the job start there
@@ -123,7 +109,7 @@ def init(
     print(f"next: dermfed-train --check {file}, then dermfed-train {file}")
 
 
-def _about(read: Manifests, values: Mapping[str, Any], out: Path, name: str) -> dict[str, Any]:
+def _about(read: questions.Manifests, values: Mapping[str, Any], out: Path, name: str) -> dict[str, Any]:
     """What a job's template names besides what the answers make of it."""
     folder = out.absolute().parent
     places = [Path(relpath(path.absolute(), folder)).as_posix() for path in read.paths]
@@ -131,7 +117,7 @@ def _about(read: Manifests, values: Mapping[str, Any], out: Path, name: str) -> 
     bands = {"age": {"column": "age", "bands": [40, 65]}, "sex": {"column": "sex"}}
     calibrate = dict(values["calibrate"])
     if not values["both_kinds"]:
-        calibrate.pop(SENSITIVITY, None)
+        calibrate.pop(questions.SENSITIVITY, None)
     return {
         "manifests": on_one_line(" ".join(quote(str(path)) for path in read.paths)),
         "file": on_one_line(quote(str(out))),
@@ -139,17 +125,17 @@ def _about(read: Manifests, values: Mapping[str, Any], out: Path, name: str) -> 
         "seed": SEED,
         "manifest": places[0] if len(places) == 1 else places,
         "has_splits": any(row.split for row in read.rows),
-        "min_count": FEWEST_PATIENTS,
-        "enough": ENOUGH_PATIENTS,
+        "min_count": questions.FEWEST_PATIENTS,
+        "enough": questions.ENOUGH_PATIENTS,
         "intersections": [bands[fact] for fact in facts if fact in bands],
         "calibrate": calibrate,
     }
 
 
-def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposals: bool) -> Ask:
+def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposals: bool) -> questions.Ask:
     """What answers questions: the options, then the proposals, or else the person at the terminal."""
 
-    def ask(question: Question) -> str:
+    def ask(question: questions.Question) -> str:
         answer = options.get(question.name)
         if answer is None:
             answer = question.proposal if proposals else _prompt(question)
@@ -160,7 +146,7 @@ def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposal
     return ask
 
 
-def _prompt(question: Question) -> str:
+def _prompt(question: questions.Question) -> str:
     """Ask at the terminal; the questions go to standard error."""
     typer.echo(f"\n{printable(question.text)}", err=True)
     for fact in question.facts:

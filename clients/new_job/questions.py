@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clients.data.adapters.known_names import known_code
+from clients.data.adapters.csv_table import known_code
 from clients.data.case_groups import case_problems
 from clients.data.errors import ClientDataError, LabelError, ManifestError, PartitionError, SubgroupError
-from clients.data.inspect.presence import COLUMNS
+from clients.data.inspect.check import HOSPITALS
 from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import IMAGE_KIND, Row, components, linkage_keys, number_lesions
 from clients.data.output import listing
@@ -335,7 +335,7 @@ def ask_clients(manifests: Manifests, ask: Ask) -> Settled:
 def _names_hospitals(manifests: Manifests, column: str) -> bool:
     """Whether a column looks like hospitals, with no empty cell and patients enough for each value."""
     values = {row.value(column) for row in manifests.rows}
-    if column.lower() not in COLUMNS or "" in values or not 2 <= len(values) <= MOST_CLIENTS:
+    if column.lower() not in HOSPITALS or "" in values or not 2 <= len(values) <= MOST_CLIENTS:
         return False
     patients = manifests.labelled_patients(lambda row: row.value(column))
     return all(patients[value] >= FEWEST_IN_CLIENT for value in values)
@@ -410,7 +410,7 @@ def _tones_on(scale: str, manifests: Manifests) -> dict[str, Any]:
 
     `patients`: labelled ones by group; one of several tones counts for each. `groups`: those that are
     proposed, each of its tones of enough patients or, where there are none, of those that are counted at all.
-    `left_out`: the tones that occur and are in no group, with their patients. `absent`: groups of nobody.
+    `left_out`: the tones that occur and are in no group, with their patients. `absent`: groups without any.
     """
     found = manifests.labelled_patients(lambda row: row.skin_tone if row.skin_tone_scale == scale else "")
     by_tone = {tone: found[tone] for tone in SCALES[scale]}

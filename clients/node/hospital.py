@@ -13,18 +13,17 @@ from dermfed.own_names import refuse_foreign
 
 refuse_foreign()
 
-from clients.data.pictures.cache import cache_folder
+from clients.data.pictures.files import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.logs import prune_folders
 from clients.federation.processes import end_with_parent
-from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.guards import PolicyGuard
 from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
 from clients.node.outbound_gateway import OutboundGateway
 from clients.node.policy import POLICY
-from clients.node.request_handler import RequestHandler
+from clients.node.request_handler import ChunkReceiver, RequestHandler
 from training.files import plain_segment
 from training.jobs.disclosure_report import over_network
 

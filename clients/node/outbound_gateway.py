@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from clients.federation.errors import JournalError
-from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.journal import Journal
+from clients.node.request_handler import ChunkReceiver
 from training.engines.flare.calls import REFUSED
 from training.engines.flare.wire import Payload, RequestHeader, part_of, size_of
 from training.errors import EngineError, public, public_message

@@ -7,7 +7,6 @@ they are those that one machine with all manifests would draw.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.enough_patients import withhold_few
-from clients.data.errors import LabelError, PartitionError
+from clients.data.errors import LabelError
 from clients.data.labels.label_map import UNLABELLED
-from clients.data.own_config import is_unseen, own_config
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from registry.bundle.cases import CaseInput
-from registry.bundle.labels import Label
-from training.data.dataset import (
-    SERVER,
-    SPLITS,
-    Dataset,
-    Examples,
-    PictureList,
-    Split,
-    case_of,
-    joined_cases,
-    traits_of,
-)
+from clients.data.sources import is_unseen, own_config
+from training.data.dataset import SERVER, SPLITS, PictureList
 from training.data.settings import DataConfig
-from training.data.unused import Unused, unused_of
 from training.engines.flare.roster import ClientProperties, Roster, of_dataset
 from training.errors import DataError, public
 from training.files import write_text
@@ -53,7 +39,7 @@ class OwnData:
     """
 
     properties: ClientProperties
-    dataset: Dataset
+    dataset: PreparedDataset
     labelled: bool
     withheld: tuple[str, ...] = ()
 
@@ -65,8 +51,7 @@ class OwnData:
     @property
     def not_used(self) -> list[str]:
         """Notes on pictures that are not used, or in no subgroup."""
-        unused = unused_of(self.dataset)
-        return [*([] if unused is None else unused.lines()), *self.withheld]
+        return [*self.dataset.report.left_out.lines(), *self.withheld]
 
 
 def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
@@ -145,141 +130,48 @@ def listed(own: OwnData) -> PictureList:
         fingerprints={},
         unseen=(name,) if unseen else (),
     )
-    return PictureList.of(AgreedDataset(own, roster), name)
+    return PictureList.of(agreed(own, roster), name)
 
 
-@dataclass(frozen=True)
-class AgreedDataset:
-    """A node's pictures in the classes and subgroups that all agreed on; implements `Dataset`.
+def agreed(own: OwnData, roster: Roster, *, tells_unused: bool = True) -> PreparedDataset:
+    """A node's pictures in the classes and subgroups that all agreed on; of an unseen one all are for test.
 
-    Attributes:
+    Args:
         own: the node's pictures.
         roster: what all agreed on.
         tells_unused: whether the number of unused pictures is reported with the census.
+
+    Raises:
+        LabelError: pictures of a class that is none of the run.
     """
-
-    own: OwnData
-    roster: Roster
-    tells_unused: bool = True
-
-    def __post_init__(self) -> None:
-        known = {label.code for label in self.roster.labels}
-        unknown = sorted({label.code for label in self.own.properties.labels} - known)
-        if unknown and not self.own.properties.unseen:
-            raise LabelError(
-                f"{self.own.properties.client} has pictures of {', '.join(unknown)}, which are no class of "
-                f"this run ({', '.join(sorted(known))}); map them in data.label_map, or drop them with null"
-            )
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The classes of all."""
-        return self.roster.labels
-
-    @property
-    def subgroups(self) -> tuple[str, ...]:
-        """The subgroups of all."""
-        return self.roster.subgroups
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        """This node alone."""
-        return (self.own.properties.client,)
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """This node, if it trains nothing."""
-        return self.clients if self.own.properties.unseen else ()
-
-    @property
-    def communities(self) -> dict[str, tuple[str, ...]]:
-        """Empty: which clients are of one source is for the coordinator to know."""
-        return {}
-
-    @property
-    def fingerprint(self) -> str:
-        """Of this node's data."""
-        return self.own.properties.fingerprint
-
-    @property
-    def case(self) -> CaseInput | None:
-        """What a case has; None where examples are pictures."""
-        return case_of(self.own.dataset)
-
-    @property
-    def traits(self) -> dict[str, tuple[str, ...]]:
-        """The traits that this node's pictures have."""
-        return {column: tuple(values) for column, values in traits_of(self.own.dataset).items()}
-
-    @property
-    def unused(self) -> Unused | None:
-        """This node's pictures that are not used, and those in no subgroup, where they are reported."""
-        return (unused_of(self.own.dataset) or Unused(0, 0, 0, 0)) if self.tells_unused else None
-
-    def examples(self, client: str, split: Split) -> Examples:
-        """The pictures of one split, with the numbers of all for classes and subgroups.
-
-        Raises:
-            PartitionError: for another client: its pictures are not here.
-        """
-        own = self.own.properties
-        if client != own.client:
-            raise PartitionError(f"the pictures of {client!r} are not at {own.client}; ask there")
-        if own.unseen:
-            found = self._all_for_test() if split == "test" else self._none()
-            labels = found.labels
-        else:
-            found = self.own.dataset.examples(self.own.dataset.clients[0], split)
-            labels = renumbered(found.labels, self._classes)
-        if split == "train" and not self.own.labelled:
-            labels = np.full_like(labels, UNLABELLED)
-        return Examples(
-            found.images,
-            found.rows,
-            labels,
-            renumbered(found.subgroups, self._groups),
-            found.lesions,
-            found.traits,
-            found.names,
-            found.cases,
+    told, table = own.properties, own.dataset.table
+    codes, mine = [label.code for label in roster.labels], [label.code for label in told.labels]
+    unknown = sorted(set(mine) - set(codes))
+    if unknown and not told.unseen:
+        raise LabelError(
+            f"{told.client} has pictures of {', '.join(unknown)}, which are no class of "
+            f"this run ({', '.join(sorted(codes))}); map them in data.label_map, or drop them with null"
         )
-
-    def _all_for_test(self) -> Examples:
-        """Every picture of a node that trains nothing, in the manifest's order."""
-        parts = [self.own.dataset.examples(self.own.dataset.clients[0], split) for split in SPLITS]
-        order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
-        cases = [part.cases for part in parts if part.cases is not None]
-
-        def joined(name: str) -> NDArray[np.int64]:
-            column: NDArray[np.int64] = np.concatenate([getattr(part, name) for part in parts])[order]
-            return column
-
-        return Examples(
-            parts[0].images,
-            joined("rows"),
-            joined("labels"),
-            joined("subgroups"),
-            joined("lesions"),
-            None if parts[0].traits is None else joined("traits"),
-            None if parts[0].names is None else joined("names"),
-            joined_cases(cases).where(order) if cases else None,
-        )
-
-    def _none(self) -> Examples:
-        whole = self._all_for_test()
-        return whole.where(np.zeros(len(whole), dtype=np.bool_))
-
-    @cached_property
-    def _classes(self) -> NDArray[np.int64]:
-        codes = [label.code for label in self.roster.labels]
-        own = [label.code for label in self.own.properties.labels]
-        return np.array([codes.index(code) if code in codes else UNLABELLED for code in own], dtype=np.int64)
-
-    @cached_property
-    def _groups(self) -> NDArray[np.int64]:
-        names = self.roster.subgroups
-        own = self.own.properties.subgroups
-        return np.array([names.index(name) if name in names else -1 for name in own], dtype=np.int64)
+    labels, splits = table.labels, table.splits
+    if told.unseen:
+        splits = np.full_like(splits, SPLITS.index("test"))
+    else:
+        labels = renumbered(labels, np.array([codes.index(code) for code in mine], dtype=np.int64))
+    if not own.labelled:
+        labels = np.where(splits == SPLITS.index("train"), UNLABELLED, labels)
+    names = roster.subgroups
+    groups = np.array([names.index(name) if name in names else -1 for name in told.subgroups], dtype=np.int64)
+    return replace(
+        own.dataset,
+        labels=roster.labels,
+        subgroups=roster.subgroups,
+        clients=(told.client,),
+        fingerprint=told.fingerprint,
+        table=replace(table, labels=labels, splits=splits, subgroups=renumbered(table.subgroups, groups)),
+        unseen=(told.client,) if told.unseen else (),
+        communities={},  # which clients are of one source is for the coordinator to know
+        tells_unused=tells_unused,
+    )
 
 
 def renumbered(values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,10 +7,9 @@ import yaml
 from PIL import Image
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.drawn import drawn_pictures
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.withdraw import withdraw
+from clients.data.withdraw import drawn_pictures, withdraw
 from clients.node.guards import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS

@@ -10,12 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from clients.api.requests import media_type, retry_after, wait_before_next
 from registry.bundle.pictures.open_file import picture_format
 from serving.http.upload import MEDIA_TYPES
 from tests.clients.both_clients import NAMES, connector, told_apart
+from tests.clients.scripted import Handler, Server, example
 from tests.serving.hostile.archived import archived
 
 ROOT = Path(__file__).parents[2]
@@ -39,36 +38,6 @@ WEBP = b"RIFF\x04\x00\x00\x00WEBPVP8 "
 DICOM = bytes(128) + b"DICM"
 CLOSED = io.BytesIO(JPEG)
 CLOSED.close()
-
-# The answer as the service's documents print it; "a | b" stands for one of these.
-CONTRACT = """
-{"id": "…", "created": "2026-01-01T00:00:00Z", "triage": "urgent | routine | ruled-out",
- "triage_evidence": {"guarantee": "subgroup | global | none", "basis": "split | cross-fitted", "confidence": 0.95, "missed": {"limit": 0.1, "kinds": [{"kind": "melanoma", "n": 113, "missed": 4, "high": 0.08}]}, "false_alarms": {"limit": 0.1, "n": 512, "seen": 38, "high": 0.097}},
- "decision": "report | refer | retake",
- "reasons": [{"code": "confident", "text": "…"}],
- "model": {"name": "…", "version": 3, "subgroup": "V", "digest": "sha256:…", "route": "declared | unknown-tone | other-scale | no-model-for-subgroup"},
- "findings": [{"code": "MEL", "name": "Melanoma", "malignancy": "malignant | premalignant | benign | unknown", "probability": 0.62, "coding": {"icd10": "C43.9"}}],
- "prediction_set": {"codes": ["MEL", "NV"], "coverage": 0.9, "guarantee": "subgroup | global | none", "calibration_n": 412},
- "malignancy": {"probability": 0.71},
- "quality": {"acceptable": true, "issues": []}, "warnings": [], "disclaimer": "…"}
-"""  # noqa: E501
-
-
-def chosen(value: Any, number: int) -> Any:
-    """The contract's example with one of the alternatives everywhere."""
-    if isinstance(value, dict):
-        return {name: chosen(part, number) for name, part in value.items()}
-    if isinstance(value, list):
-        return [chosen(part, number) for part in value]
-    if isinstance(value, str) and " | " in value:
-        alternatives = value.split(" | ")
-        return alternatives[number % len(alternatives)]
-    return value
-
-
-def example(number: int = 0) -> dict[str, Any]:
-    return chosen(json.loads(CONTRACT), number)
-
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -181,19 +150,17 @@ def test_an_answer_that_is_no_diagnosis_says_where(serve, path, value):
 )
 def test_the_picture_is_the_body_and_its_first_bytes_say_what_it_is(serve, content, media):
     service = serve(key=KEY)
-    service.client.diagnose(content, skin_tone="V", skin_tone_scale="fitzpatrick", model="a b", top=3)
+    asked = {"skin_tone": "V", "skin_tone_scale": "fitzpatrick", "model": "a b", "top": 3}
+    service.client.diagnose(content, **asked, explain=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tone'"):
+        service.client.diagnose(content, tone="V")
     (request,) = service.requests
     assert (request.method, request.url.path) == ("POST", "/v1/diagnoses")
     assert request.content == content
     assert request.headers["Content-Type"] == media
     assert request.headers["Accept"] == "application/json"
     assert request.headers["Authorization"] == f"Bearer {KEY}"
-    assert dict(request.url.params) == {
-        "skin_tone": "V",
-        "skin_tone_scale": "fitzpatrick",
-        "model": "a b",
-        "top": "3",
-    }
+    assert dict(request.url.params) == {**asked, "top": "3", "explain": "true"}
 
 
 def test_a_picture_in_every_form(serve, tmp_path):
@@ -536,15 +503,13 @@ def test_no_fact_is_in_the_address_that_is_asked(serve):
 # Over real sockets
 
 
-class Handler(BaseHTTPRequestHandler):
+class Script(Handler):
     """Takes the next step of the server's script for every request."""
 
-    server: "Server"
+    server: "ScriptedServer"
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+    def answer(self, body: bytes) -> None:
         step = self.server.script.pop(0) if self.server.script else "answer"
-        self.server.times.append(time.monotonic())
         self.server.bodies.append(body)
         if step == "drop":
             self.close_connection = True
@@ -556,38 +521,21 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.say(*step, b"")
 
-    def say(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    request_queue_size = 64
-
+class ScriptedServer(Server):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Script)
         self.script: list[Any] = []
         self.bodies: list[bytes] = []
-        self.times: list[float] = []
         self.ended = threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
 def server():
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    server = ScriptedServer()
+    with server.running():
         yield server
         server.ended.set()
-        server.shutdown()
-        thread.join()
 
 
 def test_a_dropped_connection_is_made_again(connect, server):
@@ -600,7 +548,7 @@ def test_a_dropped_connection_is_made_again(connect, server):
 
 
 def test_a_redirect_leads_no_picture_to_another_host(connect, server):
-    with Server() as other:
+    with ScriptedServer() as other:
         server.script = [(307, {"Location": f"{other.url}/v1/diagnoses"})]
         with connect(server.url) as service, pytest.raises(errors.UnexpectedAnswer, match="redirects"):
             service.diagnose(JPEG)

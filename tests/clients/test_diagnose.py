@@ -8,7 +8,6 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,41 +18,19 @@ from typer.testing import CliRunner, Result
 from clients.api import ConnectionFailed
 from clients.diagnose import app
 from clients.diagnose_output import escape_formula
-from registry.bundle.text import on_one_line
 from tests.case_bundles import case_bundle
+from tests.clients.scripted import Handler, Server, example
 from tests.serving.conftest import Places, encode, paint, release, running
 
 KEY = "dfk_7_a-very-secret-key"
 JPEG = b"\xff\xd8\xff\xe0"
 DIAGNOSIS: dict[str, Any] = {
-    "id": "1",
-    "created": "2026-01-01T00:00:00Z",
+    **{name: said for name, said in example().items() if not name.startswith("triage")},
     "decision": "refer",
-    "model": {
-        "name": "skin-lesion",
-        "version": 3,
-        "subgroup": "V",
-        "digest": "sha256:0",
-        "route": "declared",
-    },
     "findings": [
-        {
-            "code": "MEL",
-            "name": "Melanoma",
-            "malignancy": "malignant",
-            "probability": 0.62,
-            "coding": {"icd10": "C43.9"},
-        },
+        *example()["findings"],
         {"code": "NV", "name": "Naevus", "malignancy": "benign", "probability": 0.25, "coding": {}},
     ],
-    "prediction_set": {
-        "codes": ["MEL", "NV"],
-        "coverage": 0.9,
-        "guarantee": "subgroup",
-        "calibration_n": 412,
-    },
-    "malignancy": {"probability": 0.71},
-    "quality": {"acceptable": True, "issues": []},
     "warnings": ["First warning.", "Second warning."],
     "reasons": [{"code": "low-confidence", "text": "No conclusion is sure enough."}],
     "disclaimer": "No substitute for a clinician.",
@@ -80,62 +57,42 @@ def triaged(level: str, **evidence: Any) -> dict[str, Any]:
     return {"triage": level, "triage_evidence": EVIDENCE | evidence}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Echo(Handler):
     """Answers what the picture's last bytes ask for: a status, or a diagnosis."""
 
-    server: "Server"
+    server: "EchoServer"
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+    def answer(self, body: bytes) -> None:
         self.server.asked.append((self.path, self.headers.get("Authorization"), body))
-        self.server.at_once += 1
-        self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
         self.server.meeting.wait()
-        self.server.at_once -= 1
         asked = body.removeprefix(JPEG).decode()
+        status, media, said = 200, "application/json", self.server.answer | ({"id": asked} if asked else {})
         if asked.isdigit():
-            said: dict[str, Any] = {"title": "Refused", "detail": "=as asked", "request_id": "r-1"}
-            self.say(int(asked), "application/problem+json", said)
-        else:
-            self.say(200, "application/json", self.server.answer | ({"id": asked} if asked else {}))
-
-    def say(self, status: int, media: str, said: dict[str, Any]) -> None:
-        body = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", media)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+            status, media = int(asked), "application/problem+json"
+            said = {"title": "Refused", "detail": "=as asked", "request_id": "r-1"}
+        self.say(status, {"Content-Type": media}, json.dumps(said).encode())
 
 
-class Server(ThreadingHTTPServer):
+class EchoServer(Server):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Echo)
         self.asked: list[tuple[str, str | None, bytes]] = []
         self.answer = DIAGNOSIS
         self.meeting = threading.Barrier(1)
-        self.at_once = self.most_at_once = 0
-        self.url = f"http://127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+def server() -> Iterator[EchoServer]:
+    server = EchoServer()
+    with server.running():
         yield server
-        server.shutdown()
-        thread.join()
 
 
 Command = Callable[..., Result]
 
 
 @pytest.fixture
-def command(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+def command(server: EchoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """Call the command in `tmp_path` for the server; `env` is what it sees besides."""
     monkeypatch.chdir(tmp_path)
     for name in ("DERMFED_API_KEY", "DERMFED_URL"):
@@ -347,10 +304,6 @@ def test_what_a_spreadsheet_would_run(text):
 @pytest.mark.parametrize("text", ["", "MEL", "a=1", "1-2", " ", "'=1"])
 def test_what_a_spreadsheet_takes_as_text(text):
     assert escape_formula(text) == text
-
-
-def test_text_that_steers_a_terminal_is_escaped():
-    assert on_one_line("a\x1b[2J\n\u202e\udcffé字") == r"a\x1b[2J\n\u202e\udcffé字"
 
 
 def test_a_file_name_that_is_no_text(command, tmp_path):

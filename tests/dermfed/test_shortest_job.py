@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 
 PAGE = Path(__file__).parents[2] / "docs" / "jobs.md"
 

@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.output import plain_notes
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 from clients.data.taxonomy import TAXONOMY
 from tests.messy_exports import EXPORTS, Imports, Refused, picture
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 
 WAYS = ("--check", "the log", "the report", "summary.json")
 

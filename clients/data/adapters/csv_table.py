@@ -2,6 +2,9 @@
 
 The folder holds the table and the pictures, unpacked or in zip files. docs/data-sets.md has
 the options for Diverse Dermatology Images (DDI), the Kaggle diabetic retinopathy pictures and COVID-FL.
+
+Diagnoses that are not codes are listed with the code that published data sets, or four languages, have for
+the name. What is not known is never guessed at.
 """
 
 import codecs
@@ -9,23 +12,60 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import field_validator, model_validator
 
 from clients.data.adapters.adapter import TableAdapter
-from clients.data.adapters.known_names import known_code
+from clients.data.adapters.derm7pt import CODES as DERM7PT_CODES
+from clients.data.adapters.lesion_tables import HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES
 from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
 from clients.data.cell_values import UnreadCells, proposal, propose, unread_facts
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.output import Note, listing
-from clients.data.taxonomy import describe
+from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.cases import SEX
 from registry.bundle.skin_tone import read_scale, read_tone
 from registry.bundle.text import nearest
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "MEL": ("melanom", "malignes melanom", "mélanome", "melanoma maligno"),
+    "NV": (
+        *("naevus", "melanocytic naevus", "nävus", "nävuszellnävus", "melanozytärer nävus"),
+        *("naevus mélanocytaire", "nevo", "nevo melanocítico"),
+    ),
+    "BCC": ("basalzellkarzinom", "basaliom", "carcinome basocellulaire", "carcinoma basocelular"),
+    "SCC": (
+        *("squamous cell carcinoma", "plattenepithelkarzinom", "spinaliom", "carcinome épidermoïde"),
+        *("carcinoma espinocelular", "carcinoma epidermoide"),
+    ),
+    "AK": ("actinic keratosis", "aktinische keratose", "kératose actinique", "queratosis actínica"),
+    "BKL": (
+        *("seborrhoeic keratosis", "seborrhoische keratose", "kératose séborrhéique"),
+        "queratosis seborreica",
+    ),
+    "DF": ("dermatofibrom", "dermatofibrome"),
+    "VASC": ("hämangiom", "hémangiome", "hemangioma"),
+}
+
+
+@cache
+def _codes() -> dict[str, str]:
+    """The code of each name in small letters."""
+    published = (DERM7PT_CODES, HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES)
+    names = {name.lower(): code for codes in published for name, code in codes.items() if code in TAXONOMY}
+    names |= {name: code for code, others in _NAMES.items() for name in others}
+    names |= {label.name.lower(): code for code, label in TAXONOMY.items()}
+    return names | {code.lower(): code for code in (*TAXONOMY, BENIGN.code, MALIGNANT.code)}
+
+
+def known_code(label: str) -> str | None:
+    """The code that a label means; None for one that is not known."""
+    return _codes().get(" ".join(label.lower().split()))
 
 
 class CsvTable(TableAdapter):
@@ -127,19 +167,19 @@ class CsvTable(TableAdapter):
         if spoilt := self._spoilt(lines):
             raise AdapterError(f"{path} has {len(spoilt)} problems:\n{listing(spoilt)}")
         images = images_of([line[self.image] for line in lines], folder, notes=notes)
-        rows: list[Row] = []
-        unread = UnreadCells()
-        dropped: Counter[tuple[str, str]] = Counter()
-        for line, image in zip(self._emptied(lines, notes), images, strict=True):
-            rows.append(self._row(line, image, unread, dropped))
-        notes += [
-            Note(
-                f"{column}: {cells(count)} {value!r}, which is taken for not known{by}",
-                f"{count} cells of a column are taken for not known{by}",
-            )
-            for (column, value), count in (+dropped).items()
-            for by in [" (`codes`)" if self._coded(column, value) != value else ""]
-        ]
+        unread, emptied, dropped = UnreadCells(), self._emptied(lines), Counter[tuple[str, str]]()
+        rows = [self._row(line, image, unread, dropped) for line, image in zip(lines, images, strict=True)]
+        for counts, option in ((emptied, "empty_cells"), (+dropped, "codes")):
+            for (column, value), count in counts.items():
+                is_named = option == "empty_cells" or self._coded(column, value) != value
+                by = f" (`{option}`)" if is_named else ""
+                cells = "one cell says" if count == 1 else f"{count} cells say"
+                notes.append(
+                    Note(
+                        f"{column}: {cells} {value!r}, which is taken for not known{by}",
+                        f"{count} cells of a column are taken for not known{by}",
+                    )
+                )
         refused = bool(unread)
         refused |= self._note_unknown(rows, unread)
         if refused:
@@ -188,37 +228,23 @@ class CsvTable(TableAdapter):
             if rounded(line[column])
         ]
 
-    def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
-        """The lines with missing-value markers emptied; values that `codes` names are kept."""
+    def _emptied(self, lines: Sequence[Line]) -> Counter[tuple[str, str]]:
+        """Empty the cells that say nothing, but for values that `codes` names; how many there are of each."""
         nothing = {word.casefold() for word in self.empty_cells}
-        kept = {self.image}
-        found: Counter[tuple[str, str]] = Counter()
-        made_of: dict[str, list[str]] = {}
+        named: dict[str, set[str]] = {}
         for name, column in [
             *self._facts().items(),
             *((name, column) for column, name in self.extra.items()),
         ]:
-            made_of.setdefault(column, []).append(name)
-        emptied = []
+            named.setdefault(column, set()).update(self.codes.get(name, {}))
+        named.pop(self.image, None)
+        found: Counter[tuple[str, str]] = Counter()
         for line in lines:
-            other = Line(line)
-            other.number = line.number
             for column, cell in line.items():
-                named = any(cell in self.codes.get(name, {}) for name in made_of.get(column, ()))
-                if cell.casefold() in nothing and cell and column not in kept and not named:
+                if cell and column in named and cell.casefold() in nothing and cell not in named[column]:
                     found[column, cell] += 1
-                    other[column] = ""
-            emptied.append(other)
-        read = {*self._facts().values(), *self.extra}
-        notes += [
-            Note(
-                f"{column}: {cells(count)} {cell!r}, which is taken for not known (`empty_cells`)",
-                f"{count} cells of a column are taken for not known (`empty_cells`)",
-            )
-            for (column, cell), count in found.items()
-            if column in read
-        ]
-        return emptied
+                    line[column] = ""
+        return found
 
     def _facts(self) -> dict[str, str]:
         """The columns that are read, by the option that names them."""
@@ -277,11 +303,6 @@ class CsvTable(TableAdapter):
         if text in codes:
             return codes[text]
         return next((code for value, code in codes.items() if value.casefold() == text.casefold()), text)
-
-
-def cells(count: int) -> str:
-    """The beginning of what so many cells say."""
-    return "one cell says" if count == 1 else f"{count} cells say"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

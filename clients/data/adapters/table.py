@@ -4,22 +4,19 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticUndefined
 
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.csv_table import CsvTable
 from clients.data.adapters.derm7pt import Derm7pt
 from clients.data.adapters.fitzpatrick17k import Fitzpatrick17k
-from clients.data.adapters.image_folder import ImageFolder
+from clients.data.adapters.layouts import ImageFolder, MedMnist, Synthetic
 from clients.data.adapters.lesion_tables import Ham10000, Isic2019, Isic2020, Milk10k, PadUfes20
-from clients.data.adapters.medmnist import MedMnist
 from clients.data.adapters.scin import Scin
-from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
 from registry.bundle.errors import PartError
 from registry.bundle.plugins import PartTable
@@ -104,16 +101,17 @@ def adapter_options(kind: type[Adapter]) -> tuple[AdapterOption, ...]:
     meanings: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         meanings |= _meanings(inspect.cleandoc(each.__doc__ or ""))
-    fields = sorted(kind.model_fields.items(), key=lambda item: item[0] not in kind.__annotations__)
+    schema = kind.model_json_schema()
+    fields = sorted(kind.model_fields, key=lambda name: name not in kind.__annotations__)
     return tuple(
         AdapterOption(
             name=name,
-            required=field.is_required(),
-            default=None if field.default is PydanticUndefined else _plain(field.default),
-            values=_values(field.annotation),
+            required=name in schema.get("required", ()),
+            default=schema["properties"][name].get("default"),
+            values=tuple(schema["properties"][name].get("enum", ())),
             meaning=meanings.get(name, ""),
         )
-        for name, field in fields
+        for name in fields
         if name != "name"
     )
 
@@ -137,14 +135,3 @@ def _meanings(docstring: str) -> dict[str, str]:
     if found is None:
         return {}
     return {name: " ".join(text.split()) for name, text in _ENTRY.findall(found[1])}
-
-
-def _values(annotation: Any) -> tuple[str, ...]:
-    return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()
-
-
-def _plain(value: Any) -> Any:
-    """A default as JSON has it."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return dict(value) if isinstance(value, dict) else value

@@ -1,12 +1,17 @@
-"""`dermfed-data check`: all problems of a manifest and its pictures at once."""
+"""`dermfed-data check`: all problems of a manifest and its pictures at once.
+
+Pictures that lines name and that are not there, and those that are there and that no line names.
+"""
 
 import hashlib
 import os
+import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +24,138 @@ from clients.data.inspect.near_duplicates import (
     same_pictures,
     unlinked,
 )
-from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
 from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.manifest import Manifest, Row, components, linkage_keys
 from clients.data.output import progress
-from clients.data.partition.rules import name_of
-from clients.data.partition.splits import straddling
-from clients.data.pictures.causes import UnusablePicture, find_causes
-from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
+from clients.data.partition.rules import name_of, straddling
+from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
+from clients.data.pictures.names import (
+    FolderFiles,
+    UnusablePicture,
+    files_beside,
+    files_of,
+    find_causes,
+)
 from clients.data.pictures.near_duplicates import DECODED, Fingerprints, can_fingerprint, fingerprint
+from clients.data.taxonomy import describe
 from registry.bundle.cases import CaseInput
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.open_file import open_picture
 from registry.bundle.pictures.rule import PictureRule, decode_opened
+from registry.bundle.text import on_one_line
+
+EXAMPLES = 20  # how many files are named
+NAMED = 5  # how many diagnoses
+
+
+@dataclass(frozen=True)
+class UnlistedPictures:
+    """Pictures on disk that no line names: how many, and the first of them."""
+
+    count: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(on_one_line, self.examples[:3])) + (", ..." if self.count > 3 else "")
+        return f"{self.count} pictures on disk are named by no line: {shown}"
+
+
+NONE_UNLISTED = UnlistedPictures(0, ())
+
+
+NO_BYTES = "no bytes at all"
+
+
+def absent_pictures(manifest: Manifest) -> dict[int, UnusablePicture]:
+    """By place among the rows, the pictures that are not on disk, or have no bytes. No picture is read."""
+    absent = {}
+    with PictureReader() as reader, progress("looking for pictures", len(manifest.rows)) as advance:
+        for place, row in enumerate(manifest.rows):
+            file = locate(row.image, manifest.folder)
+            try:
+                size, _ = reader.stamp(file)
+                reason = "" if size else NO_BYTES
+            except UnreadablePictureError as error:
+                reason = str(error)
+            if reason:
+                absent[place] = UnusablePicture(row.image, file, reason)
+            advance(1)
+    return absent
+
+
+def unlisted_in(manifest: Manifest, folder: Path) -> UnlistedPictures:
+    """The pictures in `folder`, its sub-folders and its zip files that no line of `manifest` names."""
+    try:
+        files = files_of(folder)
+    except (OSError, UnreadablePictureError):
+        return NONE_UNLISTED
+    return _unlisted(manifest, files.pictures, folder)
+
+
+def unlisted_beside(manifest: Manifest) -> UnlistedPictures:
+    """The pictures that lie in the folders and zip files of those of `manifest`, and that no line names."""
+    containers = {
+        (image.partition(ZIP_MARK)[0], True)
+        if ZIP_MARK in image
+        else (str(PurePosixPath(image).parent), False)
+        for image in (row.image for row in manifest.rows)
+    }
+    shown: list[str] = []
+    for container, archive in containers:
+        path, files = manifest.folder / container, FolderFiles()
+        try:
+            if archive and zipfile.is_zipfile(path):
+                files.add_members(path, container)
+            elif not archive:
+                files.places += [str(PurePosixPath(container) / name) for name in files_beside(path)]
+        except (OSError, UnreadablePictureError):
+            continue  # what is not there is a problem of the lines that name it
+        shown += files.pictures
+    return _unlisted(manifest, shown, manifest.folder)
+
+
+def _unlisted(manifest: Manifest, shown: Sequence[str], folder: Path) -> UnlistedPictures:
+    real: dict[str, str] = {}
+
+    def key(image: str, start: Path) -> str:
+        """One name for a file, under whatever links it is reached."""
+        name, mark, member = image.partition(ZIP_MARK)
+        path = start / name
+        parent = real.setdefault(str(path.parent), os.path.realpath(path.parent))
+        return f"{parent}/{path.name}{mark}{member}"
+
+    listed = {key(row.image, manifest.folder) for row in manifest.rows}
+    folded = {name.casefold(): name for name in listed}
+
+    def named(place: str) -> bool:
+        name = key(place, folder)
+        other = folded.get(name.casefold())
+        return name in listed or (other is not None and _same(name, other))
+
+    unlisted = [place for place in shown if not named(place)]
+    return UnlistedPictures(len(unlisted), tuple(unlisted[:EXAMPLES]))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two spellings are one file, as on a disk that does not tell case apart."""
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+HOSPITALS: Final = (
+    "clinic",
+    "hospital",
+    "centre",
+    "center",
+    "institution",
+    "institute",
+    "department",
+    "practice",
+    "dataset",
+)
+
 
 _RULE = PictureRule(size=32)  # whether a picture decodes does not depend on the size
 _LARGER = PictureRule(size=DECODED)  # for fingerprints
@@ -181,8 +305,20 @@ def check_manifest(
         contradicting, unread = case_problems(rows, case)
         problems += [ManifestProblem("case", text) for text in [*unread.lines, *contradicting]]
         codes = unread.codes
-    unlisted = unlisted_beside(scan.manifest)
-    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek, codes)
+    unlisted, notes = unlisted_beside(scan.manifest), (*scan.manifest.notes, *unknown_diagnoses(rows))
+    return CheckReport(len(rows), tuple(problems), notes, unlisted, seek, codes)
+
+
+def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
+    """A note on diagnoses of which it is not known whether they are malignant, if there are any."""
+    labels = dict.fromkeys(row.label for row in rows if row.label)
+    unknown = [label for label in labels if describe(label).malignancy == "unknown"]
+    if unknown:
+        named = ", ".join(map(repr, unknown[:NAMED])) + (", ..." if len(unknown) > NAMED else "")
+        yield (
+            f"diagnoses whose meaning is not known: {len(unknown)} ({named}). A job with “label_map: "
+            "malignancy” refuses them: map them as the table is imported (“codes”), or name classes in label_map"
+        )
 
 
 def read_all(

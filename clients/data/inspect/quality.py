@@ -1,9 +1,8 @@
 """The quality of a manifest: counts with their thin cells, what is missing or broken, and what to do."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 from statistics import median
@@ -11,8 +10,7 @@ from statistics import median
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from clients.data.inspect.check import KINDS, CheckReport, ManifestProblem, check_manifest
-from clients.data.inspect.presence import COLUMNS as HOSPITALS
+from clients.data.inspect.check import HOSPITALS, KINDS, ManifestProblem, ProblemKind, check_manifest
 from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.manifest import (
     IMAGE_KIND,
@@ -28,6 +26,7 @@ from clients.data.taxonomy import describe
 from registry.bundle.cases import UNKNOWN
 from registry.bundle.skin_tone import SCALES
 from registry.bundle.text import PAGE_FOLDER
+from training.data.dataset import SPLITS
 from training.privacy.settings import PrivacyConfig
 
 TO_TELL = 30  # pictures; of fewer, figures of a group are withheld or say next to nothing
@@ -66,23 +65,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Finding:
-    """An issue to fix, or to know of.
+    """The problems of one kind; their causes, the most frequent first, each with its number."""
 
-    Attributes:
-        title: what it is.
-        count: how many rows or times.
-        next: what to do.
-        causes: the problems by cause, each with its number, the most frequent first.
-        texts: where, with names of files; not shown where names are hidden.
-        may_stay: whether a job runs with it.
-    """
+    about: ProblemKind
+    problems: tuple[ManifestProblem, ...]
 
-    title: str
-    count: int
-    next: str
-    causes: tuple[tuple[str, int], ...] = ()
-    texts: tuple[str, ...] = ()
-    may_stay: bool = False
+    @property
+    def causes(self) -> list[tuple[str, int]]:
+        """By cause, how many problems of pictures there are, the most frequent first."""
+        return Counter(problem.cause for problem in self.problems if problem.cause).most_common()
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,10 @@ def quality_of(*paths: Path) -> Quality:
         named_patients=any(row.patient_id for row in rows),
         counts=_tables(manifest, patients),
         missing=_missing(manifest),
-        broken=_broken(report),
+        broken=tuple(
+            Finding(KINDS[kind], tuple(problem for problem in report.problems if problem.kind == kind))
+            for kind in dict.fromkeys(problem.kind for problem in report.problems)
+        ),
         notes=report.notes,
         sizes=_sizes(manifest),
         imbalance=_imbalance(rows),
@@ -133,42 +127,39 @@ def quality_of(*paths: Path) -> Quality:
 
 
 def _tables(manifest: Manifest, patients: Sequence[int]) -> tuple[Counts, ...]:
-    rows = manifest.rows
+    rows, tables = manifest.rows, list[Counts]()
+
+    def add(title: str, values: Sequence[str], order: Sequence[str] = ()) -> None:
+        tables.append(_table(title, rows, patients, values, order))
+
     scales = Counter(row.skin_tone_scale for row in rows if row.skin_tone)
-    tables = []
     for scale, _ in scales.most_common():
-
-        def tone(row: Row, scale: str = scale) -> str:
-            return row.skin_tone if row.skin_tone_scale == scale else ""
-
-        tables.append(_table(f"Labels by skin tone, {scale}", rows, patients, tone, SCALES.get(scale, ())))
+        tones = [row.skin_tone if row.skin_tone_scale == scale else "" for row in rows]
+        add(f"Labels by skin tone, {scale}", tones, SCALES.get(scale, ()))
     if any(row.split for row in rows):
-        order = ("train", "validation", "calibration", "test")
-        tables.append(_table("Labels by split", rows, patients, lambda row: row.split, order))
-    named = [name for name in manifest.extra_columns if name.lower() in HOSPITALS]
-    for name in [name for name in named if len(set(manifest.values(name))) <= TO_TELL]:
-
-        def hospital(row: Row, name: str = name) -> str:
-            return row.value(name)
-
-        tables.append(_table(f"Labels by {name}", rows, patients, hospital, ()))
-    return tuple(tables) or (_table("Labels", rows, patients, lambda row: "", ()),)
+        add("Labels by split", manifest.values("split"), SPLITS)
+    for name in manifest.extra_columns:
+        if name.lower() in HOSPITALS and len(set(manifest.values(name))) <= TO_TELL:
+            add(f"Labels by {name}", manifest.values(name))
+    if not tables:
+        add("Labels", [""] * len(rows))
+    return tuple(tables)
 
 
 def _table(
     title: str,
     rows: Sequence[Row],
     patients: Sequence[int],
-    value: Callable[[Row], str],
+    values: Sequence[str],
     order: Sequence[str],
 ) -> Counts:
-    """Count labels by a value; values in `order` first, those that are not known last."""
-    seen = {value(row) for row in rows}
-    values = [each for each in order if each in seen or seen & set(order)]
-    values += sorted(seen - {*order, ""}) + [""] * ("" in seen)
+    """Count labels by the value of each row; values in `order` first, those that are not known last."""
+    seen = set(values)
+    columns = [each for each in order if each in seen or seen & set(order)]
+    columns += sorted(seen - {*order, ""}) + [""] * ("" in seen)
     cells: dict[tuple[str, str], list[int]] = {}
-    for row, patient in zip(rows, patients, strict=True):
-        cells.setdefault((row.label, value(row)), []).append(patient)
+    for row, patient, value in zip(rows, patients, values, strict=True):
+        cells.setdefault((row.label, value), []).append(patient)
     labels = [label for label, _ in Counter(row.label for row in rows if row.label).most_common()]
     labels += [""] * any(not row.label for row in rows)
 
@@ -183,11 +174,11 @@ def _table(
 
     return Counts(
         title,
-        (*(each or "not known" for each in values), "all"),
+        (*(each or "not known" for each in columns), "all"),
         tuple(
             (
                 "all" if label is None else label or "no label",
-                tuple(count(label, each) for each in [*values, None]),
+                tuple(count(label, each) for each in [*columns, None]),
             )
             for label in [*labels, None]
         ),
@@ -212,24 +203,6 @@ def _missing(manifest: Manifest) -> tuple[tuple[str, int, str], ...]:
         if empty and (column in ALWAYS or empty < len(manifest.rows)):
             found.append((column, empty, what))
     return tuple(found)
-
-
-def _broken(report: CheckReport) -> tuple[Finding, ...]:
-    """The problems that `check` finds, by kind and cause."""
-    by_kind: dict[str, list[ManifestProblem]] = {}
-    for problem in report.problems:
-        by_kind.setdefault(problem.kind, []).append(problem)
-    findings = []
-    for kind, problems in by_kind.items():
-        about = KINDS[kind]
-        causes = Counter(problem.cause for problem in problems if problem.cause)
-        texts = tuple(problem.text for problem in problems)
-        findings.append(
-            Finding(
-                about.title, len(problems), about.next, tuple(causes.most_common()), texts, about.may_stay
-            )
-        )
-    return tuple(findings)
 
 
 def _sizes(manifest: Manifest) -> tuple[tuple[str, str], ...]:
@@ -297,27 +270,12 @@ def quality_page(of: Quality, *, names: bool = True) -> str:
         of: what is known.
         names: whether file names, and the texts that contain them, are on it.
     """
-    return (
-        _environment()
-        .get_template("quality.html")
-        .render(
-            of=of,
-            names=names,
-            to_tell=TO_TELL,
-            fewest=FEWEST_PATIENTS,
-            listed=LISTED,
-            always=ALWAYS,
-            most=MOST,
-        )
-    )
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader([Path(__file__).parent, PAGE_FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    limits = {"to_tell": TO_TELL, "fewest": FEWEST_PATIENTS, "listed": LISTED, "most": MOST}
+    return environment.get_template("quality.html").render(of=of, names=names, always=ALWAYS, **limits)

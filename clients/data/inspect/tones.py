@@ -53,12 +53,7 @@ class MeasuredTones:
 def measure_tones(manifest: Manifest) -> MeasuredTones:
     """Decode every picture whose tone is declared and measure the angle of its skin."""
     declared = [row for row in manifest.rows if row.skin_tone]
-    seen, broken = _measure(manifest, declared)
-    return MeasuredTones(tuple(seen), len(manifest.rows) - len(declared), tuple(broken))
-
-
-def _measure(manifest: Manifest, rows: Sequence[Row]) -> tuple[list[MeasuredTone], list[str]]:
-    threads = min(8, os.cpu_count() or 1)
+    seen, broken = list[MeasuredTone](), list[str]()
     with PictureReader() as reader:
 
         def measure(row: Row) -> MeasuredTone | str:
@@ -68,15 +63,15 @@ def _measure(manifest: Manifest, rows: Sequence[Row]) -> tuple[list[MeasuredTone
                 return f"{row.image}: {error}"
             return MeasuredTone(row, skin_tone_angle(pixels))
 
-        seen, broken = [], []
-        with progress("looking at skin", len(rows)) as advance, ThreadPoolExecutor(threads) as pool:
-            for answer in pool.map(measure, rows):
+        threads = min(8, os.cpu_count() or 1)
+        with progress("looking at skin", len(declared)) as advance, ThreadPoolExecutor(threads) as pool:
+            for answer in pool.map(measure, declared):
                 if isinstance(answer, MeasuredTone):
                     seen.append(answer)
                 else:
                     broken.append(answer)
                 advance(1)
-    return seen, broken
+    return MeasuredTones(tuple(seen), len(manifest.rows) - len(declared), tuple(broken))
 
 
 @dataclass(frozen=True)

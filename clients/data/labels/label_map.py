@@ -5,23 +5,18 @@ Mapping the label codes of several sources to the classes of one job.
 A source's own label map turns its codes into codes that all sources share, and the job's label map turns
 those into classes. An unseen source may know other classes than the job: its codes are no classes, and are
 folded into benign and malignant (Bdair et al. 2022, section 3.8: eight classes against the two of ISIC 2020).
-
-Pictures of no subgroup, counted by why they are in none.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clients.data.errors import LabelError
-from clients.data.filtering import Picture
-from clients.data.manifests.manifest import Row
 from clients.data.output import listing
-from clients.data.sources import Source
+from clients.data.sources import Picture, Source
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.labels import Label, Malignancy
 from training.data.settings import LabelMap
-from training.data.unused import NO_TONE, NO_VALUE, OTHER_VALUE, SCALE, TONE
 
 UNLABELLED = -1
 DROPPED = -2
@@ -221,65 +216,3 @@ def _refuse_unknown_kinds(labelling: Labelling) -> None:
             f"unseen sources are judged by benign and malignant, and of {', '.join(unknown)} it is not known "
             "which they are; map them to codes of the taxonomy in `label_map`, or leave out the unseen source"
         )
-
-
-@dataclass(frozen=True)
-class Undeclared:
-    """How many pictures no subgroup holds, and why; all 0 in a job without subgroups.
-
-    Attributes:
-        no_tone: pictures without a declared tone; with subgroups by a column, those whose column is empty.
-        other_scales: pictures whose tone is on a scale that the job does not name, by scale.
-        other_values: pictures whose tone is on a scale that the job names, and in none of its groups: by
-            scale, then by value. With subgroups by a column: by the column, values of unseen sources alone.
-    """
-
-    no_tone: int = 0
-    other_scales: Mapping[str, int] = field(default_factory=dict)
-    other_values: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        values = sum(sum(counts.values()) for counts in self.other_values.values())
-        return self.no_tone + sum(self.other_scales.values()) + values
-
-    @classmethod
-    def by_tone(cls, rows: Sequence[Row], named: Mapping[str, Sequence[str]]) -> "Undeclared":
-        """Counts the rows whose tone no group names.
-
-        Args:
-            rows: all pictures.
-            named: the tones that are in a group, by scale, as `read_scale` and `read_tone` spell them.
-        """
-        declared = Counter((row.skin_tone_scale, row.skin_tone) for row in rows if row.skin_tone)
-        others = {
-            (scale, tone): count
-            for (scale, tone), count in sorted(declared.items())
-            if tone not in named.get(scale, ())
-        }
-        scales: Counter[str] = Counter()
-        values: dict[str, dict[str, int]] = {}
-        for (scale, tone), count in others.items():
-            if scale in named:
-                values.setdefault(scale, {})[tone] = count
-            else:
-                scales[scale] += count
-        return cls(len(rows) - declared.total(), dict(scales), values)
-
-    @classmethod
-    def by_column(cls, values: Sequence[str], column: str, names: Sequence[str]) -> "Undeclared":
-        """Counts the rows whose value of `column` is empty, or names no subgroup."""
-        others = Counter(value for value in values if value and value not in names)
-        return cls(values.count(""), other_values={column: dict(sorted(others.items()))} if others else {})
-
-    def reasons(self, *, by_tone: bool) -> dict[str, int]:
-        """The counts by reason, as `training.data.unused.Unused.undeclared` names them; none of 0."""
-        counts = {NO_TONE if by_tone else NO_VALUE: self.no_tone}
-        counts |= {f"{SCALE}{scale}": count for scale, count in self.other_scales.items()}
-        for scale, values in self.other_values.items():
-            if by_tone:
-                counts |= {f"{TONE}{scale} {tone}": count for tone, count in values.items()}
-            else:
-                counts[OTHER_VALUE] = sum(values.values())
-        return {reason: count for reason, count in counts.items() if count}

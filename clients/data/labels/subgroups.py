@@ -5,19 +5,19 @@ Traits: the columns whose intersections with subgroups a job evaluates, and the 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ClientDataError, SubgroupError
-from clients.data.labels.label_map import Undeclared
 from clients.data.manifests.manifest import Row
 from clients.data.sources import Source
 from registry.bundle.metrics.summary import UNKNOWN
 from registry.bundle.skin_tone import read_tone
 from training.data.dataset import DECLARED_TONE
 from training.data.subgroups import TAKEN, ColumnSubgroups, IntersectionConfig, ToneGroups
+from training.data.unused import NO_TONE, NO_VALUE, OTHER_VALUE, SCALE, TONE
 
 UNDECLARED = -1
 
@@ -29,12 +29,13 @@ class Grouping:
     Attributes:
         names: the subgroups.
         members: for each row an index into `names`, or `UNDECLARED`, `(rows,)`.
-        undeclared: how many rows no subgroup holds, and why.
+        reasons: why a row is in none, as `training.data.unused.Unused.undeclared` names it; empty for a row
+            that is in one, and in a job without subgroups.
     """
 
     names: tuple[str, ...]
     members: NDArray[np.int64]
-    undeclared: Undeclared = field(default_factory=Undeclared)
+    reasons: tuple[str, ...] = ()
 
 
 def assign_subgroups(
@@ -77,7 +78,7 @@ def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Gro
             f"the column {column!r} says {', '.join(taken)}, as figures call something else; leave the cell "
             "empty where nothing is known, or write another word"
         )
-    return _grouping(names, values, Undeclared.by_column(values, column, names))
+    return _grouping(names, values, [OTHER_VALUE if value else NO_VALUE for value in values])
 
 
 def _by_tone(rows: Sequence[Row], config: ToneGroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
@@ -88,7 +89,7 @@ def _by_tone(rows: Sequence[Row], config: ToneGroups, seen: NDArray[np.bool_], *
     grouping = _grouping(
         tuple(config.tones),
         [named.get(row.skin_tone_scale, {}).get(row.skin_tone, "") for row in rows],
-        Undeclared.by_tone(rows, {scale: tuple(groups) for scale, groups in named.items()}),
+        [_undeclared(row, named) for row in rows],
     )
     held = Counter(grouping.members[seen].tolist())
     empty = [name for number, name in enumerate(grouping.names) if not held[number]]
@@ -102,10 +103,20 @@ def _by_tone(rows: Sequence[Row], config: ToneGroups, seen: NDArray[np.bool_], *
     return grouping
 
 
-def _grouping(names: tuple[str, ...], values: Sequence[str], undeclared: Undeclared) -> Grouping:
+def _undeclared(row: Row, named: Mapping[str, object]) -> str:
+    """Why a row whose tone no group names is in none, given the scales that groups name."""
+    if not row.skin_tone:
+        return NO_TONE
+    if row.skin_tone_scale not in named:
+        return f"{SCALE}{row.skin_tone_scale}"
+    return f"{TONE}{row.skin_tone_scale} {row.skin_tone}"
+
+
+def _grouping(names: tuple[str, ...], values: Sequence[str], reasons: Sequence[str]) -> Grouping:
     index = {name: number for number, name in enumerate(names)}
-    members = np.array([index.get(value, UNDECLARED) for value in values], dtype=np.int64)
-    return Grouping(names, members, undeclared)
+    members = [index.get(value, UNDECLARED) for value in values]
+    why = ["" if member >= 0 else reason for member, reason in zip(members, reasons, strict=True)]
+    return Grouping(names, np.array(members, dtype=np.int64), tuple(why))
 
 
 def _tones(rows: Sequence[Row]) -> str:

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import PartitionError
-from clients.data.filtering import Picture
 from clients.data.labels.subgroups import Grouping
 from clients.data.manifests.manifest import Manifest, components, linkage_keys
-from clients.data.partition.label_masking import label_mask
 from clients.data.partition.roles import (
     ELSEWHERE,
     divide_sites,
     divide_sites_into,
     draw_server,
+    label_mask,
     move_unlabelled,
     partition_unseen,
     refuse_idle_server,
@@ -27,7 +26,9 @@ from clients.data.partition.rules import (
     NOBODY,
     Partition,
     Pool,
+    Rows,
     Stratum,
+    assign_splits,
     by_name,
     by_value,
     dirichlet,
@@ -36,8 +37,7 @@ from clients.data.partition.rules import (
     refuse_empty,
     training_rows,
 )
-from clients.data.partition.splits import assign_splits
-from clients.data.sources import Source
+from clients.data.sources import Picture, Source
 from registry.bundle.text import on_one_line
 from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT
 from training.data.settings import ClientsConfig, DataConfig, SplitConfig, numbered
@@ -149,9 +149,8 @@ def _partition_seen(
     hospitals = _partition_clients(config, declared_rest, rest, sources, names, seed=seed)
 
     labelled = np.ones(len(pool), dtype=bool)
-    labelled[elsewhere] = label_mask(
-        config, hospitals, rest.component_ids, rest.names, rest.codes, names, seed=seed
-    )
+    rows = Rows(rest.component_ids, rest.names, rest.codes, names)
+    labelled[elsewhere] = label_mask(config, hospitals, rows, seed=seed)
     communities = _communities(config, sources)
     if config.unlabelled_at == "one":
         hospitals = move_unlabelled(hospitals, names, rest.codes, labelled[elsewhere])
@@ -188,23 +187,18 @@ def _partition_clients(
     seed: int,
 ) -> Partition:
     """The client of each picture: as declared, divided where `count` asks for it, or drawn by chance."""
-    clients, names = config.clients, pool.names
-    count, alpha = clients.count, clients.alpha
+    clients, rows = config.clients, Rows(pool.component_ids, pool.names, pool.codes, splits)
     if clients.by == "source" and declared is not None:
-        parts = [source.count for source in sources]
-        advice = "lower the `count` of its source, or check its pictures"
-        return divide_sites_into(
-            declared, parts, pool.component_ids, names, pool.codes, splits, seed=seed, advice=advice
-        )
-    if count is None:
+        return divide_sites_into(declared, [source.count for source in sources], rows, seed=seed)
+    if clients.count is None:
         if declared is None:
             raise PartitionError(f"clients by {clients.by} needs `count`")
         return declared
     if declared is not None:
-        return divide_sites(declared, count, pool.component_ids, names, pool.codes, splits, seed=seed)
-    if alpha is None:
-        return iid(count, pool.component_ids, names, splits, seed=seed)
-    return dirichlet(count, alpha, pool.component_ids, names, pool.codes, splits, seed=seed)
+        return divide_sites(declared, clients.count, rows, seed=seed)
+    if clients.alpha is None:
+        return iid(clients.count, rows, seed=seed)
+    return dirichlet(clients.count, clients.alpha, rows, seed=seed)
 
 
 def _declared_partition(
@@ -271,18 +265,17 @@ def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) ->
 
 
 def _partition(manifest: Manifest, rule: ClientsConfig, seed: int) -> Partition:
-    rows = manifest.rows
-    component_ids = components([linkage_keys(row) for row in rows])
-    names = [name_of(row) for row in rows]
-    splits = [row.split for row in rows]
-    labels = [row.label for row in rows]
+    rows = Rows(
+        components([linkage_keys(row) for row in manifest.rows]),
+        [name_of(row) for row in manifest.rows],
+        manifest.values("label"),
+        manifest.values("split"),
+    )
     if rule.by == "column" and rule.column is not None:
         sites = by_value(manifest.values(rule.column), column=rule.column)
-        if rule.count is None:
-            return sites
-        return divide_sites(sites, rule.count, component_ids, names, labels, splits, seed=seed)
+        return sites if rule.count is None else divide_sites(sites, rule.count, rows, seed=seed)
     if rule.by == "iid" and rule.count is not None:
-        return iid(rule.count, component_ids, names, splits, seed=seed)
+        return iid(rule.count, rows, seed=seed)
     if rule.by == "dirichlet" and rule.count is not None and rule.alpha is not None:
-        return dirichlet(rule.count, rule.alpha, component_ids, names, labels, splits, seed=seed)
+        return dirichlet(rule.count, rule.alpha, rows, seed=seed)
     raise PartitionError(f"a manifest is parted by column, dirichlet or iid, not by {rule.by}")

@@ -14,11 +14,20 @@ pictures are distributed. Here each site has one client, the further ones go by 
 and a site's components are assigned evenly to its clients.
 
 Clients of unseen sources: never trained on, only evaluated.
+
+Label masking for semi-supervised jobs: which training pictures keep their labels.
+
+L is the share of labelled pictures in each device's training set (Wu et al. 2022, section V-A: 10, 20, 40 and
+80 %; Yan et al. 2023: 10, 30, 70 and 100 %).
+
+Each client's components (`clients.data.manifests.manifest`) are put in one order, and the first of them keep
+their labels. The order does not know L, so that what is labelled at 10 % is labelled at 20 %: assigning in
+the proportions L and 1 - L would not give that. Classes take turns in it as parties do by Sainte-Laguë's
+method, which keeps their mix in every prefix as well as rounding allows.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +40,21 @@ from clients.data.partition.rules import (
     Component,
     Partition,
     Pool,
+    Rows,
     Stratum,
-    assign,
     by_name,
+    deal,
+    fixed_split,
     name_of,
     ordered_components,
     refuse_empty,
+    refuse_straddling,
     training_rows,
 )
-from clients.data.partition.splits import refuse_straddling
 from clients.data.sources import Source
+from registry.bundle.text import nearest
 from training.data.dataset import SPLITS, UNLABELLED_CLIENT
-from training.data.settings import ServerConfig, numbered
+from training.data.settings import DataConfig, ServerConfig, numbered
 
 ELSEWHERE = -1
 _TRAIN, _VALIDATION = SPLITS.index("train"), SPLITS.index("validation")
@@ -78,16 +90,22 @@ def draw_server(
     items = ordered_components(
         component_ids, [name_of(row) for row in rows], strata, seed=seed, purpose="server"
     )
-    taken: list[Component] = []
-    for _, line in groupby(items, key=lambda item: item.stratum[0]):
-        stretch = list(line)
-        fixed = [1 if _fixed_split(item, rows) in ("calibration", "test") else None for item in stretch]
-        assigned = assign([len(item.rows) for item in stretch], [config.share, 1 - config.share], fixed)
-        taken += [item for item, receiver in zip(stretch, assigned, strict=True) if receiver == 0]
-    fixed = [{"train": 0, "validation": 1}.get(_fixed_split(item, rows)) for item in taken]
-    parts = assign([len(item.rows) for item in taken], [config.train, 1 - config.train], fixed)
+    kept = {"calibration": 1, "test": 1}
+    of_server = deal(
+        items,
+        lambda _: [config.share, 1 - config.share],
+        by=1,
+        fixed=lambda item: kept.get(fixed_split(item, rows)),
+    )
+    taken = [item for item, receiver in of_server if receiver == 0]
+    named = {"train": 0, "validation": 1}
     splits = np.full(len(rows), ELSEWHERE, dtype=np.int64)
-    for item, part in zip(taken, parts, strict=True):
+    for item, part in deal(
+        taken,
+        lambda _: [config.train, 1 - config.train],
+        by=0,
+        fixed=lambda item: named.get(fixed_split(item, rows)),
+    ):
         splits[list(item.rows)] = (_TRAIN, _VALIDATION)[part]
     return splits
 
@@ -112,10 +130,6 @@ def refuse_idle_server(config: ServerConfig, splits: NDArray[np.int64], codes: S
             f"the server, with the share {config.share:g} of {len(splits)} pictures and {config.train:g} of "
             f"that for training, would have {what}; raise `server.share`, or remove `server`"
         )
-
-
-def _fixed_split(item: Component, rows: Sequence[Row]) -> str:
-    return next((rows[row].split for row in item.rows if rows[row].split), "")
 
 
 def move_unlabelled(
@@ -155,16 +169,7 @@ def move_unlabelled(
     )
 
 
-def divide_sites(
-    sites: Partition,
-    count: int,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> Partition:
+def divide_sites(sites: Partition, count: int, rows: Rows, *, seed: int) -> Partition:
     """Divide sites into `count` clients, named `SITE-NUMBER`, a site's pictures evenly among its clients.
 
     A site's training pictures say how many clients it becomes, or all of its pictures where no splits are
@@ -179,22 +184,18 @@ def divide_sites(
             f"{count} clients are too few: the column has {len(sites.clients)} values, each with a client of "
             f"its own; raise `count` to {len(sites.clients)} or more, or leave values out with `where`"
         )
-    held = Counter(sites.holders[training_rows(splits)].tolist())
+    held = Counter(sites.holders[training_rows(rows.splits)].tolist())
     parts = apportion([held[site] for site in range(len(sites.clients))], count)
-    advice = "ask for fewer clients, or leave the value out"
-    return divide_sites_into(sites, parts, component_ids, names, labels, splits, seed=seed, advice=advice)
+    return divide_sites_into(
+        sites, parts, rows, seed=seed, advice="ask for fewer clients, or leave the value out"
+    )
+
+
+OF_A_SOURCE = "lower the `count` of its source, or check its pictures"
 
 
 def divide_sites_into(
-    sites: Partition,
-    parts: Sequence[int],
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-    advice: str,
+    sites: Partition, parts: Sequence[int], rows: Rows, *, seed: int, advice: str = OF_A_SOURCE
 ) -> Partition:
     """Divide each site into as many clients as `parts` says, `SITE-NUMBER`, with equal parts of its pictures.
 
@@ -204,10 +205,7 @@ def divide_sites_into(
     Args:
         sites: who holds what before sites are divided.
         parts: how many clients each site becomes; a single one is called like the site.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        labels: the class of each row; unlabelled ones, which have none, are one more class.
-        splits: the split of each row.
+        rows: the pictures; unlabelled ones are one more class.
         seed: the job's seed.
         advice: what to do about a client without pictures.
 
@@ -215,22 +213,18 @@ def divide_sites_into(
         PartitionError: two clients of one name, or a client without pictures to train on.
     """
     clients: list[str] = []
-    holders = np.full(len(names), NOBODY, dtype=np.int64)
+    holders = np.full(len(rows.names), NOBODY, dtype=np.int64)
     for site, (name, number) in enumerate(zip(sites.clients, parts, strict=True)):
-        rows = (sites.holders == site).nonzero()[0]
-        strata = [(splits[row], labels[row]) for row in rows]
-        items = ordered_components(
-            component_ids[rows], [names[row] for row in rows], strata, seed=seed, purpose="partition"
-        )
-        for _, line in groupby(items, key=lambda item: item.stratum[0]):
-            stretch = list(line)
-            assigned = assign([len(item.rows) for item in stretch], np.full(number, 1 / number))
-            for item, part in zip(stretch, assigned, strict=True):
-                holders[rows[list(item.rows)]] = len(clients) + part
+        own = (sites.holders == site).nonzero()[0]
+        strata = [(rows.splits[row], rows.codes[row]) for row in own]
+        names = [rows.names[row] for row in own]
+        items = ordered_components(rows.component_ids[own], names, strata, seed=seed, purpose="partition")
+        for item, part in deal(items, lambda _, number=number: np.full(number, 1 / number), by=1):  # type: ignore[misc]
+            holders[own[list(item.rows)]] = len(clients) + part
         clients += numbered(name, number)
     _refuse_shared_names(clients)
     partition = Partition(tuple(clients), holders)
-    refuse_empty(partition, training_rows(splits), advice=advice)
+    refuse_empty(partition, training_rows(rows.splits), advice=advice)
     return partition
 
 
@@ -291,13 +285,92 @@ def partition_unseen(pool: Pool, sources: Sequence[Source], *, seed: int) -> Par
         PartitionError: a client without pictures.
     """
     declared = by_name([picture.source for picture in pool.pictures], [source.name for source in sources])
-    return divide_sites_into(
-        declared,
-        [source.count for source in sources],
-        pool.component_ids,
-        pool.names,
-        pool.codes,
-        ["test"] * len(pool),
-        seed=seed,
-        advice="lower the `count` of its source, or check its pictures",
-    )
+    rows = Rows(pool.component_ids, pool.names, pool.codes, ["test"] * len(pool))
+    return divide_sites_into(declared, [source.count for source in sources], rows, seed=seed)
+
+
+def draw_labelled(fraction: float, holders: NDArray[np.int64], rows: Rows, *, seed: int) -> NDArray[np.bool_]:
+    """Whether the label of each row is kept, `(rows,)`: the fraction L of every client's training pictures.
+
+    All rows that are not for training keep theirs. Of a client's N labelled training pictures, those of a
+    component keep their labels if b + s / 2 <= L N, where s is their number and b that of the pictures before
+    them in the client's order: as near to L N as whole components allow. The first component always keeps
+    its labels. Another client's rows have no say.
+
+    Args:
+        fraction: L, in (0, 1].
+        holders: the client of each row, or `NOBODY`, `(rows,)`.
+        rows: the pictures.
+        seed: the job's seed.
+    """
+    labelled = [bool(code) and split == "train" for code, split in zip(rows.codes, rows.splits, strict=True)]
+    drawn = np.array(labelled, dtype=bool) & (holders != NOBODY)
+    kept: NDArray[np.bool_] = ~drawn
+    for client in np.unique(holders[drawn]):
+        own = (drawn & (holders == client)).nonzero()[0]
+        strata = [(rows.codes[row],) for row in own]
+        names = [rows.names[row] for row in own]
+        items = ordered_components(rows.component_ids[own], names, strata, seed=seed, purpose="labels")
+        # Rounded, so that fractions like 0.7, which no float holds exactly, round where they should.
+        wanted = round(fraction * len(own), 9)
+        before = 0
+        for item in _in_turns(items):
+            size = len(item.rows)
+            if before and before + size / 2 > wanted:
+                break
+            kept[own[list(item.rows)]] = True
+            before += size
+    return kept
+
+
+def label_mask(config: DataConfig, hospitals: Partition, rows: Rows, *, seed: int) -> NDArray[np.bool_]:
+    """Whether the label of each row is kept, `(rows,)`: at `labelled_clients` by `draw_labelled`, else never.
+
+    Rows that are not for training, and those that no hospital holds, keep theirs.
+
+    Args:
+        config: the job's `data` block: `label_fraction` and `labelled_clients`.
+        hospitals: who holds what.
+        rows: the pictures.
+        seed: the job's seed.
+
+    Raises:
+        PartitionError: `labelled_clients` names a client that is none of the hospitals.
+    """
+    holders = hospitals.holders
+    keeps = np.isin(holders, _labelled_clients(config, hospitals.clients))
+    training = np.array([split == "train" for split in rows.splits], dtype=bool)
+    kept = draw_labelled(config.label_fraction, np.where(keeps, holders, NOBODY), rows, seed=seed)
+    lost: NDArray[np.bool_] = training & ~keeps & (holders != NOBODY)
+    return kept & ~lost
+
+
+def _labelled_clients(config: DataConfig, hospitals: Sequence[str]) -> list[int]:
+    """The indices of the `hospitals` that keep labels of training pictures."""
+    if config.label_fraction == 0:
+        return []
+    for name in config.labelled_clients or ():
+        if name not in hospitals:
+            raise PartitionError(
+                f"`labelled_clients` names {name!r}, which is no hospital; {nearest(name, list(hospitals))}"
+            )
+    named = hospitals if config.labelled_clients is None else config.labelled_clients
+    return [number for number, name in enumerate(hospitals) if name in named]
+
+
+def _in_turns(items: Sequence[Component]) -> list[Component]:
+    """The components ordered by (b_c + s / 2) / n_c within their class c, ties by class (Sainte-Laguë).
+
+    n_c are the pictures of the class, and b_c those before the component within it. With one picture a
+    component that is Sainte-Laguë's order, by n_c / (2 b_c + 1).
+    """
+    totals: Counter[tuple[str, ...]] = Counter()
+    for item in items:
+        totals[item.stratum] += len(item.rows)
+    before: Counter[tuple[str, ...]] = Counter()
+    places = []
+    for item in items:
+        places.append((before[item.stratum] + len(item.rows) / 2) / totals[item.stratum])
+        before[item.stratum] += len(item.rows)
+    order = sorted(range(len(items)), key=lambda number: (places[number], items[number].stratum))
+    return [items[number] for number in order]

@@ -1,20 +1,31 @@
 """Partition rules: clients by a column's values, by name, Dirichlet over classes, or IID.
 
 Seeded, stratified assignment of whole components to splits or clients, whatever the order of rows.
+
+Train, validation, calibration and test splits: by component, stratified, the same on every machine.
+
+Components (`clients.data.manifests.manifest`) are laid out by client, subgroup and label, in an order drawn
+from the seed, and assigned so that every stretch of that line is divided in the asked proportions
+(`deal`). So each client gets these proportions, each subgroup within it, and each
+label within that as nearly as whole lesions allow. The line starts afresh at each client: a hospital that
+sees its own manifest alone draws the same splits as the coordinator who sees all.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clients.data.errors import PartitionError
-from clients.data.filtering import Picture
+from clients.data.errors import PartitionError, SplitError
 from clients.data.manifests.manifest import Row
+from clients.data.output import listing
+from clients.data.sources import Picture
+from training.data.dataset import SPLITS
+from training.data.settings import SplitConfig
 
 Stratum = tuple[str, ...]
 
@@ -105,7 +116,46 @@ def assign(
     return receivers
 
 
+def deal(
+    items: Sequence[Component],
+    proportions: Callable[[Stratum], ArrayLike],
+    *,
+    by: int | None = None,
+    fixed: Callable[[Component], int | None] = lambda item: None,
+) -> Iterator[tuple[Component, int]]:
+    """Each item with its receiver; every stretch of one stratum, or of the first `by` words of it, afresh.
+
+    Args:
+        items: in order of their strata.
+        proportions: what each receiver should have of a stretch, as of `assign`.
+        by: how many words of a stratum make a stretch; by default all.
+        fixed: the receiver of an item where that is given.
+    """
+    for stratum, line in groupby(items, key=lambda item: item.stratum[:by]):
+        stretch = list(line)
+        sizes = [len(item.rows) for item in stretch]
+        receivers = assign(sizes, proportions(stratum), [fixed(item) for item in stretch])
+        yield from zip(stretch, receivers.tolist(), strict=True)
+
+
 NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What clients are drawn by; every attribute has one entry per row.
+
+    Attributes:
+        component_ids: the component of each row `(rows,)`.
+        names: what identifies it.
+        codes: its class, empty where it is unlabelled.
+        splits: its split.
+    """
+
+    component_ids: NDArray[np.int64]
+    names: Sequence[str]
+    codes: Sequence[str]
+    splits: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -150,28 +200,16 @@ def by_name(values: Sequence[str], clients: Sequence[str]) -> Partition:
     return partition
 
 
-def dirichlet(
-    count: int,
-    alpha: float,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str],
-    *,
-    seed: int,
-) -> Partition:
+def dirichlet(count: int, alpha: float, rows: Rows, *, seed: int) -> Partition:
     """`count` clients with label skew: p_j ~ Dir_N(alpha) for each class j (paper 004, section IV).
 
     Components of class j are assigned to the clients in the proportions p_j, the same p_j in every split, so
-    that a client is tested on the mix that it trains on.
+    that a client is tested on the mix that it trains on. Unlabelled rows are one more class.
 
     Args:
         count: N, the number of clients.
         alpha: the smaller, the more the clients differ.
-        component_ids: the component of each row `(rows,)`.
-        names: what identifies each row.
-        labels: the class of each row; empty for unlabelled ones, which are one more class.
-        splits: the split of each row.
+        rows: the pictures.
         seed: the job's seed.
 
     Raises:
@@ -183,46 +221,39 @@ def dirichlet(
         key = hashlib.sha256(f"{seed}/dirichlet/{label}".encode()).digest()
         return np.random.default_rng(int.from_bytes(key)).dirichlet(np.full(count, alpha))
 
-    strata = list(zip(splits, labels, strict=True))
-    partition = _assign_strata(count, component_ids, names, strata, proportions, seed)
+    strata = list(zip(rows.splits, rows.codes, strict=True))
     advice = "raise `alpha`, ask for fewer clients, or take another seed"
-    refuse_empty(partition, training_rows(splits), advice=advice)
-    return partition
+    return _drawn(count, rows, strata, proportions, seed, advice)
 
 
-def iid(
-    count: int, component_ids: NDArray[np.int64], names: Sequence[str], splits: Sequence[str], *, seed: int
-) -> Partition:
+def iid(count: int, rows: Rows, *, seed: int) -> Partition:
     """`count` clients with equal random parts of every split; arguments as in `dirichlet`.
 
     Raises:
         PartitionError: a client without pictures to train on.
     """
     equal = np.full(count, 1 / count)
-    partition = _assign_strata(
-        count, component_ids, names, [(split,) for split in splits], lambda _: equal, seed
+    return _drawn(
+        count, rows, [(split,) for split in rows.splits], lambda _: equal, seed, "ask for fewer clients"
     )
-    refuse_empty(partition, training_rows(splits), advice="ask for fewer clients")
-    return partition
 
 
-def _assign_strata(
+def _drawn(
     count: int,
-    component_ids: NDArray[np.int64],
-    names: Sequence[str],
+    rows: Rows,
     strata: Sequence[Stratum],
     proportions: Callable[[Stratum], NDArray[np.float64]],
     seed: int,
+    advice: str,
 ) -> Partition:
-    holders = np.empty(len(names), dtype=np.int64)
-    items = ordered_components(component_ids, names, strata, seed=seed, purpose="partition")
-    for stratum, line in groupby(items, key=lambda item: item.stratum):
-        stretch = list(line)
-        assigned = assign([len(item.rows) for item in stretch], proportions(stratum))
-        for item, client in zip(stretch, assigned, strict=True):
-            holders[list(item.rows)] = client
+    holders = np.empty(len(rows.names), dtype=np.int64)
+    items = ordered_components(rows.component_ids, rows.names, strata, seed=seed, purpose="partition")
+    for item, client in deal(items, proportions):
+        holders[list(item.rows)] = client
     width = len(str(count - 1))
-    return Partition(tuple(f"client-{number:0{width}d}" for number in range(count)), holders)
+    partition = Partition(tuple(f"client-{number:0{width}d}" for number in range(count)), holders)
+    refuse_empty(partition, training_rows(rows.splits), advice=advice)
+    return partition
 
 
 def training_rows(splits: Sequence[str]) -> NDArray[np.bool_]:
@@ -294,3 +325,71 @@ class Pool:
             [self.codes[place] for place in kept],
             [self.groups[place] for place in kept],
         )
+
+
+def assign_splits(
+    config: SplitConfig,
+    rows: Sequence[Row],
+    component_ids: NDArray[np.int64],
+    strata: Sequence[Stratum],
+    *,
+    seed: int,
+) -> NDArray[np.int64]:
+    """The split of each row, `(rows,)`, as an index into `SPLITS`.
+
+    A component with a row whose `split` is given goes there whole; the others fill up the proportions.
+
+    Args:
+        config: the proportions.
+        rows: the pictures.
+        component_ids: the component of each row `(rows,)`.
+        strata: (client, subgroup, label) of each row.
+        seed: the job's seed.
+
+    Raises:
+        SplitError: rows of one component were given different splits; the first twenty are named.
+    """
+    refuse_straddling(rows, component_ids)
+    proportions = [getattr(config, name) for name in SPLITS]
+    items = ordered_components(
+        component_ids, [name_of(row) for row in rows], strata, seed=seed, purpose="split"
+    )
+    numbers: dict[str, int] = {name: number for number, name in enumerate(SPLITS)}
+    splits = np.empty(len(rows), dtype=np.int64)
+    for item, split in deal(
+        items, lambda _: proportions, by=1, fixed=lambda item: numbers.get(fixed_split(item, rows))
+    ):
+        splits[list(item.rows)] = split
+    return splits
+
+
+def straddling(rows: Sequence[Row], component_ids: NDArray[np.int64]) -> list[str]:
+    """A line for each component whose rows are given different splits: which pictures, and where."""
+    placed: dict[int, dict[str, Row]] = {}
+    for row, number in zip(rows, component_ids.tolist(), strict=True):
+        if row.split:
+            placed.setdefault(number, {}).setdefault(row.split, row)
+    return [
+        ", ".join(f"{name_of(row)} ({row.image}) is in {split}" for split, row in by_split.items())
+        for by_split in placed.values()
+        if len(by_split) > 1
+    ]
+
+
+def refuse_straddling(rows: Sequence[Row], component_ids: NDArray[np.int64]) -> None:
+    """Refuse given splits that separate pictures of one component.
+
+    Raises:
+        SplitError: names the components.
+    """
+    problems = straddling(rows, component_ids)
+    if problems:
+        raise SplitError(
+            f"{len(problems)} groups of pictures of one lesion, patient or duplicate are on both sides of a "
+            f"split:\n{listing(problems)}\ngive each group one split, or leave the column empty"
+        )
+
+
+def fixed_split(item: Component, rows: Sequence[Row]) -> str:
+    """The split that the manifest gives a component; empty where it gives none."""
+    return next((rows[row].split for row in item.rows if rows[row].split), "")

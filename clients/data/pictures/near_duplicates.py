@@ -2,7 +2,7 @@
 
 Two looks. All pairs are compared by their hashes, in blocks that stay in the processor's cache: candidates
 are those of which one's hash differs from that of a window of the other in at most `RADIUS` bits. These are
-looked at again (`clients.data.pictures.causes`), and those that are alike are near-duplicates.
+looked at again (`clients.data.pictures.names`), and those that are alike are near-duplicates.
 
 Fingerprints of pictures, by which near-duplicates are found: perceptual hashes and a small grey copy.
 

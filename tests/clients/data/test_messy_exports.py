@@ -92,6 +92,8 @@ def test_nothing_is_dropped_without_a_line(export, import_export, tmp_path):
     expected = export.expect.rows if export.expect.present is None else export.expect.present
     assert labels(manifest) == expected
     left_out = sum(group["count"] for group in kept["left_out"])
+    left, unusable = ({group["cause"] for group in kept[name]} for name in ("left_out", "unusable"))
+    assert not left & unusable
     assert kept["pictures"] + left_out == answer["pictures"]
     if left_out:
         assert f"{left_out} of {answer['pictures']} lines are left out" in present.stderr

@@ -216,6 +216,7 @@ def test_subgroups_are_those_that_are_trained_on(write_pictures):
     dataset = prepared(path, source, LATE, subgroups={"column": "camera"})
     assert dataset.subgroups == ("x",)
     assert sorted(dataset.examples("late", "test").subgroups.tolist()) == [-1, 0]
+    assert dataset.report.left_out.undeclared == {"other_value": 1}
     assert [label.code for label in dataset.labels] == ["NV"]
     assert sorted(dataset.examples("late", "test").labels.tolist()) == [0, 1]
     groups = {"light": ["2"], "dark": ["6"]}

@@ -24,8 +24,7 @@ from clients.data.errors import (
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
-from clients.data.prepared import PreparedDataset
-from clients.data.report import Cell
+from clients.data.prepared import Cell, PreparedDataset
 from training.data.dataset import SPLITS, Dataset
 from training.data.settings import DataConfig
 
@@ -203,7 +202,7 @@ def test_the_report_counts_what_is_used_and_what_is_left_out(write_pictures):
     assert report.left_out.label_map == 1
     assert report.left_out.broken == len(report.broken) == 0  # picture 001 is of clinic b
     nobody = sum(row.skin_tone == "2" for row in in_clinic_a)
-    assert report.left_out.nobody == nobody + 1
+    assert (report.left_out.nobody, report.left_out.undeclared) == (nobody + 1, {})
     assert report.pictures == len(in_clinic_a) - nobody == sum(report.counts.values())
     dark = sum(count for cell, count in report.counts.items() if cell.client == "dark")
     assert dark == sum(row.skin_tone == "6" for row in in_clinic_a)

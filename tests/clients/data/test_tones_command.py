@@ -11,7 +11,7 @@ from clients.data.cli import app
 from clients.data.inspect.tones import check_tones, measure_tones
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.synthetic.draw import SKIN, case_of, draw
+from clients.data.synthetic import SKIN, case_of, draw
 from registry.bundle.skin_tone import CAUTION, lab, skin_tone_angle, typology_angle
 
 

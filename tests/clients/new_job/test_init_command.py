@@ -15,10 +15,11 @@ import yaml
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 from clients.new_job.questions import RECIPES
 from clients.new_job.writing import flow
 from registry.bundle.text import on_one_line
+from tests.conftest import Ended
 from training.jobs.job import read_job
 from training.jobs.recipes import recipe_path
 
@@ -148,6 +149,21 @@ def write(tmp_path, drawn):
     return write
 
 
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "job.yaml"
+
+
+@pytest.fixture
+def init(write, out, train_command):
+    """`init(*options, change=...)`: how the command ends for the manifest with each row changed."""
+
+    def run(*options: str, change: Change = as_it_is, rows: slice = slice(None)) -> Ended:
+        return train_command("init", write(change, rows=rows), "--out", out, *options)
+
+    return run
+
+
 @pytest.mark.parametrize("kind", MANIFESTS)
 def test_the_job_of_a_manifest_is_as_it_should_be_and_passes_check(kind, write, tmp_path, train_command):
     change, expected = MANIFESTS[kind]
@@ -155,8 +171,11 @@ def test_the_job_of_a_manifest_is_as_it_should_be_and_passes_check(kind, write, 
     ended = train_command("init", str(manifest), "--out", str(out))
     assert ended.code == 0, ended.err
     assert "no terminal to ask in" in ended.err
-    data = yaml.safe_load(out.read_text())["data"]
+    job = yaml.safe_load(out.read_text())
+    data = job["data"]
     assert {key: data.get(key) for key in expected} == expected
+    known = kind != "names that YAML would misread"  # of which none is malignant
+    assert ("sensitivity" in job["stages"][-1]) == known
     assert data["manifest"] == "../manifest.csv"
     for number, line in enumerate(lines := out.read_text().splitlines()):
         if line[:1].isalpha() and not line.startswith("data:"):
@@ -192,11 +211,10 @@ def test_a_value_is_one_line_of_yaml_whatever_it_holds(text):
     assert yaml.safe_load(f"x:\n  {flow(text)}: 1  # after\ny: 1") == {"x": {text: 1}, "y": 1}
 
 
-def test_labels_of_any_kind_make_a_job_that_check_takes(write, tmp_path, train_command):
-    out = tmp_path / "job.yaml"
+def test_labels_of_any_kind_make_a_job_that_check_takes(init, out, tmp_path, train_command):
     told = [f"--map={label}=benign" for label in ("a\nb: [c]", "# no\nstages: []", "z\u2028{% if %}")]
     told += ["--map='x' \"y\"\r\n{{ seed }}=malignant", "--asks", "malignancy", "--subgroups", "none"]
-    ended = train_command("init", write(names_of_several_lines), "--out", out, *told)
+    ended = init(*told, change=names_of_several_lines)
     assert ended.code == 0, ended.err
     assert set(yaml.safe_load(out.read_text())["data"]["label_map"]) == {
         row.label for row in read_manifest(tmp_path / "manifest.csv").rows
@@ -215,9 +233,8 @@ def test_a_file_of_any_name_stays_within_its_line(name, write, tmp_path, train_c
     assert len(ended.out.split("next: ")[1].splitlines()) == 1
 
 
-def test_check_shows_clinics_with_brackets_and_steers_nothing(write, tmp_path, train_command):
-    out = tmp_path / "job.yaml"
-    assert train_command("init", write(clinics_of_several_lines), "--out", out).code == 0
+def test_check_shows_clinics_with_brackets_and_steers_nothing(init, out, tmp_path, train_command):
+    assert init(change=clinics_of_several_lines).code == 0
     checked = train_command("--check", out)
     assert checked.code == 0, checked.err
     for shown in ("Pictures of a", "Pictures of [/b] {{ seed }}: #", "Pictures of ward [a-z]"):
@@ -231,9 +248,8 @@ def test_check_shows_clinics_with_brackets_and_steers_nothing(write, tmp_path, t
 
 
 @pytest.mark.parametrize("machine", RECIPES)
-def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_command):
-    out = tmp_path / "job.yaml"
-    assert train_command("init", str(write()), "--out", str(out), "--on", machine, "--yes").code == 0
+def test_the_job_for_use_is_the_recipe_for_use(machine, init, out):
+    assert init("--on", machine, "--yes").code == 0
     job, recipe = read_job(out), read_job(recipe_path(RECIPES[machine]))
     assert job.model == recipe.model
     assert job.engine == recipe.engine
@@ -241,15 +257,14 @@ def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_c
     assert job.data.image_size == recipe.data.image_size
 
 
-def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(write, tmp_path, train_command):
-    manifest, out = str(write(with_own_labels)), tmp_path / "job.yaml"
-    asked = ("init", manifest, "--out", str(out), "--asks", "malignancy", "--yes")
-    refused = train_command(*asked)
+def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(init, out):
+    asked = ("--asks", "malignancy", "--yes")
+    refused = init(*asked, change=with_own_labels)
     assert refused.code == 2
     assert "'wart, common': " in refused.err
     assert "--map LABEL=null" in refused.err
     assert not out.exists()
-    told = train_command(*asked, "--map", "wart, common=null")
+    told = init(*asked, "--map", "wart, common=null", change=with_own_labels)
     assert told.code == 0, told.err
     assert yaml.safe_load(out.read_text())["data"]["label_map"] == {
         "naevus": "benign",
@@ -260,13 +275,12 @@ def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(wri
     assert ", left out" in out.read_text()
 
 
-def test_a_tone_of_too_few_patients_is_in_no_group_and_it_is_said(write, tmp_path, train_command):
+def test_a_tone_of_too_few_patients_is_in_no_group_and_it_is_said(init, out):
     def three_dark_patients(number: int, row: Row) -> Row:
         dark = row.patient_id in ("P000000", "P000004", "P000008")
         return replace(row, skin_tone="6" if dark else str(1 + int(row.patient_id[1:]) % 4))
 
-    out = tmp_path / "job.yaml"
-    ended = train_command("init", str(write(three_dark_patients)), "--out", str(out))
+    ended = init(change=three_dark_patients)
     assert "in no group, for too few labelled patients: fitzpatrick 6 (3). Of 100" in ended.out
     assert "Of 100, 10 are in calibration, at one client" in ended.out
     assert "Collect more of them" in ended.out
@@ -330,21 +344,18 @@ def test_on_the_table_of_pad_ufes_20_types_v_and_vi_are_in_no_group(tmp_path, tr
     assert "5 (8), 6 (1). Of 100" in ended.out
 
 
-def test_weights_that_are_not_installed_are_named(write, tmp_path, train_command, monkeypatch):
+def test_weights_that_are_not_installed_are_named(init, monkeypatch):
     monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False)
-    monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False, raising=False)
-    ended = train_command("init", str(write()), "--out", str(tmp_path / "job.yaml"), "--on", "processor")
-    assert "pip install 'dermfed[encoders]'" in ended.out
+    assert "pip install 'dermfed[encoders]'" in init("--on", "processor").out
 
 
-def test_nothing_is_replaced_without_force(write, tmp_path, train_command):
-    out = tmp_path / "job.yaml"
+def test_nothing_is_replaced_without_force(init, out):
     out.write_text("mine")
-    refused = train_command("init", str(write()), "--out", str(out))
+    refused = init()
     assert refused.code == 1
     assert "add --force" in refused.err
     assert out.read_text() == "mine"
-    assert train_command("init", str(write()), "--out", str(out), "--force").code == 0
+    assert init("--force").code == 0
     assert out.read_text() != "mine"
 
 
@@ -368,24 +379,21 @@ def test_nothing_is_replaced_without_force(write, tmp_path, train_command):
         (["--name", "a b"], "name: String should match pattern"),
     ],
 )
-def test_answers_that_cannot_be_are_refused(options, said, write, tmp_path, train_command):
-    out = tmp_path / "job.yaml"
-    ended = train_command("init", str(write()), "--out", str(out), *options)
+def test_answers_that_cannot_be_are_refused(options, said, init, out):
+    ended = init(*options)
     assert ended.code == 2
     assert said in ended.err
     assert not out.exists()
 
 
-def test_pictures_without_a_clinic_are_left_out_and_counted(write, tmp_path, train_command):
+def test_pictures_without_a_clinic_are_left_out_and_counted(init, out, tmp_path, train_command):
     def some_without(number: int, row: Row) -> Row:
         return with_extra(row, clinic=("c0", "c1", "")[one_large(row)])
 
-    out = tmp_path / "job.yaml"
-    manifest = write(some_without)
-    empty = sum(not row.extra["clinic"] for row in read_manifest(manifest).rows)
-    proposed = train_command("init", str(manifest), "--out", str(out), "--json")
+    proposed = init("--json", change=some_without)
     assert "--clients files" in json.loads(proposed.out)["answers"]
-    asked = train_command("init", str(manifest), "--out", str(out), "--clients", "column:clinic", "--force")
+    asked = init("--clients", "column:clinic", "--force", change=some_without)
+    empty = sum(not row.extra["clinic"] for row in read_manifest(tmp_path / "manifest.csv").rows)
     assert asked.code == 0, asked.err
     assert f"{empty} pictures have no clinic" in out.read_text()
     assert f"{empty} pictures have no clinic" in asked.out
@@ -393,34 +401,56 @@ def test_pictures_without_a_clinic_are_left_out_and_counted(write, tmp_path, tra
     assert train_command("--check", str(out), "--json").code == 0
 
 
-def test_lesions_that_contradict_themselves_are_pictures_and_it_is_said(write, tmp_path, train_command):
-    manifest = write(lambda n, row: with_extra(row, age=str(20 + 7 * n % 50)))
-    ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"))
+@pytest.mark.parametrize(
+    ("clinics", "files", "proposed"),
+    [
+        ({"a": 12, "b": 12}, 1, "column:clinic"),
+        ({"a": 12, "b": 9}, 1, "files"),  # of b 9 labelled patients, and others
+        ({"a": 24}, 1, "files"),
+        ({"a": 12, "b": 12}, 2, "files"),
+    ],
+)
+def test_a_column_of_hospitals_with_patients_enough_is_proposed(
+    tmp_path, train_command, clinics, files, proposed
+):
+    rows = [
+        Row(f"{clinic}{n}.png", ("MEL", "NV")[n % 2] if n < labelled else "", patient_id=f"{clinic}{n}",
+            extra={"clinic": clinic})
+        for clinic, labelled in clinics.items()
+        for n in range(30)
+    ]  # fmt: skip
+    for row in rows:
+        (tmp_path / row.image).touch()
+    for number in range(files):
+        write_manifest(Manifest.of(rows[number::files], tmp_path), tmp_path / f"{number}.csv")
+    ended = train_command("init", *(f"{number}.csv" for number in range(files)), "--json")
+    assert ended.code == 0, ended.err
+    assert f"--clients {proposed}" in json.loads(ended.out)["answers"]
+
+
+def test_lesions_that_contradict_themselves_are_pictures_and_it_is_said(init):
+    def older(number: int, row: Row) -> Row:
+        return with_extra(row, age=str(20 + 7 * number % 50))
+
+    ended = init(change=older)
     assert "--unit picture" in ended.out
     assert "are not diagnosed as a whole for 60 problems" in ended.out
-    refused = train_command("init", str(manifest), "--out", str(tmp_path / "other.yaml"), "--unit", "lesion")
+    refused = init("--unit", "lesion", "--force", change=older)
     assert refused.code == 2
     assert "lesions cannot be cases" in refused.err
 
 
-def test_a_fact_that_cannot_be_read_is_left_out_and_named(write, tmp_path, train_command):
-    manifest, out = (
-        write(lambda n, row: with_extra(replace(row, site="Rücken"), sex="female")),
-        tmp_path / "job.yaml",
-    )
-    ended = train_command("init", str(manifest), "--out", str(out))
+def test_a_fact_that_cannot_be_read_is_left_out_and_named(init, out):
+    ended = init(change=lambda number, row: with_extra(replace(row, site="Rücken"), sex="female"))
     assert "a fact is left out, since not all of it can be read: site 'Rücken'" in ended.out
     assert read_job(out).data.cases.facts == ("sex",)
 
 
-def test_at_a_terminal_it_asks_and_takes_an_empty_answer_as_proposed(
-    write, tmp_path, train_command, monkeypatch
-):
+def test_at_a_terminal_it_asks_and_takes_an_empty_answer_as_proposed(init, out, monkeypatch):
     typed = io.StringIO("malignancy\nbenign\nparts:2\n\npicture\n\n")
     typed.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stdin", typed)
-    out = tmp_path / "job.yaml"
-    ended = train_command("init", str(write(with_own_labels)), "--out", str(out))
+    ended = init(change=with_own_labels)
     assert ended.code == 0, ended.err
     assert "What is asked of the model?" in ended.err
     assert "Is 'wart, common' (" in ended.err
@@ -431,10 +461,9 @@ def test_at_a_terminal_it_asks_and_takes_an_empty_answer_as_proposed(
     assert job.data.subgroups.scale == "fitzpatrick"
 
 
-def test_check_says_what_to_change_where_patients_are_too_few(write, tmp_path, train_command):
-    manifest = write(lambda n, row: replace(row, skin_tone=str(1 + n % 4)), rows=slice(0, 60))
-    out = tmp_path / "job.yaml"
-    ended = train_command("init", str(manifest), "--out", str(out), "--unit", "picture")
+def test_check_says_what_to_change_where_patients_are_too_few(init, out, train_command):
+    few = slice(0, 60)
+    ended = init("--unit", "picture", change=lambda n, row: replace(row, skin_tone=str(1 + n % 4)), rows=few)
     assert ended.code == 0, ended.err
     assert "no labelled picture of dark skin: nothing can be said of it" in ended.out
     checked = train_command("--check", str(out))

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from clients.node.chunk_receiver import ChunkReceiver
+from clients.node.request_handler import ChunkReceiver
 from training.engines.flare import calls as module
 from training.engines.flare.calls import (
     TRIES,

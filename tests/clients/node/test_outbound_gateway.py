@@ -140,7 +140,7 @@ def test_without_the_door_it_does(gateway, small_job, monkeypatch):
 
 PHASES = {
     "reading pictures": ("clients.node.request_handler.read_own", "register"),
-    "agreeing on classes": ("clients.node.request_handler.AgreedDataset", "join"),
+    "agreeing on classes": ("clients.node.request_handler.agreed", "join"),
     "making the model": ("training.jobs.client_app.initial_model", "join"),
     "counting pictures": ("training.jobs.client_app.take_census", "census"),
     "the canary": ("training.jobs.client_app.answer_canary", "canary"),
@@ -228,10 +228,9 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         if re.search(r"(raise|return) public\(", path.read_text())
     } == {
         "clients/federation/job_folder.py",
-        "clients/node/chunk_receiver.py",
+        "clients/node/request_handler.py",
         "clients/node/outbound_gateway.py",
         "clients/node/guards.py",
-        "clients/node/request_handler.py",
         "clients/node/own_data.py",
         "training/data/settings.py",
         "training/engines/flare/roster.py",

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from clients.data.adapters.table import make_adapter
-from clients.data.errors import LabelError, PartitionError
+from clients.data.errors import ClientDataError, LabelError, PartitionError
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.prepare import prepare
-from clients.node.own_data import AgreedDataset, own_config, read_own
+from clients.node.own_data import agreed, own_config, read_own
 from training.data.dataset import SERVER, SPLITS
 from training.engines.flare.roster import agree
 from training.errors import DataError
@@ -59,10 +59,10 @@ def job_of(tiny, manifests):
     return build
 
 
-def agreed(job, manifests, cache):
+def agree_on(job, manifests, cache):
     own = {name: read_own(job, name, path, cache) for name, path in manifests.items()}
     roster = agree(job, [each.properties for each in own.values()], {})
-    return roster, {name: AgreedDataset(each, roster) for name, each in own.items()}
+    return roster, {name: agreed(each, roster) for name, each in own.items()}
 
 
 SOURCES = {
@@ -90,7 +90,7 @@ def test_each_hospital_draws_what_one_machine_with_all_manifests_draws(data, job
     sources = [{**one, "manifest": str(manifests[one["name"]])} for one in data.get("sources", ())]
     job = job_of(**{**data, **({"sources": sources} if sources else {})})
     together = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
-    roster, apart = agreed(job, manifests, tmp_path / "cache")
+    roster, apart = agree_on(job, manifests, tmp_path / "cache")
     assert roster.labels == together.labels
     assert roster.subgroups == tuple(together.subgroups)
     assert roster.clients == together.clients
@@ -149,9 +149,12 @@ def test_two_hospitals_that_mean_different_things_by_a_class_are_told_apart(job_
 
 def test_a_class_that_nobody_agreed_on_and_another_clients_pictures_are_refused(job_of, manifests, tmp_path):
     job = job_of(label_map=None)
-    roster, apart = agreed(job, manifests, tmp_path / "cache")
-    with pytest.raises(PartitionError, match="the pictures of 'south' are not at north"):
+    roster, apart = agree_on(job, manifests, tmp_path / "cache")
+    with pytest.raises(ClientDataError, match="there is no client 'south'"):
         apart["north"].examples("south", "train")
+    own = read_own(job, "north", manifests["north"], tmp_path / "cache")
+    assert apart["north"].unused == own.dataset.report.left_out
+    assert agreed(own, roster, tells_unused=False).unused is None
     fewer = roster.model_copy(update={"labels": roster.labels[1:]})
     with pytest.raises(LabelError, match=roster.labels[0].code):
-        AgreedDataset(apart["north"].own, fewer)
+        agreed(own, fewer)

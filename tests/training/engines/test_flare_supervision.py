@@ -353,7 +353,7 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
 
 
 def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifests, tmp_path):
-    from clients.node.own_data import AgreedDataset, read_own
+    from clients.node.own_data import agreed, read_own
     from clients.store import ClientStore
     from training.data.dataset import SERVER
     from training.engines.flare.session import OwnPictures
@@ -366,9 +366,7 @@ def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifes
     there.run(
         own=OwnPictures(
             own.properties,
-            lambda decided, roster: ClientApp(
-                decided, AgreedDataset(own, roster), ClientStore(tmp_path / "server")
-            ),
+            lambda decided, roster: ClientApp(decided, agreed(own, roster), ClientStore(tmp_path / "server")),
         )
     )
     [line] = there.metrics()

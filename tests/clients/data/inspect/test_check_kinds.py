@@ -52,3 +52,11 @@ def test_one_that_stops_a_job_beside_one_that_may_stay_is_refused(folder):
 def test_a_manifest_without_any_says_so(folder):
     said, _ = check(folder, "0.png,NV,a,p,", "1.png,NV,b,q,")
     assert (said.exit_code, said.stdout.strip().endswith("2 pictures, no problems")) == (0, True)
+
+
+def test_diagnoses_whose_meaning_is_not_known_are_named(folder):
+    said, _ = check(folder, "0.png,NV,a,p,", "1.png,unklar,b,q,", "2.png,unklar,c,r,")
+    assert (said.exit_code, "no problems" in said.stdout) == (0, True)
+    assert "diagnoses whose meaning is not known: 1 ('unklar'). A job with" in said.output
+    said, _ = check(folder, "0.png,NV,a,p,", "1.png,benign,b,q,", "2.png,,c,r,")
+    assert "not known: 1" not in said.output

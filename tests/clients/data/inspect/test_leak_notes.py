@@ -1,7 +1,7 @@
 from clients.data.inspect import near_duplicates as module
 from clients.data.inspect.near_duplicates import LeakingPairs, leak_notes, shared_owners, told
 from clients.data.prepare import prepare
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import write_synthetic
 from training.data.settings import DataConfig
 
 

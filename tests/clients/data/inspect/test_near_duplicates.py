@@ -18,7 +18,7 @@ from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 from clients.data.partition.partition import partition_manifest
 from clients.data.prepare import prepare
-from clients.data.synthetic.draw import case_of, draw
+from clients.data.synthetic import case_of, draw
 from training.data.settings import ClientsConfig, DataConfig
 
 SIZE = 96

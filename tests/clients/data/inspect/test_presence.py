@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.inspect.presence import absent_pictures, group_absent, unlisted_beside, unlisted_in
+from clients.data.inspect.check import NO_BYTES, absent_pictures, unlisted_beside, unlisted_in
 from clients.data.manifests.manifest import Manifest, Row
+from clients.data.pictures.names import by_cause
 
 
 @pytest.fixture
@@ -50,12 +51,8 @@ def test_absent_pictures_are_told_without_reading_any(folder):
     absent = absent_pictures(
         manifest(folder, "p/a.jpg", "p/b.jpg", "p/x.jpg", "z.zip::in/d.jpg", "z.zip::in/x.jpg", "p/y.jpg")
     )
-    assert [(picture.row, picture.empty) for picture in absent] == [
-        (1, True),
-        (2, False),
-        (4, False),
-        (5, False),
-    ]
-    causes = group_absent(absent)
+    assert [place for place, picture in absent.items() if picture.reason != NO_BYTES] == [2, 4, 5]
+    assert absent[1].reason == NO_BYTES
+    causes = by_cause(absent.values())
     assert next(iter(causes.items())) == ("there is no such file", ["p/x.jpg", "p/y.jpg"])
     assert len(causes) == 3

@@ -30,6 +30,7 @@ def manifest(write_pictures):
     ]
     rows[9] = replace(rows[9], label="", skin_tone="", skin_tone_scale="")
     rows[10] = replace(rows[10], label=HOSTILE)
+    rows[20] = replace(rows[20], patient_id="P99")
     rows[11] = replace(rows[11], skin_tone="5", skin_tone_scale="monk")
     path = write_pictures(rows)
     (path.parent / "images" / "12.png").write_bytes(b"no picture")
@@ -81,6 +82,7 @@ def test_file_names_are_on_the_page_unless_they_are_to_be_hidden(manifest, tmp_p
     assert "images/" not in hidden
     assert str(tmp_path) not in hidden
     assert "Pictures that are missing or broken: 3" in hidden
+    assert "One lesion at two patients: 1 (may stay)" in hidden
 
 
 @pytest.mark.parametrize("name", ["Jane Doe 1970-01-01.csv", "ward-7.csv"])
@@ -98,7 +100,10 @@ def test_the_command_writes_a_page_once_and_answers_in_json(manifest, tmp_path):
     out = tmp_path / "quality.html"
     ended = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--json"])
     assert ended.exit_code == 0, ended.output
-    assert json.loads(ended.output)["broken"] == {"Pictures that are missing or broken": 3}
+    assert json.loads(ended.output)["broken"] == {
+        "Pictures that are missing or broken": 3,
+        "One lesion at two patients": 1,
+    }
     assert "<!doctype html>" in out.read_text()
     again = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out)])
     assert again.exit_code == 1

@@ -4,11 +4,10 @@ from typing import Any
 import pytest
 
 from clients.data.errors import LabelError
-from clients.data.filtering import Picture
 from clients.data.labels.label_map import DROPPED, UNLABELLED, Labelling, label_pictures
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.pictures.files import PictureFile
-from clients.data.sources import Source
+from clients.data.sources import Picture, Source
 from clients.data.taxonomy import BENIGN, MALIGNANT
 from training.data.dataset import FOLDED_CLASSES
 from training.data.settings import LabelMap

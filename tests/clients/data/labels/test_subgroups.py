@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from clients.data.errors import SubgroupError
-from clients.data.labels.label_map import Undeclared
 from clients.data.labels.subgroups import UNDECLARED, assign_subgroups
 from clients.data.manifests.manifest import Row
 from training.data.subgroups import (
@@ -28,10 +27,10 @@ def test_tones_that_no_group_names_are_counted_by_why():
     grouping = assign_subgroups(ROWS, config)
     assert grouping.names == ("light", "dark")
     assert grouping.members.tolist() == [0, 1] + [UNDECLARED] * 6
-    assert grouping.undeclared == Undeclared(
-        no_tone=1, other_scales={"monk": 2, "ddi": 1}, other_values={"fitzpatrick": {"4": 2}}
+    assert grouping.reasons == (
+        *("", "", "scale monk", "scale monk", "tone fitzpatrick 4", "tone fitzpatrick 4", "scale ddi"),
+        "no_tone",
     )
-    assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
 
 
 def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have():
@@ -39,13 +38,12 @@ def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have(
     seen = [True, True, True, False]
     grouping = assign_subgroups(rows, ColumnSubgroups(column="site"), np.array(seen))
     assert (grouping.names, grouping.members.tolist()) == (("trunk",), [0, -1, -1, -1])
-    assert grouping.undeclared == Undeclared(no_tone=2, other_values={"site": {"arm": 1}})
-    assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
+    assert grouping.reasons == ("", "no_value", "no_value", "other_value")
 
 
 @pytest.mark.parametrize("config", [None, ToneSubgroups(scale="monk", groups={"some": ("6", "7")})])
 def test_where_every_tone_has_its_group_or_none_is_asked_for_nothing_is_counted(config):
-    assert assign_subgroups(ROWS[2:4], config).undeclared == Undeclared()
+    assert not any(assign_subgroups(ROWS[2:4], config).reasons)
 
 
 def test_a_group_has_its_values_of_every_scale_it_names_and_no_others():
@@ -62,9 +60,7 @@ def test_a_group_has_its_values_of_every_scale_it_names_and_no_others():
     grouping = assign_subgroups(other, config)
     assert grouping.names == ("dark", "light")
     assert grouping.members.tolist() == [1, 0, 0, -1, -1, -1, -1]
-    assert grouping.undeclared == Undeclared(
-        no_tone=1, other_scales={"ddi": 1}, other_values={"fitzpatrick": {"4": 1}, "monk": {"1": 1}}
-    )
+    assert grouping.reasons[3:] == ("tone fitzpatrick 4", "no_tone", "tone monk 1", "scale ddi")
 
 
 def test_without_subgroups_all_are_undeclared():

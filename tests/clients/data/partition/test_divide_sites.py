@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
 from clients.data.partition.roles import apportion, divide_sites
-from clients.data.partition.rules import Partition, by_value
+from clients.data.partition.rules import Partition, Rows, by_value
 
 HAM10000 = {"rosendahl": 2259, "vidir_modern": 3363, "vidir_molemax": 3954, "vienna_dias": 439}
 
@@ -40,9 +40,8 @@ def divided(
     values: list[str], count: int, component_ids: np.ndarray, labels: list[str], splits: list[str]
 ) -> Partition:
     names = [f"lesion {number}" for number in component_ids]
-    return divide_sites(
-        by_value(values, column="clinic"), count, component_ids, names, labels, splits, seed=0
-    )
+    rows = Rows(component_ids, names, labels, splits)
+    return divide_sites(by_value(values, column="clinic"), count, rows, seed=0)
 
 
 def test_a_divided_site_is_numbered_and_the_others_keep_their_names():
@@ -94,7 +93,7 @@ def test_components_stay_whole_at_their_site_whatever_the_order_of_rows(lesions,
         names = [f"lesion {number}" for number in component_ids[order]]
         sites = by_value(chosen[0], column="clinic")
         count = len(sites.clients) + 2
-        return divide_sites(sites, count, component_ids[order], names, chosen[1], chosen[2], seed=seed)
+        return divide_sites(sites, count, Rows(component_ids[order], names, *chosen[1:]), seed=seed)
 
     order = np.random.default_rng(shuffle).permutation(len(component_ids))
     plain, shuffled = part(np.arange(len(component_ids))), part(order)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clients.data.partition.label_masking import draw_labelled
-from clients.data.partition.rules import NOBODY
+from clients.data.partition.roles import draw_labelled
+from clients.data.partition.rules import NOBODY, Rows
 
 
 def kept(
@@ -20,15 +20,9 @@ def kept(
     splits: list[str] | None = None,
     seed: int = 0,
 ) -> NDArray[np.bool_]:
-    return draw_labelled(
-        fraction,
-        np.array(holders or [0] * len(codes)),
-        np.array(component_ids),
-        [f"lesion {number}" for number in component_ids],
-        codes,
-        splits or ["train"] * len(codes),
-        seed=seed,
-    )
+    names = [f"lesion {number}" for number in component_ids]
+    rows = Rows(np.array(component_ids), names, codes, splits or ["train"] * len(codes))
+    return draw_labelled(fraction, np.array(holders or [0] * len(codes)), rows, seed=seed)
 
 
 def seats(votes: dict[str, int], count: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
-from clients.data.partition.rules import NOBODY, by_name, by_value, dirichlet, iid
+from clients.data.partition.rules import NOBODY, Rows, by_name, by_value, dirichlet, iid
 
 
 def lesions(count: int, seed: int = 0) -> np.ndarray:
@@ -42,7 +42,7 @@ def test_by_name_refuses_a_client_without_pictures():
 def test_iid_shares_every_split_equally_and_keeps_components_whole():
     component_ids = lesions(600)
     splits = np.where(component_ids % 5 == 0, "test", "train")
-    partition = iid(4, component_ids, [f"{number}" for number in component_ids], splits.tolist(), seed=0)
+    partition = iid(4, Rows(component_ids, component_ids.astype(str), [""] * 1200, splits.tolist()), seed=0)
     assert whole(component_ids, partition.holders)
     assert partition.clients == ("client-0", "client-1", "client-2", "client-3")
     for name in ("train", "test"):
@@ -53,9 +53,9 @@ def test_iid_shares_every_split_equally_and_keeps_components_whole():
 def test_a_client_with_nothing_to_train_on_is_refused():
     component_ids, names = np.arange(4), list("abcd")
     with pytest.raises(PartitionError, match="would have no pictures to train on; ask for fewer clients"):
-        iid(3, component_ids, names, ["train", "train", "test", "test"], seed=0)
+        iid(3, Rows(component_ids, names, [""] * 4, ["train", "train", "test", "test"]), seed=0)
     with pytest.raises(PartitionError, match="would have no pictures; raise `alpha`"):
-        dirichlet(5, 0.5, component_ids, names, ["NV"] * 4, [""] * 4, seed=0)
+        dirichlet(5, 0.5, Rows(component_ids, names, ["NV"] * 4, [""] * 4), seed=0)
 
 
 @given(
@@ -75,7 +75,7 @@ def test_dirichlet_parts_each_class_by_its_own_draw(alpha, seed, shuffle, lesion
     def part(order: np.ndarray) -> np.ndarray | None:
         shuffled = [[column[row] for row in order] for column in (names, labels, splits)]
         try:
-            return dirichlet(5, alpha, component_ids[order], *shuffled, seed=seed).holders
+            return dirichlet(5, alpha, Rows(component_ids[order], *shuffled), seed=seed).holders
         except PartitionError:
             return None
 
@@ -101,13 +101,11 @@ def test_shares_vary_over_seeds_as_a_dirichlet_does(alpha):
     """Var p_k = (1/N)(1 - 1/N) / (N alpha + 1), over 80 draws of five clients' shares of one class."""
     count = 400
     component_ids = np.arange(count)
-    names = [str(number) for number in component_ids]
+    rows = Rows(component_ids, component_ids.astype(str), ["NV"] * count, ["train"] * count)
     proportions = []
     for seed in range(80):
         try:
-            holders = dirichlet(
-                5, alpha, component_ids, names, ["NV"] * count, ["train"] * count, seed=seed
-            ).holders
+            holders = dirichlet(5, alpha, rows, seed=seed).holders
         except PartitionError:  # a share below one picture: a client without pictures is refused
             continue
         proportions.append(np.bincount(holders, minlength=5) / count)

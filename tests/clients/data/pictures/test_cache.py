@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 from clients.data.errors import ClientDataError
-from clients.data.pictures import cache as cache_module
-from clients.data.pictures.cache import decode_once, open_images
-from clients.data.pictures.files import PictureFile
+from clients.data.pictures import files as cache_module
+from clients.data.pictures.files import PictureFile, decode_once, open_images
 from registry.bundle.pictures.rule import PictureRule
 
 RULE = PictureRule(size=16)

@@ -18,7 +18,7 @@ from clients.data.pictures.near_duplicates import (
     fingerprint,
     likeness,
 )
-from clients.data.synthetic.draw import case_of, draw
+from clients.data.synthetic import case_of, draw
 
 SIZE = 128
 WHOLE = np.array([[0.0, 1.0, 0.0, 1.0]])

@@ -2,7 +2,7 @@ from collections import Counter
 
 import numpy as np
 
-from clients.data.synthetic.draw import LABEL_SHARES, TONE_COUNTS, case_of
+from clients.data.synthetic import LABEL_SHARES, TONE_COUNTS, case_of
 
 
 def test_a_patient_has_one_tone_and_a_lesion_one_label():

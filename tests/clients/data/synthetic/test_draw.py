@@ -5,7 +5,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from clients.data.synthetic.draw import case_of, draw
+from clients.data.synthetic import case_of, draw
 
 CASES = [case_of(5, index) for index in range(900)]
 

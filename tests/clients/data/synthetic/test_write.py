@@ -4,8 +4,7 @@ from PIL import Image
 
 from clients.data.errors import ClientDataError
 from clients.data.manifests.csv_file import read_manifest
-from clients.data.synthetic.draw import case_of, draw
-from clients.data.synthetic.write import write_synthetic
+from clients.data.synthetic import case_of, draw, write_synthetic
 
 
 def test_pictures_and_manifest_say_the_same(tmp_path):

@@ -12,15 +12,24 @@ The ABCD rule in caricature. Nevi are symmetric with a regular network; melanoma
 coarse patches; basal cell carcinomas round with a few nests and vessels; benign keratoses notched with fine
 ridges. How *much* of the picture the lesion covers and how much pigment of which strength it holds do not
 depend on the class: only the arrangement does. So its colours say nearly nothing about a lesion's class.
+
+Writing a synthetic data set to disk: PNG files and their manifest.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, sin
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+
+from clients.data.errors import ClientDataError
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+from clients.data.output import build_folder_once, progress
 
 TONE_COUNTS = (2944, 4807, 3306, 2781, 1531, 634)
 """Pictures of Fitzpatrick type I to VI in Fitzpatrick17k: the dark end is rare, as in real collections."""
@@ -303,3 +312,56 @@ def _add_hair(picture: Pixels, random: np.random.Generator, size: int) -> None:
         across = cos(turn) * y - sin(turn) * x - offset - bend * along**2
         hair = np.clip(1.3 - np.abs(across) * size / 2, 0, 1)  # about one pixel to each side
         picture *= (1 - (1 - shade) * hair)[:, :, None]
+
+
+MANIFEST = "manifest.csv"
+
+
+def prefix_of(seed: int) -> str:
+    """What ids begin with by default, so that two draws share none; those of seed 0 are bare."""
+    return f"s{seed}-" if seed else ""
+
+
+def write_synthetic(
+    folder: Path, *, pictures: int, size: int, seed: int, prefix: str = "", typical: float = TYPICAL
+) -> Manifest:
+    """Write synthetic pictures as PNG under `folder/images`, and `folder/manifest.csv`: all, or nothing.
+
+    Args:
+        folder: an empty folder, or one that is not there yet.
+        pictures: how many.
+        size: pixels on both sides.
+        seed: other seeds make other pictures.
+        prefix: of the ids of lesions and patients, which are counted from 0 whatever the seed.
+        typical: how typical of its class the least typical lesion is, from 0 to 1.
+
+    Raises:
+        ClientDataError: the folder cannot be written, or holds other files.
+    """
+    rows = []
+    try:
+        with build_folder_once(folder) as building:
+            (building / "images").mkdir()
+            with progress("drawing pictures", pictures) as advance:
+                for index in range(pictures):
+                    case = case_of(seed, index, typical)
+                    rows.append(_row(case, prefix))
+                    Image.fromarray(draw(case, size)).save(building / rows[-1].image, compress_level=1)
+                    advance(1)
+            write_manifest(Manifest.of(rows, building), building / MANIFEST)
+    except OSError as error:
+        raise ClientDataError(f"cannot write pictures to {folder}: {error}; name another folder") from error
+    if not (folder / MANIFEST).is_file():
+        raise ClientDataError(f"{folder} holds other files; name an empty or new folder")
+    return Manifest.of(rows, folder)
+
+
+def _row(case: Case, prefix: str) -> Row:
+    return Row(
+        image=f"images/{case.index:06d}.png",
+        label=case.label,
+        skin_tone=str(case.tone),
+        skin_tone_scale="fitzpatrick",
+        lesion_id=f"{prefix}L{case.lesion:06d}",
+        patient_id=f"{prefix}P{case.patient:06d}",
+    )

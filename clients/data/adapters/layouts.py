@@ -1,4 +1,12 @@
-"""Any data set laid out like MedMNIST (Yang et al. 2023; CC BY 4.0, DermaMNIST CC BY-NC 4.0): one `.npz`.
+"""Layouts that many data sets have: folders by label, `.npz` files as MedMNIST has them, synthetic pictures.
+
+Pictures sorted into one folder per label: `FOLDER/MEL/a.jpg` has the label MEL. Nothing is known of lesions,
+patients and tones, so each picture is taken for a lesion of its own. Where that is not so, import to a
+manifest first and fill in its `lesion_id` and `patient_id`.
+
+Synthetic pictures, drawn when they are first asked for: a job runs with no download and no patients.
+
+Any data set laid out like MedMNIST (Yang et al. 2023; CC BY 4.0, DermaMNIST CC BY-NC 4.0): one `.npz`.
 
 The folder holds the file, with the arrays `train_images`, `train_labels`, and the same of `val` and `test`:
 pictures as uint8 `(pictures, height, width)`, grey, or `(pictures, height, width, 3)`, and labels
@@ -19,13 +27,83 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import code_of
 from clients.data.errors import AdapterError
+from clients.data.manifests.csv_file import read_manifest
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
-from clients.data.pictures.files import ZIP_MARK, ArrayFile
+from clients.data.pictures.files import PICTURE_SUFFIXES, ZIP_MARK, ArrayFile
+from clients.data.synthetic import MANIFEST, TYPICAL, write_synthetic
+
+
+class ImageFolder(Adapter):
+    """One sub-folder per label; no options."""
+
+    name: Literal["image-folder"] = "image-folder"
+
+    def manifest(self, folder: Path) -> Manifest:
+        """One row per picture, labelled by the first folder on its path."""
+        rows = [
+            Row(image=path.relative_to(folder).as_posix(), label=path.relative_to(folder).parts[0])
+            for path in sorted(folder.glob("*/**/*"))
+            if path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+        ]
+        if not rows:
+            raise AdapterError(f"{folder} holds no pictures in folders named by label (FOLDER/LABEL/a.jpg)")
+        return Manifest.of(rows, folder)
+
+
+class Synthetic(Adapter):
+    """Synthetic skin lesions on six Fitzpatrick types.
+
+    Attributes:
+        pictures: how many.
+        size: pixels on both sides.
+        seed: other seeds make other pictures; it is not the job's seed.
+        prefix: of the ids of lesions and patients, which are counted; equal ids in two sources are taken for
+            the same lesion or patient. The pictures do not depend on it.
+        typical: how typical of its class the least typical lesion is, from 0 to 1.
+    """
+
+    name: Literal["synthetic"] = "synthetic"
+    makes_pictures: ClassVar[bool] = True
+    pictures: int = Field(1200, ge=6)
+    size: int = Field(64, ge=32, le=1024)
+    seed: int = Field(0, ge=0)
+    prefix: str = Field("", exclude=True)
+    typical: float = Field(TYPICAL, ge=0, le=1, exclude_if=lambda typical: typical == TYPICAL)
+
+    def manifest(self, folder: Path) -> Manifest:
+        """The manifest of `folder`, whose pictures are drawn if it has none."""
+        manifest = self._drawn(folder)
+        return manifest.keep(
+            [
+                replace(
+                    row,
+                    lesion_id=f"{self.prefix}{row.lesion_id}",
+                    patient_id=f"{self.prefix}{row.patient_id}",
+                )
+                for row in manifest.rows
+            ]
+        )
+
+    def _drawn(self, folder: Path) -> Manifest:
+        if not (folder / MANIFEST).exists():
+            return write_synthetic(
+                folder, pictures=self.pictures, size=self.size, seed=self.seed, typical=self.typical
+            )
+        manifest = read_manifest(folder / MANIFEST)
+        if len(manifest.rows) != self.pictures:
+            raise AdapterError(
+                f"{folder} holds {len(manifest.rows)} pictures, the job asks for {self.pictures}; "
+                f"name an empty folder, or none"
+            )
+        return manifest
+
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
