@@ -317,7 +317,7 @@ def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
         named = ", ".join(map(repr, unknown[:NAMED])) + (", ..." if len(unknown) > NAMED else "")
         yield (
             f"diagnoses whose meaning is not known: {len(unknown)} ({named}). A job with “label_map: "
-            "malignancy” refuses them: map them as the table is imported (“codes”), or name classes in label_map"
+            "malignancy” refuses them: map them where the table is imported (“codes”), or name classes there"
         )
 
 

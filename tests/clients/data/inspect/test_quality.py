@@ -100,7 +100,7 @@ def test_the_command_writes_a_page_once_and_answers_in_json(manifest, tmp_path):
     out = tmp_path / "quality.html"
     ended = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--json"])
     assert ended.exit_code == 0, ended.output
-    assert json.loads(ended.output)["broken"] == {
+    assert json.loads(ended.stdout)["broken"] == {
         "Pictures that are missing or broken": 3,
         "One lesion at two patients": 1,
     }
