@@ -14,7 +14,6 @@ from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
 from serving.monitoring.drift import (
-    BackgroundDriftCounter,
     DriftCounters,
     DriftRow,
     decisions,
@@ -56,7 +55,6 @@ class Monitoring:
         self._drift = DriftCounters(metrics)
         self._current_release: CurrentRelease | None = None
         self._canaries: Rollout | None = None
-        self._drift_counter: BackgroundDriftCounter | None = None
         self._field: FieldLooker | None = None
         metrics.add_computed(lambda _: field_metrics(self.field()))
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
@@ -67,7 +65,7 @@ class Monitoring:
         current_release: CurrentRelease,
         canaries: Rollout,
     ) -> None:
-        """Starts counting drift, and looking at the field.
+        """Starts looking at the field.
 
         Args:
             source: the registry.
@@ -75,19 +73,16 @@ class Monitoring:
             canaries: what gets a share next to it, or is compared with it.
         """
         self._current_release, self._canaries = current_release, canaries
-        self._drift_counter = BackgroundDriftCounter(self._drift)
         if self._answers is not None:
             self._field = FieldLooker(self._models, partial(_look, source, self._answers))
             self._field.start()
 
     def close(self) -> None:
         """Ends what `start` began."""
-        drift_counter, field = self._drift_counter, self._field
-        self._drift_counter = self._current_release = self._canaries = self._field = None
+        field = self._field
+        self._current_release = self._canaries = self._field = None
         if field is not None:
             field.close()
-        if drift_counter is not None:
-            drift_counter.close()
 
     def background_task(
         self,
@@ -153,17 +148,10 @@ class Monitoring:
             if self._answers is not None:
                 self._answers.put(kept_answer(answered, release, key))
             diagnosis = answered.diagnosis
-            self._drift.count_decision(
-                answered.loaded,
-                answered.subgroup,
-                diagnosis.decision,
-                diagnosis.triage,
-                answered.decoded.quality,
-            )
-            if self._drift_counter is not None:
-                self._drift_counter.put(
-                    answered.loaded, answered.subgroup, outputs.probabilities[0], outputs.embedding[0]
-                )
+            loaded, subgroup = answered.loaded, answered.subgroup
+            quality = answered.decoded.quality
+            self._drift.count_decision(loaded, subgroup, diagnosis.decision, diagnosis.triage, quality)
+            self._drift.count(loaded, subgroup, outputs.probabilities[0], outputs.embedding[0])
             if self._canaries is not None:
                 await self._canaries.compare(answered)
         except Exception:
