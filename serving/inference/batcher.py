@@ -127,8 +127,7 @@ class Batcher:
         picture.waited = began - picture.since
         picture.decoded = prepare(decode)
         picture.since = time.monotonic()
-        version = picture.loaded.version
-        self._metrics.stage(version.model, version.number, "decoding", picture.since - began)
+        self._stage(picture.loaded, "decoding", picture.since - began)
 
     def _decoded(self, picture: _Picture, decoding: "Future[None]") -> None:
         """Runs models, in the thread that has decoded the picture."""
@@ -151,6 +150,10 @@ class Batcher:
 
     def _count_waiting(self) -> None:
         self._metrics.waiting(self._decoders.waiting + len(self._waiting))
+
+    def _stage(self, loaded: LoadedVersion, stage: str, seconds: float) -> None:
+        version = loaded.version
+        self._metrics.stage_seconds.labels(version.model, str(version.number), stage).observe(seconds)
 
     def _next(self) -> tuple[Graph, list[_Picture]] | None:
         """The next batch and its graph; None where there is none, or as many run as may."""
@@ -175,11 +178,10 @@ class Batcher:
         seconds = time.monotonic() - began
         with self._lock:
             self._running -= 1
-        self._metrics.batch(len(batch))
+        self._metrics.batches.observe(len(batch))
         for one, outputs in zip(batch, found, strict=True):
-            version = one.loaded.version
-            self._metrics.stage(version.model, version.number, "waiting", one.waited + began - one.since)
-            self._metrics.stage(version.model, version.number, "model", seconds)
+            self._stage(one.loaded, "waiting", one.waited + began - one.since)
+            self._stage(one.loaded, "model", seconds)
             _deliver(one, outputs)
 
 

@@ -204,7 +204,7 @@ class DecisionLog:
         if self._files is None:
             return
         if (waiting := self._queue.qsize()) >= WAITING:
-            self._metrics.record_lost()
+            self._metrics.records_lost.inc()
             self._report_failure(f"{waiting} of them wait already")
             return
         written: Future[None] = Future()
@@ -227,8 +227,7 @@ class DecisionLog:
             if self._writer.is_alive():
                 lost = self._queue.qsize()  # with the one that is being written, and without the end
                 log.error("%d records of diagnoses were lost: %s did not take them", lost, self._files.folder)
-                for _ in range(lost):
-                    self._metrics.record_lost()
+                self._metrics.records_lost.inc(lost)
                 return
         self._files.close()
 
@@ -250,7 +249,7 @@ class DecisionLog:
         try:
             files.append(line, day)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread has to live
-            self._metrics.record_lost()
+            self._metrics.records_lost.inc()
             self._report_failure(getattr(error, "strerror", None) or repr(error))
         else:
             self._health_issue = ""

@@ -184,7 +184,7 @@ class Rollout:
             self._count(canary, by)
 
     def _count(self, canary: Canary, by: Answered) -> None:
-        self._metrics.canary_request(canary.release.model, canary.release.id, by)
+        self._metrics.canary_requests.labels(canary.release.model, str(canary.release.id), by).inc()
 
     async def compare(self, answered: AnsweredPicture) -> None:
         """Queues an answered picture for a mirrored canary that it is within; counts one that is left out."""
