@@ -17,7 +17,7 @@ from registry.bundle.text import nearest
 from registry.records import Scope, Version
 from registry.registry import Registry
 from serving.access.admission import Admission
-from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
+from serving.access.auth import KeyLacksScope, UnknownKey, authorise
 from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.inference.batcher import Batcher
@@ -178,9 +178,8 @@ class ServiceState:
         Raises:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
-        check = authorise_page if page else authorise
         # Without the request itself: a cycle would hold its connection until garbage is collected.
-        request.state.check = partial(check, scope=scope)
+        request.state.check = partial(authorise, scope=scope, page=page)
         try:
             key = request.state.check(request, keys=self.current_release.served.keys)
         except UnknownKey:
@@ -199,9 +198,8 @@ class ServiceState:
             scope: such as `operate`, to be shown health issues, which name hosts and folders.
             page: whether it is a page, for which a browser may send a key in its own way.
         """
-        check = authorise_page if page else authorise
         try:
-            check(request, self.current_release.served.keys, scope)
+            authorise(request, self.current_release.served.keys, scope, page=page)
         except ProblemResponse:
             return False
         return True
