@@ -35,7 +35,7 @@ from serving.protocol.problems import (
 )
 from serving.state import ServiceState
 from serving.web.answer import looked_at
-from serving.web.console_page import console_page, look
+from serving.web.console_page import console_page
 from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.outcome_page import PATH, answer_page, looking_page, read_fields, read_outcome
 from serving.web.picture_page import picture_page, read_form
@@ -274,7 +274,7 @@ class Console:
 
         def shown() -> str:
             try:
-                return console_page(look(registry, query, settings.default_model, settings.alias))
+                return console_page(registry, query, settings.default_model, settings.alias)
             except (DatabaseError, StoreError) as error:
                 raise NothingServed(f"the registry cannot be used: {error}", {"Retry-After": "5"}) from error
             except RegistryError as error:

@@ -197,20 +197,14 @@ def _deliver(picture: _Picture, outputs: Outputs | BaseException) -> None:
 
 def run_batch(graph: Graph, questions: Sequence[Question]) -> list[Outputs | Exception]:
     """Runs the graph on a batch of questions; each gets its outputs, or the error that it raises alone."""
-    if len(questions) > 1:
-        try:
-            return list(run_and_split(graph, questions))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may be one question's alone
-            log.warning("%d pictures shown together failed (%s); each is shown alone", len(questions), error)
-    return [run_single(graph, one) for one in questions]
-
-
-def run_single(graph: Graph, question: Question) -> Outputs | Exception:
-    """Runs the graph on one question; returns its outputs, or the error."""
     try:
-        return run_and_split(graph, [question])[0]
+        return list(run_and_split(graph, questions))
     except Exception as error:  # noqa: BLE001 - raised again for whoever waits for it
-        return error
+        if len(questions) == 1:
+            return [error]
+        # Whatever it is, it may be one question's alone.
+        log.warning("%d pictures shown together failed (%s); each is shown alone", len(questions), error)
+        return [run_batch(graph, [one])[0] for one in questions]
 
 
 def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
@@ -222,12 +216,13 @@ def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
         GraphError: the graph cannot run, or its outputs are not finite or not one for each request.
     """
     outputs = ask(graph, questions)
-    expected = {
-        "probabilities": (len(questions), graph.num_classes),
-        "logits": (len(questions), graph.num_classes),
-        "embedding": (len(questions), graph.num_features),
+    widths = {
+        "probabilities": graph.num_classes,
+        "logits": graph.num_classes,
+        "embedding": graph.num_features,
     }
-    for name, shape in expected.items():
+    for name, width in widths.items():
+        shape = len(questions), width
         if (found := getattr(outputs, name).shape) != shape:
             raise GraphError(
                 f"the graph answered {name} of shape {found} for {len(questions)} pictures, not {shape}; "
