@@ -49,6 +49,11 @@ def test_a_service_without_a_model_is_wrong_and_says_what_to_do(state, text, tod
     assert todo in matter.todo
 
 
+def test_a_model_that_answers_again_is_not_said_to_be_stopped():
+    back = SimpleNamespace(releases=SERVED.releases, silenced=STOPPED.silenced)
+    assert look(back).matters == ()
+
+
 def test_a_forged_event_is_wrong():
     assert look(forged={"skin-lesion": frozenset({3})}).level == "wrong"
     assert look(forged={"skin-lesion": None}).level == "fine"
