@@ -189,14 +189,9 @@ class DecisionLog:
             yield entry
         except TooManyRequests:
             raise  # counted, and no more: whoever asks too often could fill the disk with them
-        except ProblemResponse as problem:
-            await entry.refused(problem.status)
-            raise
-        except HTTPException as error:
-            await entry.refused(error.status_code)
-            raise
-        except Exception:
-            await entry.refused(500)
+        except Exception as error:
+            status = error.status if isinstance(error, ProblemResponse) else 500
+            await entry.refused(error.status_code if isinstance(error, HTTPException) else status)
             raise
 
     async def write(self, entry: RefusedEntry) -> None:
